@@ -32,7 +32,7 @@ where
     F: Fn(Vec<Delivery<S::Out>>) -> W + Send + Sync + 'static,
     W: Future<Output = Result<(), Failure>> + Send + 'static,
 {
-    pub fn new(from: S, count_max: usize, options: Options, handler: F) -> BatchStage<S, F> {
+    pub(crate) fn new(from: S, count_max: usize, options: Options, handler: F) -> BatchStage<S, F> {
         BatchStage {
             from,
             count_max: count_max.max(1),

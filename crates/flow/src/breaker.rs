@@ -62,7 +62,7 @@ pub(crate) struct UnwrittenOutcomes {
 }
 
 impl UnwrittenOutcomes {
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.tally == OutcomeCounts::default() && self.tripped.is_none()
     }
 }

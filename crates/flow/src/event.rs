@@ -138,7 +138,7 @@ impl fmt::Debug for Event {
 }
 
 impl DecodedBatch {
-    pub fn new(place: TopicPartition) -> DecodedBatch {
+    pub(crate) fn new(place: TopicPartition) -> DecodedBatch {
         DecodedBatch {
             place,
             bytes: Vec::new(),
@@ -147,7 +147,7 @@ impl DecodedBatch {
         }
     }
 
-    pub fn push(&mut self, record: &Record<'_>) {
+    pub(crate) fn push(&mut self, record: &Record<'_>) {
         let key = record.key.map(|key| self.put(key));
         let value = record.value.map(|value| self.put(value));
         let first = self.headers.len();
@@ -168,7 +168,7 @@ impl DecodedBatch {
     }
 
     /// The event of a dead letter.
-    pub fn one(
+    pub(crate) fn one(
         id: EventId,
         timestamp: i64,
         key: Option<&[u8]>,
@@ -197,7 +197,7 @@ impl DecodedBatch {
     }
 
     /// Adds an event for undecodable records, with their bytes as its value.
-    pub fn push_raw(&mut self, offset: Offset, timestamp: i64, bytes: &[u8]) {
+    pub(crate) fn push_raw(&mut self, offset: Offset, timestamp: i64, bytes: &[u8]) {
         let value = Some(self.put(bytes));
         let headers = self.headers.len();
         self.entries.push(Entry {
@@ -210,11 +210,11 @@ impl DecodedBatch {
     }
 
     /// The offset after the last record.
-    pub fn next(&self) -> Option<Offset> {
+    pub(crate) fn next(&self) -> Option<Offset> {
         self.entries.last().map(|last| Offset(last.offset.0 + 1))
     }
 
-    pub fn events(self) -> impl Iterator<Item = Event> {
+    pub(crate) fn events(self) -> impl Iterator<Item = Event> {
         let batch = Arc::new(self);
         (0..batch.entries.len()).map(move |index| Event {
             batch: Arc::clone(&batch),

@@ -95,7 +95,7 @@ where
     F: Fn(Delivery<S::Out>) -> W + Send + Sync + 'static,
     W: Future<Output = Result<U, Failure>> + Send + 'static,
 {
-    pub fn new(from: S, options: Options, handler: F) -> HandleStage<S, U, F> {
+    pub(crate) fn new(from: S, options: Options, handler: F) -> HandleStage<S, U, F> {
         HandleStage {
             from,
             handler: Arc::new(handler),

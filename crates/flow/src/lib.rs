@@ -59,6 +59,8 @@
 //! machines that can be used alone. This crate knows nothing of what a handler does, nor of SQL, HTTP
 //! or the hub.
 
+#![warn(unreachable_pub)]
+
 mod batch_stage;
 mod breaker;
 pub mod circuit;

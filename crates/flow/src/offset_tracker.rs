@@ -10,7 +10,7 @@ use std::time::Duration;
 use highwater_log::Offset;
 
 #[derive(Debug)]
-pub struct OffsetTracker {
+pub(crate) struct OffsetTracker {
     done: Offset,
     /// Number of events before `done`, since the start.
     passed: u64,
@@ -33,7 +33,7 @@ pub struct Ticket(u64);
 
 impl OffsetTracker {
     /// Starts at an offset; everything before it is done.
-    pub fn new(start: Offset, window_max: usize) -> OffsetTracker {
+    pub(crate) fn new(start: Offset, window_max: usize) -> OffsetTracker {
         OffsetTracker {
             done: start,
             passed: 0,
@@ -43,7 +43,7 @@ impl OffsetTracker {
     }
 
     /// The highest offset below which everything is finished.
-    pub fn done(&self) -> Offset {
+    pub(crate) fn done(&self) -> Offset {
         self.done
     }
 
@@ -53,12 +53,12 @@ impl OffsetTracker {
         self.window.len()
     }
 
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.window.len() >= self.window_max
     }
 
     /// Begins the event at `offset`. `None` if the window is full.
-    pub fn begin(&mut self, offset: Offset) -> Option<Ticket> {
+    pub(crate) fn begin(&mut self, offset: Offset) -> Option<Ticket> {
         if self.is_full() {
             return None;
         }
@@ -71,14 +71,14 @@ impl OffsetTracker {
     }
 
     /// Skips to `next`: the offsets below it have no event, as left by transaction markers and compaction.
-    pub fn pass(&mut self, next: Offset) {
+    pub(crate) fn pass(&mut self, next: Offset) {
         match self.window.back_mut() {
             Some(last) => last.next = last.next.max(next),
             None => self.done = self.done.max(next),
         }
     }
 
-    pub fn finish(&mut self, ticket: Ticket) {
+    pub(crate) fn finish(&mut self, ticket: Ticket) {
         let slot = (ticket.0.checked_sub(self.passed))
             .and_then(|index| self.window.get_mut(usize::try_from(index).ok()?))
             .expect("a ticket belongs to an unfinished event of this tracker");
@@ -116,7 +116,7 @@ impl Default for CheckpointInterval {
 
 /// The last stored checkpoint and the time of the next.
 #[derive(Debug)]
-pub struct CheckpointSchedule {
+pub(crate) struct CheckpointSchedule {
     checkpoint_interval: CheckpointInterval,
     stored: CheckpointPosition,
     /// When the first event since the stored checkpoint was seen.
@@ -127,14 +127,14 @@ pub struct CheckpointSchedule {
 
 /// A position that can be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CheckpointPosition {
+pub(crate) struct CheckpointPosition {
     pub offset: Offset,
     /// Events passed up to that point.
     pub passed: u64,
 }
 
 impl OffsetTracker {
-    pub fn point(&self) -> CheckpointPosition {
+    pub(crate) fn point(&self) -> CheckpointPosition {
         CheckpointPosition {
             offset: self.done,
             passed: self.passed,
@@ -144,7 +144,7 @@ impl OffsetTracker {
 
 impl CheckpointSchedule {
     /// Begins with `stored` being on record.
-    pub fn new(
+    pub(crate) fn new(
         checkpoint_interval: CheckpointInterval,
         stored: CheckpointPosition,
     ) -> CheckpointSchedule {
@@ -158,7 +158,7 @@ impl CheckpointSchedule {
 
     /// When to ask again, given how far everything is done at `now`: `now` or before means that a
     /// checkpoint is due; `None` that there is nothing to store.
-    pub fn due(&mut self, now: Duration, done: CheckpointPosition) -> Option<Duration> {
+    pub(crate) fn due(&mut self, now: Duration, done: CheckpointPosition) -> Option<Duration> {
         if !self.is_behind(done) {
             self.since = None;
             return None;
@@ -172,7 +172,7 @@ impl CheckpointSchedule {
     }
 
     /// Notes that a checkpoint was stored, having been begun at `begun`.
-    pub fn stored(&mut self, point: CheckpointPosition, begun: Duration) {
+    pub(crate) fn stored(&mut self, point: CheckpointPosition, begun: Duration) {
         assert!(
             point.offset >= self.stored.offset,
             "a checkpoint goes forward"
@@ -184,12 +184,12 @@ impl CheckpointSchedule {
 
     /// Notes that one was not stored. The next is due a period after `now`, however many events
     /// that is.
-    pub fn failed(&mut self, now: Duration) {
+    pub(crate) fn failed(&mut self, now: Duration) {
         self.not_before = now.saturating_add(self.checkpoint_interval.period);
     }
 
     /// True if something is done that is not stored.
-    pub fn is_behind(&self, done: CheckpointPosition) -> bool {
+    pub(crate) fn is_behind(&self, done: CheckpointPosition) -> bool {
         done.offset > self.stored.offset
     }
 }

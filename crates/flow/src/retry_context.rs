@@ -71,7 +71,7 @@ pub(crate) struct RetryContext {
 }
 
 impl RetryContext {
-    pub fn new(options: &Arc<Options>, context: &PipelineContext) -> RetryContext {
+    pub(crate) fn new(options: &Arc<Options>, context: &PipelineContext) -> RetryContext {
         RetryContext {
             options: Arc::clone(options),
             clock: Arc::clone(&context.clock),
@@ -81,7 +81,7 @@ impl RetryContext {
 
     /// Makes attempts, numbered from 1, until one succeeds or the event is given up. `salt` varies the jitter between
     /// events. Returns `None` if the pipeline is stopped meanwhile; an attempt in progress is awaited.
-    pub async fn run<U, W>(
+    pub(crate) async fn run<U, W>(
         &mut self,
         salt: u64,
         mut attempt: impl FnMut(u32) -> W,
@@ -167,7 +167,7 @@ pub(crate) struct Pacing<'a> {
 
 impl<'a> Pacing<'a> {
     /// Must be created just before the first attempt.
-    pub fn new(policy: &'a Policy, clock: &'a dyn Clock, seed: u64) -> Pacing<'a> {
+    pub(crate) fn new(policy: &'a Policy, clock: &'a dyn Clock, seed: u64) -> Pacing<'a> {
         Pacing {
             policy,
             clock,
@@ -178,7 +178,7 @@ impl<'a> Pacing<'a> {
     }
 
     /// The delay before the next attempt, or `None` to give up.
-    pub fn next(&mut self, hint: Option<Duration>) -> Option<Duration> {
+    pub(crate) fn next(&mut self, hint: Option<Duration>) -> Option<Duration> {
         self.tries = self.tries.saturating_add(1);
         let passed = self.clock.elapsed().saturating_sub(self.started);
         let random = self.random.next_u64();
@@ -189,7 +189,7 @@ impl<'a> Pacing<'a> {
     }
 
     /// Starts over, as if no attempt had been made.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         (self.tries, self.started) = (0, self.clock.elapsed());
     }
 }

@@ -17,7 +17,7 @@ use crate::codec;
 use crate::machine::{Event, Machine};
 
 /// Prefix of a queue's hub name.
-pub const HUB_PREFIX: &str = "__queue.";
+pub(crate) const HUB_PREFIX: &str = "__queue.";
 
 /// The largest batch. All events of one request share a batch, so that a request applies completely or not at all.
 const BATCH_BYTES_MAX: u32 = 32 << 20;
@@ -31,7 +31,7 @@ pub enum JournalError {
     Replay(#[from] ReplayError),
 }
 
-pub struct Journal {
+pub(crate) struct Journal {
     partition: Arc<dyn Partition>,
     builder: BatchBuilder,
     record: Vec<u8>,
@@ -42,7 +42,7 @@ pub struct Journal {
 }
 
 /// Creates the hub of a queue.
-pub async fn create(log: &dyn Log, hub: HubName) -> Result<(), AdminError> {
+pub(crate) async fn create(log: &dyn Log, hub: HubName) -> Result<(), AdminError> {
     let settings = HubSettings {
         cleanup: CleanupPolicy::Delete,
         retention: None,
@@ -59,7 +59,11 @@ pub async fn create(log: &dyn Log, hub: HubName) -> Result<(), AdminError> {
 
 impl Journal {
     /// `producer` must be an id that was never used before.
-    pub fn open(log: &dyn Log, hub: &HubName, producer: i64) -> Result<Journal, JournalError> {
+    pub(crate) fn open(
+        log: &dyn Log,
+        hub: &HubName,
+        producer: i64,
+    ) -> Result<Journal, JournalError> {
         let missing = || {
             JournalError::Missing(TopicPartition {
                 hub: hub.clone(),
@@ -80,7 +84,7 @@ impl Journal {
     }
 
     /// Adds an event to the next batch.
-    pub fn push(&mut self, event: &Event) {
+    pub(crate) fn push(&mut self, event: &Event) {
         self.record.clear();
         codec::write(event, &mut self.record);
         self.builder.push(&NewRecord {
@@ -90,12 +94,12 @@ impl Journal {
         });
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.builder.is_empty()
     }
 
     /// Appends the pushed events, which happened at `now_ms`.
-    pub fn append(&mut self, now_ms: i64) -> BoxFuture<Result<AppendInfo, AppendError>> {
+    pub(crate) fn append(&mut self, now_ms: i64) -> BoxFuture<Result<AppendInfo, AppendError>> {
         let count = self.builder.count();
         self.bytes += self.builder.size() as u64;
         let batch = self.builder.build(&BatchOptions {
@@ -111,16 +115,16 @@ impl Journal {
     }
 
     /// Continues as a new producer after a failed append.
-    pub fn restart(&mut self, producer: i64) {
+    pub(crate) fn restart(&mut self, producer: i64) {
         (self.producer.id, self.sequence) = (producer, 0);
     }
 
-    pub fn trim(&self, before: Offset) -> BoxFuture<Result<Offset, ReadError>> {
+    pub(crate) fn trim(&self, before: Offset) -> BoxFuture<Result<Offset, ReadError>> {
         self.partition.trim(before)
     }
 
     /// Restores the queue by applying all events of the journal.
-    pub async fn replay(&mut self) -> Result<Machine, JournalError> {
+    pub(crate) async fn replay(&mut self) -> Result<Machine, JournalError> {
         let mut machine = Machine::new();
         let add = |record: &Record<'_>| {
             let bytes = Bytes::copy_from_slice(record.value.unwrap_or_default());

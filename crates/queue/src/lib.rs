@@ -1,6 +1,6 @@
 //! Queues over a log: competing receivers, message locks that expire, and durable settlement.
 //!
-//! A queue is a state machine ([`machine`]) whose events are records on a hub. Replaying them restores the
+//! A queue is a state machine (`machine`) whose events are records on a hub. Replaying them restores the
 //! whole state: messages, locks, delivery counts and sessions. Receivers do not notice a restart.
 //! a receiver would notice.
 //!
@@ -33,14 +33,16 @@
 //!
 //! This crate knows nothing of HTTP, of files, or of what a message is for.
 
+#![warn(unreachable_pub)]
+
 mod codec;
 mod journal;
-pub mod machine;
+mod machine;
 mod message;
 mod service;
 mod settings;
 
-pub use journal::{HUB_PREFIX, JournalError};
+pub use journal::JournalError;
 pub use machine::{
     Counts, Delivery, LockToken, PeekedMessage, ReceiveLimit, ReceiveMode, Refusal, SendResult,
     SessionLock, SubQueue, Totals,

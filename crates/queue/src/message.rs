@@ -100,6 +100,6 @@ pub struct DeadLetterCause {
 }
 
 /// Reason: the delivery count reached the queue's maximum.
-pub const TOO_MANY_DELIVERIES: &str = "MaxDeliveryCountExceeded";
+pub(crate) const TOO_MANY_DELIVERIES: &str = "MaxDeliveryCountExceeded";
 /// Reason: the time to live passed.
-pub const EXPIRED: &str = "TTLExpiredException";
+pub(crate) const EXPIRED: &str = "TTLExpiredException";

@@ -4,7 +4,7 @@
 //! *scheduler* runs the steps of an instance in order and journals every outcome before the next step begins.
 //! When a step fails for good, a separate *supervisor* undoes the completed steps from the last to the first
 //! (compensation). An instance that cannot be undone is parked for an operator. All state is a replay of
-//! records on a log (`journal`), folded by a pure state machine ([`machine`]).
+//! records on a log (`journal`), folded by a pure state machine (`machine`).
 //!
 //! ```
 //! use std::sync::Arc;
@@ -46,20 +46,22 @@
 //! ```
 //!
 //! - `expr` and [`definition`]: what a workflow is.
-//! - [`machine`]: one instance as a state machine: events in, tasks out. No clock, no I/O.
+//! - `machine`: one instance as a state machine: events in, tasks out. No clock, no I/O.
 //! - `core`: many instances: inputs in, records and effects out. Effects are performed after their records are
 //!   durable. `core/step_retry.rs` decides whether a failed step is retried. No I/O.
 //! - `service`: the tasks around a core, and [`call`], which makes the calls; [`supervise`], a supervisor in a
 //!   process of its own.
 //! - `journal`, `history`, `versions`: the records on the log.
 
+#![warn(unreachable_pub)]
+
 pub mod call;
 mod core;
 pub mod definition;
-pub mod expr;
+mod expr;
 mod history;
 mod journal;
-pub mod machine;
+mod machine;
 mod service;
 pub mod supervise;
 mod timeline;
@@ -68,7 +70,9 @@ mod wait;
 
 pub use self::core::{Decision, DecisionError, StartOutcome};
 pub use definition::Definition;
+pub use expr::Template;
 pub use journal::JournalError;
+pub use machine::View;
 pub use service::{
     Handle, HubIntake, InstanceSummary, ListFilter, LocalFailedInstances, OperatorNotifier,
     Options, Service, StartError, Supervision,

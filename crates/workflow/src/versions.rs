@@ -14,15 +14,15 @@ use crate::journal::{JournalError, read_all};
 
 /// Clones share the definitions.
 #[derive(Clone, Default)]
-pub struct Versions(Arc<RwLock<BTreeMap<Version, Arc<Definition>>>>);
+pub(crate) struct Versions(Arc<RwLock<BTreeMap<Version, Arc<Definition>>>>);
 
 impl Versions {
-    pub fn get(&self, version: Version) -> Option<Arc<Definition>> {
+    pub(crate) fn get(&self, version: Version) -> Option<Arc<Definition>> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         known.get(&version).cloned()
     }
 
-    pub fn add(&self, definition: Definition) -> (Version, Arc<Definition>) {
+    pub(crate) fn add(&self, definition: Definition) -> (Version, Arc<Definition>) {
         let (version, definition) = (definition.version(), Arc::new(definition));
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let kept = known.entry(version).or_insert(definition);
@@ -30,7 +30,7 @@ impl Versions {
     }
 
     /// Reads all definitions from the log.
-    pub async fn load(partition: &dyn Partition) -> Result<Versions, JournalError> {
+    pub(crate) async fn load(partition: &dyn Partition) -> Result<Versions, JournalError> {
         let versions = Versions::default();
         read_all(partition, |record| {
             if let Some(json) = record.value {
@@ -46,7 +46,7 @@ impl Versions {
     }
 
     /// Stores a definition.
-    pub async fn store(
+    pub(crate) async fn store(
         &self,
         partition: &dyn Partition,
         definition: Definition,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use highwater_log::BoxFuture;
 
 /// Pending while `work` is `None`.
-pub async fn finished<T>(work: &mut Option<BoxFuture<T>>) -> T {
+pub(crate) async fn finished<T>(work: &mut Option<BoxFuture<T>>) -> T {
     match work {
         Some(work) => work.as_mut().await,
         None => std::future::pending().await,
@@ -13,7 +13,7 @@ pub async fn finished<T>(work: &mut Option<BoxFuture<T>>) -> T {
 }
 
 /// Pending while `timer` is `None`.
-pub async fn sleep(timer: Option<Duration>) {
+pub(crate) async fn sleep(timer: Option<Duration>) {
     match timer {
         Some(delay) => tokio::time::sleep(delay).await,
         None => std::future::pending().await,

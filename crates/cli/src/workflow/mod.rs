@@ -7,7 +7,7 @@ use std::io::{Write, stdin, stdout};
 use anyhow::Context;
 use highwater_env::disk;
 use highwater_time::Instant;
-use highwater_workflow::machine::View;
+use highwater_workflow::View;
 use highwater_workflow::{Definition, InstanceSummary};
 use hyper::Method;
 use serde::Deserialize;

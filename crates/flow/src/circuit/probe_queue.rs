@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 /// A position in a [`ProbeQueue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ProbeTicket {
+pub(crate) struct ProbeTicket {
     /// Probes made so far.
     probes: u32,
     number: u64,
@@ -16,7 +16,7 @@ pub struct ProbeTicket {
 
 /// Events waiting to probe, and the number of probes in progress.
 #[derive(Clone, Debug, Default)]
-pub struct ProbeQueue {
+pub(crate) struct ProbeQueue {
     waiting: BTreeSet<ProbeTicket>,
     next: u64,
     under_way: u32,
@@ -24,7 +24,7 @@ pub struct ProbeQueue {
 
 impl ProbeQueue {
     /// Enqueues an event that has made this many probes.
-    pub fn join(&mut self, probes: u32) -> ProbeTicket {
+    pub(crate) fn join(&mut self, probes: u32) -> ProbeTicket {
         let ticket = ProbeTicket {
             probes,
             number: self.next,
@@ -35,12 +35,12 @@ impl ProbeQueue {
     }
 
     /// Removes a ticket. Returns whether it was waiting.
-    pub fn leave(&mut self, ticket: ProbeTicket) -> bool {
+    pub(crate) fn leave(&mut self, ticket: ProbeTicket) -> bool {
         self.waiting.remove(&ticket)
     }
 
     /// Begins a probe if fewer than `probes_max` are in progress and it is this ticket's turn.
-    pub fn begin(&mut self, ticket: ProbeTicket, probes_max: u32) -> bool {
+    pub(crate) fn begin(&mut self, ticket: ProbeTicket, probes_max: u32) -> bool {
         let free = probes_max.saturating_sub(self.under_way) as usize;
         let turn = self.waiting.iter().take(free).any(|next| *next == ticket);
         if turn {
@@ -50,7 +50,7 @@ impl ProbeQueue {
         turn
     }
 
-    pub fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         debug_assert!(self.under_way > 0, "action ends was begun");
         self.under_way = self.under_way.saturating_sub(1);
     }

@@ -34,7 +34,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    pub fn new(length: Duration) -> Window {
+    pub(super) fn new(length: Duration) -> Window {
         Window {
             slot_ms: slot_ms(length),
             slots: VecDeque::new(),
@@ -44,7 +44,7 @@ impl Window {
     }
 
     /// Adds outcomes at a time not before the last one. Returns the totals of the window.
-    pub fn add(&mut self, at: EnqueueTime, tally: OutcomeCounts) -> (u64, u64) {
+    pub(super) fn add(&mut self, at: EnqueueTime, tally: OutcomeCounts) -> (u64, u64) {
         let slot = at.0.div_euclid(self.slot_ms);
         self.forget_before(slot.saturating_sub(i64::from(SLOTS)));
         let (ok, failed) = (u64::from(tally.ok), u64::from(tally.failed));

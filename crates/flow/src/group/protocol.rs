@@ -8,7 +8,7 @@ use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_log::{HubName, JoinResponseMember, TopicPartition};
 
 /// The subscription of a member.
-pub fn subscription<'a>(hubs: impl IntoIterator<Item = &'a HubName>) -> Bytes {
+pub(super) fn subscription<'a>(hubs: impl IntoIterator<Item = &'a HubName>) -> Bytes {
     let hubs: Vec<_> = hubs.into_iter().collect();
     let mut out = Vec::new();
     out.i16_be(0);
@@ -46,7 +46,7 @@ fn assignment(places: &[TopicPartition]) -> Bytes {
 }
 
 /// The partitions of an assignment. Malformed bytes assign none.
-pub fn read_assignment(bytes: &[u8]) -> Vec<TopicPartition> {
+pub(super) fn read_assignment(bytes: &[u8]) -> Vec<TopicPartition> {
     read_places(bytes).unwrap_or_default()
 }
 
@@ -68,7 +68,7 @@ fn read_places(bytes: &[u8]) -> Result<Vec<TopicPartition>, DecodeError> {
 
 /// Kafka's range assignor: for every hub, each subscribed member gets consecutive partitions, the first members one
 /// more if the number is not divisible.
-pub fn assign(
+pub(super) fn assign(
     members: &[JoinResponseMember],
     partitions: impl Fn(&str) -> u32,
 ) -> Vec<(String, Bytes)> {

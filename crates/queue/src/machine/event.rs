@@ -10,7 +10,7 @@ use crate::message::{LockExpiry, Message, Properties};
 use crate::settings::Settings;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub(crate) enum Event {
     Configured(Settings),
     /// The message was enqueued. Its id now counts for duplicate detection.
     Enqueued {
@@ -89,7 +89,7 @@ pub enum Event {
 
 /// Why a message was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RemovalReason {
+pub(crate) enum RemovalReason {
     Completed,
     ReceivedAndDeleted,
     Cancelled,
@@ -98,7 +98,7 @@ pub enum RemovalReason {
 
 /// A recent message id, with the time and the sequence number of its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KnownId {
+pub(crate) struct KnownId {
     pub at_ms: i64,
     pub seq: u64,
     pub id: String,

@@ -26,12 +26,12 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-pub use event::{Event, KnownId, RemovalReason};
+pub(crate) use event::{Event, KnownId, RemovalReason};
 pub use receive::{Delivery, PeekedMessage, ReceiveLimit, ReceiveMode};
 pub use send::SendResult;
 pub use session::SessionLock;
 pub use settle::LockToken;
-pub use snapshot::{SNAPSHOT_BYTES, SnapshotCursor};
+pub(crate) use snapshot::SnapshotCursor;
 
 use crate::message::{
     DeadLetterCause, EXPIRED, Lock, LockExpiry, Message, MessageState, Properties,
@@ -114,7 +114,7 @@ enum Timer {
 }
 
 #[derive(Debug, Default)]
-pub struct Machine {
+pub(crate) struct Machine {
     settings: Settings,
     now_ms: i64,
     messages: BTreeMap<u64, Message>,
@@ -138,7 +138,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    pub fn new() -> Machine {
+    pub(crate) fn new() -> Machine {
         Machine {
             next_seq: 1,
             next_lock: 1,
@@ -146,46 +146,46 @@ impl Machine {
         }
     }
 
-    pub fn settings(&self) -> &Settings {
+    pub(crate) fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    pub fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> Counts {
         self.counts
     }
 
-    pub fn totals(&self) -> Totals {
+    pub(crate) fn totals(&self) -> Totals {
         self.totals
     }
 
     /// Resets the counters, as after a replay.
-    pub fn reset_totals(&mut self) {
+    pub(crate) fn reset_totals(&mut self) {
         self.totals = Totals::default();
     }
 
-    pub fn now_ms(&self) -> i64 {
+    pub(crate) fn now_ms(&self) -> i64 {
         self.now_ms
     }
 
     /// When the next timer fires.
-    pub fn next_due_ms(&self) -> Option<i64> {
+    pub(crate) fn next_due_ms(&self) -> Option<i64> {
         self.due.first().map(|(at, _)| *at)
     }
 
     /// The next offset to read from a partition that feeds this queue.
-    pub fn feed_position(&self, hub: &str, partition: u32) -> Option<i64> {
+    pub(crate) fn feed_position(&self, hub: &str, partition: u32) -> Option<i64> {
         self.feed_positions
             .get(&(hub.to_owned(), partition))
             .copied()
     }
 
     /// Takes the events recorded since the last call, in order.
-    pub fn take_events(&mut self) -> Vec<Event> {
+    pub(crate) fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }
 
     /// Initialises a new queue. Lock numbers start at `first_lock`.
-    pub fn begin(&mut self, settings: Settings, first_lock: u64) {
+    pub(crate) fn begin(&mut self, settings: Settings, first_lock: u64) {
         self.configure(settings);
         self.commit(Event::Numbers {
             next_seq: self.next_seq,
@@ -193,12 +193,12 @@ impl Machine {
         });
     }
 
-    pub fn configure(&mut self, settings: Settings) {
+    pub(crate) fn configure(&mut self, settings: Settings) {
         self.commit(Event::Configured(settings));
     }
 
     /// Advances the time and fires due timers. An earlier time changes nothing.
-    pub fn advance(&mut self, now_ms: i64) {
+    pub(crate) fn advance(&mut self, now_ms: i64) {
         while let Some(&(at, what)) = self.due.first() {
             if at > now_ms {
                 break;
@@ -240,7 +240,7 @@ impl Machine {
     }
 
     /// Applies one event that happened at `now_ms`.
-    pub fn apply(&mut self, now_ms: i64, event: &Event) {
+    pub(crate) fn apply(&mut self, now_ms: i64, event: &Event) {
         self.advance(now_ms);
         let now = self.now_ms;
         match event {
@@ -509,7 +509,8 @@ impl Machine {
     }
 
     /// Whether two machines have the same state, counters since the start aside.
-    pub fn equals(&self, other: &Machine) -> bool {
+    #[cfg(test)]
+    pub(crate) fn equals(&self, other: &Machine) -> bool {
         self.settings == other.settings
             && self.messages == other.messages
             && self.ready == other.ready

@@ -46,7 +46,7 @@ pub(super) struct Oracle {
 
 impl Oracle {
     /// Advances time in steps of 100 ms: in the model every timer is due at one.
-    pub fn advance_to(&mut self, now: i64) {
+    pub(super) fn advance_to(&mut self, now: i64) {
         while self.now < now {
             self.now += 100;
             self.tick();
@@ -95,11 +95,11 @@ impl Oracle {
         }
     }
 
-    pub fn item(&mut self, seq: u64) -> Option<&mut Item> {
+    pub(super) fn item(&mut self, seq: u64) -> Option<&mut Item> {
         self.items.iter_mut().find(|item| item.seq == seq)
     }
 
-    pub fn release(&mut self, seq: u64) {
+    pub(super) fn release(&mut self, seq: u64) {
         let (now, max) = (self.now, self.deliveries_max);
         let Some(item) = self.item(seq) else { return };
         let At::Locked(_, _, deferred) = item.at else {
@@ -113,7 +113,7 @@ impl Oracle {
         self.expire();
     }
 
-    pub fn free(&mut self, session: &str) {
+    pub(super) fn free(&mut self, session: &str) {
         self.session_locks.retain(|(name, _, _)| name != session);
         let held =
             |item: &Item| item.session == session && matches!(item.at, At::Locked(_, None, _));
@@ -123,7 +123,7 @@ impl Oracle {
     }
 
     /// Ready messages in the order in which they are received.
-    pub fn ready(&self, sub_queue: SubQueue, session: Option<&str>) -> Vec<u64> {
+    pub(super) fn ready(&self, sub_queue: SubQueue, session: Option<&str>) -> Vec<u64> {
         let mut found: Vec<_> = (self.items.iter())
             .filter(|item| item.at == At::Ready)
             .filter(|item| item.dead.is_some() == (sub_queue == SubQueue::DeadLetters))
@@ -137,13 +137,13 @@ impl Oracle {
         found.into_iter().map(|(_, seq)| seq).collect()
     }
 
-    pub fn holds(&self, session: &str, number: u64) -> bool {
+    pub(super) fn holds(&self, session: &str, number: u64) -> bool {
         let mut locks = self.session_locks.iter();
         locks.any(|(name, lock, _)| name == session && *lock == number)
     }
 
     /// The session that `accept(None)` returns.
-    pub fn first_free_session(&self) -> Option<String> {
+    pub(super) fn first_free_session(&self) -> Option<String> {
         let ready = self.ready(SubQueue::Main, None).into_iter();
         let sessions = ready.filter_map(|seq| {
             let item = self.items.iter().find(|item| item.seq == seq)?;
@@ -153,7 +153,7 @@ impl Oracle {
         sessions.into_iter().find(|name| !locked(name))
     }
 
-    pub fn lock_all(&mut self, seqs: &[u64], in_session: bool) -> Vec<u64> {
+    pub(super) fn lock_all(&mut self, seqs: &[u64], in_session: bool) -> Vec<u64> {
         let until = (!in_session).then_some(self.now + self.lock);
         let mut numbers = Vec::new();
         for seq in seqs {
@@ -168,7 +168,7 @@ impl Oracle {
         numbers
     }
 
-    pub fn locked(&mut self, seq: u64, number: u64) -> Result<&mut Item, Refusal> {
+    pub(super) fn locked(&mut self, seq: u64, number: u64) -> Result<&mut Item, Refusal> {
         let item = self.item(seq).ok_or(Refusal::LockLost)?;
         match item.at {
             At::Locked(lock, _, _) if lock == number => Ok(item),
@@ -176,7 +176,7 @@ impl Oracle {
         }
     }
 
-    pub fn remove(&mut self, seqs: &[u64]) {
+    pub(super) fn remove(&mut self, seqs: &[u64]) {
         self.items.retain(|item| !seqs.contains(&item.seq));
     }
 }

@@ -47,7 +47,7 @@ pub struct PeekedMessage {
 
 impl Machine {
     /// Receives the oldest ready messages.
-    pub fn receive(
+    pub(crate) fn receive(
         &mut self,
         sub_queue: SubQueue,
         limit: impl Into<ReceiveLimit>,
@@ -63,7 +63,7 @@ impl Machine {
     }
 
     /// Whether [`Machine::receive`] would return a message.
-    pub fn has_ready(&self, sub_queue: SubQueue) -> bool {
+    pub(crate) fn has_ready(&self, sub_queue: SubQueue) -> bool {
         match sub_queue {
             SubQueue::Main => !self.ready.is_empty(),
             SubQueue::DeadLetters => !self.dead_ready.is_empty(),
@@ -71,7 +71,7 @@ impl Machine {
     }
 
     /// Receives the next messages of a session, in order.
-    pub fn receive_in_session(
+    pub(crate) fn receive_in_session(
         &mut self,
         lock: &SessionLock,
         limit: impl Into<ReceiveLimit>,
@@ -83,7 +83,7 @@ impl Machine {
     }
 
     /// Receives deferred messages by sequence number, all or none.
-    pub fn receive_deferred(
+    pub(crate) fn receive_deferred(
         &mut self,
         sub_queue: SubQueue,
         seqs: Vec<u64>,
@@ -116,7 +116,7 @@ impl Machine {
     }
 
     /// Up to `max` messages from sequence number `from`, in any state.
-    pub fn peek(&self, sub_queue: SubQueue, from: u64, max: usize) -> Vec<PeekedMessage> {
+    pub(crate) fn peek(&self, sub_queue: SubQueue, from: u64, max: usize) -> Vec<PeekedMessage> {
         let messages = self.messages.range(from..);
         let messages = messages.filter(|(_, message)| message.sub_queue() == sub_queue);
         let peeked = messages.take(max).map(|(seq, message)| PeekedMessage {

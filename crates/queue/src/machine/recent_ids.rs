@@ -13,11 +13,11 @@ pub(super) struct RecentIds {
 
 impl RecentIds {
     /// The sequence number of the message with this id.
-    pub fn find(&self, id: &str) -> Option<u64> {
+    pub(super) fn find(&self, id: &str) -> Option<u64> {
         self.known.get(id).map(|(_, seq)| *seq)
     }
 
-    pub fn insert(&mut self, new: KnownId) {
+    pub(super) fn insert(&mut self, new: KnownId) {
         if let Some((at_ms, _)) = self.known.insert(new.id.clone(), (new.at_ms, new.seq)) {
             self.oldest.remove(&(at_ms, new.id.clone()));
         }
@@ -25,7 +25,7 @@ impl RecentIds {
     }
 
     /// Forgets all ids from `until_ms` or before.
-    pub fn forget(&mut self, until_ms: i64) {
+    pub(super) fn forget(&mut self, until_ms: i64) {
         while let Some((at_ms, _)) = self.oldest.first() {
             if *at_ms > until_ms {
                 break;
@@ -37,7 +37,7 @@ impl RecentIds {
     }
 
     /// Ids after `after`, in order.
-    pub fn after(&self, after: Option<&str>) -> impl Iterator<Item = KnownId> + '_ {
+    pub(super) fn after(&self, after: Option<&str>) -> impl Iterator<Item = KnownId> + '_ {
         use std::ops::Bound::{Excluded, Unbounded};
         let from = after.map_or(Unbounded, Excluded);
         let range = self.known.range::<str, _>((from, Unbounded));

@@ -15,7 +15,7 @@ pub struct SendResult {
 
 impl Machine {
     /// Enqueues all messages or none. A scheduled message keeps its number when its time comes.
-    pub fn send(&mut self, messages: Vec<NewMessage>) -> Result<Vec<SendResult>, Refusal> {
+    pub(crate) fn send(&mut self, messages: Vec<NewMessage>) -> Result<Vec<SendResult>, Refusal> {
         messages.iter().try_for_each(|new| self.check_new(new))?;
         self.check_room(&messages)?;
         Ok(messages.into_iter().map(|new| self.send_one(new)).collect())
@@ -24,7 +24,7 @@ impl Machine {
     /// Enqueues events of a hub, each with its offset, up to before `next`. Events below the stored position are
     /// skipped, so a repetition is harmless. An event that the queue rejects becomes a dead letter; otherwise it
     /// would block all later ones.
-    pub fn feed(
+    pub(crate) fn feed(
         &mut self,
         hub: &str,
         partition: u32,
@@ -57,7 +57,7 @@ impl Machine {
     }
 
     /// Restarts a feed at offset 0, because its partition was recreated under the same name.
-    pub fn restart_feed(&mut self, hub: &str, partition: u32) {
+    pub(crate) fn restart_feed(&mut self, hub: &str, partition: u32) {
         let (hub, next) = (hub.to_owned(), 0);
         self.commit(Event::FeedPosition {
             hub,
@@ -68,7 +68,7 @@ impl Machine {
 
     /// Dead-letters an event that cannot be decoded, so that it is not lost. The position does not move: earlier
     /// events may still be in flight.
-    pub fn feed_unreadable(
+    pub(crate) fn feed_unreadable(
         &mut self,
         hub: &str,
         partition: u32,
@@ -84,7 +84,7 @@ impl Machine {
         }
     }
 
-    pub fn cancel(&mut self, seq: u64) -> Result<(), Refusal> {
+    pub(crate) fn cancel(&mut self, seq: u64) -> Result<(), Refusal> {
         let scheduled =
             (self.messages.get(&seq)).is_some_and(|m| m.state == MessageState::Scheduled);
         if !scheduled {

@@ -35,7 +35,10 @@ impl fmt::Display for SessionLock {
 impl Machine {
     /// Locks the named session, or the free one whose first message is the oldest. `None` if no session is
     /// available.
-    pub fn accept(&mut self, session: Option<String>) -> Result<Option<SessionLock>, Refusal> {
+    pub(crate) fn accept(
+        &mut self,
+        session: Option<String>,
+    ) -> Result<Option<SessionLock>, Refusal> {
         if !self.settings.sessions {
             return Err(Refusal::SessionsDisabled);
         }
@@ -56,20 +59,20 @@ impl Machine {
         self.lock_session(session, number).map(Some)
     }
 
-    pub fn renew_session(&mut self, lock: &SessionLock) -> Result<SessionLock, Refusal> {
+    pub(crate) fn renew_session(&mut self, lock: &SessionLock) -> Result<SessionLock, Refusal> {
         self.locked_session(lock)?;
         self.lock_session(lock.session.clone(), lock.number)
     }
 
     /// Releases a session. Its unsettled messages are released too.
-    pub fn release_session(&mut self, lock: &SessionLock) -> Result<(), Refusal> {
+    pub(crate) fn release_session(&mut self, lock: &SessionLock) -> Result<(), Refusal> {
         self.locked_session(lock)?;
         let session = lock.session.clone();
         self.commit(Event::SessionReleased { session });
         Ok(())
     }
 
-    pub fn set_session_state(
+    pub(crate) fn set_session_state(
         &mut self,
         lock: &SessionLock,
         state: Option<Bytes>,
@@ -84,26 +87,26 @@ impl Machine {
         Ok(())
     }
 
-    pub fn get_session_state(&self, lock: &SessionLock) -> Result<Option<Bytes>, Refusal> {
+    pub(crate) fn get_session_state(&self, lock: &SessionLock) -> Result<Option<Bytes>, Refusal> {
         Ok(self.locked_session(lock)?.state.clone())
     }
 
     /// Whether `accept(None)` would return a session.
-    pub fn has_free_session(&self) -> bool {
+    pub(crate) fn has_free_session(&self) -> bool {
         !self.free.is_empty()
     }
 
     /// Whether a session has ready messages.
-    pub fn has_ready_in(&self, session: &str) -> bool {
+    pub(crate) fn has_ready_in(&self, session: &str) -> bool {
         (self.sessions.get(session)).is_some_and(|session| !session.ready.is_empty())
     }
 
-    pub fn holds_session(&self, lock: &SessionLock) -> bool {
+    pub(crate) fn holds_session(&self, lock: &SessionLock) -> bool {
         self.locked_session(lock).is_ok()
     }
 
     /// Whether a session is unlocked. An unknown session is.
-    pub fn is_free(&self, session: &str) -> bool {
+    pub(crate) fn is_free(&self, session: &str) -> bool {
         (self.sessions.get(session)).is_none_or(|session| session.lock.is_none())
     }
 

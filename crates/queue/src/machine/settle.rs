@@ -34,7 +34,7 @@ impl FromStr for LockToken {
 }
 
 impl Machine {
-    pub fn complete(&mut self, token: LockToken) -> Result<(), Refusal> {
+    pub(crate) fn complete(&mut self, token: LockToken) -> Result<(), Refusal> {
         self.locked(token)?;
         let (seqs, why) = (vec![token.seq], RemovalReason::Completed);
         self.commit(Event::Removed { seqs, why });
@@ -42,7 +42,7 @@ impl Machine {
     }
 
     /// Releases a message to its previous position, optionally with new properties.
-    pub fn abandon(
+    pub(crate) fn abandon(
         &mut self,
         token: LockToken,
         properties: Option<Properties>,
@@ -54,7 +54,7 @@ impl Machine {
     }
 
     /// Defers a message: it is then received by its sequence number only.
-    pub fn defer(
+    pub(crate) fn defer(
         &mut self,
         token: LockToken,
         properties: Option<Properties>,
@@ -65,7 +65,7 @@ impl Machine {
         Ok(())
     }
 
-    pub fn dead_letter(
+    pub(crate) fn dead_letter(
         &mut self,
         token: LockToken,
         reason: String,
@@ -86,7 +86,7 @@ impl Machine {
 
     /// Renews the lock and returns its new expiry. The lock of a session's message is renewed with
     /// [`Machine::renew_session`].
-    pub fn renew(&mut self, token: LockToken) -> Result<i64, Refusal> {
+    pub(crate) fn renew(&mut self, token: LockToken) -> Result<i64, Refusal> {
         let message = self.locked(token)?;
         if let MessageState::Locked(lock) = message.state
             && lock.until == LockExpiry::Session
@@ -100,7 +100,7 @@ impl Machine {
     }
 
     /// Returns a dead letter to the end of the main queue with a delivery count of 0.
-    pub fn resubmit(&mut self, seq: u64) -> Result<(), Refusal> {
+    pub(crate) fn resubmit(&mut self, seq: u64) -> Result<(), Refusal> {
         let dead =
             |m: &&Message| m.dead_letter.is_some() && !matches!(m.state, MessageState::Locked(_));
         if self.messages.get(&seq).filter(dead).is_none() {
@@ -112,7 +112,7 @@ impl Machine {
     }
 
     /// Removes up to `max` unlocked messages and returns how many.
-    pub fn purge(&mut self, sub_queue: SubQueue, max: usize) -> usize {
+    pub(crate) fn purge(&mut self, sub_queue: SubQueue, max: usize) -> usize {
         let loose =
             |m: &Message| m.sub_queue() == sub_queue && !matches!(m.state, MessageState::Locked(_));
         let messages = self.messages.iter();

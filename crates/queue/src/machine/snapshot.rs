@@ -11,11 +11,11 @@ use std::ops::Bound::{Excluded, Unbounded};
 use super::{Event, Machine};
 
 /// Approximate size of one piece.
-pub const SNAPSHOT_BYTES: usize = 256 << 10;
+pub(crate) const SNAPSHOT_BYTES: usize = 256 << 10;
 
 /// Progress of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SnapshotCursor {
+pub(crate) enum SnapshotCursor {
     Start,
     /// After this session.
     Sessions(Option<String>),
@@ -30,7 +30,7 @@ pub enum SnapshotCursor {
 
 impl Machine {
     /// The next events, and the cursor to continue at. `None` at the end.
-    pub fn snapshot(&self, cursor: SnapshotCursor) -> (Vec<Event>, Option<SnapshotCursor>) {
+    pub(crate) fn snapshot(&self, cursor: SnapshotCursor) -> (Vec<Event>, Option<SnapshotCursor>) {
         match cursor {
             SnapshotCursor::Start => (
                 self.snapshot_settings(),

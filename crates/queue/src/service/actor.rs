@@ -17,15 +17,15 @@ use crate::machine::{Counts, Machine, SnapshotCursor, Totals};
 
 /// Replies to a caller. Called when all events up to this operation are durable, or with the error that leaves
 /// the outcome unknown.
-pub type Reply = Box<dyn FnOnce(Result<(), &Error>) + Send>;
+pub(super) type Reply = Box<dyn FnOnce(Result<(), &Error>) + Send>;
 
 /// An operation of a caller. It is given the machine, or the reason why the queue rejects requests.
-pub type Operation = Box<dyn FnOnce(Result<&mut Machine, &Error>) -> Option<Reply> + Send>;
+pub(super) type Operation = Box<dyn FnOnce(Result<&mut Machine, &Error>) -> Option<Reply> + Send>;
 
 /// Runs at once for a caller that waits, and returns what it waits for.
-pub type WaitSetup = Box<dyn FnOnce(Result<&mut Machine, &Error>) -> Option<Waiter> + Send>;
+pub(super) type WaitSetup = Box<dyn FnOnce(Result<&mut Machine, &Error>) -> Option<Waiter> + Send>;
 
-pub enum Command {
+pub(super) enum Command {
     /// Runs at once.
     Call(Operation),
     /// Runs when its condition is met.
@@ -60,7 +60,7 @@ impl Default for Options {
     }
 }
 
-pub struct Actor {
+pub(super) struct Actor {
     pub machine: Machine,
     pub journal: Journal,
     pub clock: Arc<dyn Clock>,
@@ -101,7 +101,7 @@ struct Compaction {
 }
 
 impl Actor {
-    pub fn new(
+    pub(super) fn new(
         machine: Machine,
         journal: Journal,
         clock: Arc<dyn Clock>,
@@ -127,7 +127,7 @@ impl Actor {
     }
 
     /// Runs until all handles are dropped or `Stop` arrives, and all replies are sent.
-    pub async fn run(mut self) {
+    pub(super) async fn run(mut self) {
         let mut commands = Vec::new();
         loop {
             let room = self.in_flight_bytes < self.options.in_flight_bytes_max as u64;
@@ -351,7 +351,7 @@ impl Actor {
     }
 }
 
-pub fn new_producer(random: &mut Random) -> i64 {
+pub(super) fn new_producer(random: &mut Random) -> i64 {
     (random.next_u64() >> 1) as i64
 }
 

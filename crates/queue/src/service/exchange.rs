@@ -7,7 +7,7 @@ use crate::machine::{
 };
 
 /// One result per settled message.
-pub type SettleResults = Vec<Result<(), Refusal>>;
+pub(super) type SettleResults = Vec<Result<(), Refusal>>;
 
 /// What to receive, and how long to wait for it.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use crate::machine::{Machine, SessionLock, SubQueue};
 
 /// What a waiter waits for.
 #[derive(Clone, Debug)]
-pub enum WaitCondition {
+pub(super) enum WaitCondition {
     Message(SubQueue),
     AnySession,
     Session(String),
@@ -42,7 +42,7 @@ impl WaitCondition {
     }
 }
 
-pub struct Waiter {
+pub(super) struct Waiter {
     pub condition: WaitCondition,
     /// Deadline, on the clock's `elapsed`.
     pub until: Duration,
@@ -51,26 +51,26 @@ pub struct Waiter {
 }
 
 #[derive(Default)]
-pub struct WaitQueues {
+pub(super) struct WaitQueues {
     queues: [VecDeque<(u64, Waiter)>; 4],
     deadlines: BTreeSet<(Duration, u64, usize)>,
     next: u64,
 }
 
 impl WaitQueues {
-    pub fn add(&mut self, waiter: Waiter) {
+    pub(super) fn add(&mut self, waiter: Waiter) {
         let (number, queue) = (self.next, waiter.condition.queue_index());
         self.next += 1;
         self.deadlines.insert((waiter.until, number, queue));
         self.queues[queue].push_back((number, waiter));
     }
 
-    pub fn deadline(&self) -> Option<Duration> {
+    pub(super) fn deadline(&self) -> Option<Duration> {
         self.deadlines.first().map(|(until, _, _)| *until)
     }
 
     /// Runs the operations of waiters whose condition is met or whose deadline has passed.
-    pub fn serve(&mut self, machine: &mut Machine, now: Duration, replies: &mut Vec<Reply>) {
+    pub(super) fn serve(&mut self, machine: &mut Machine, now: Duration, replies: &mut Vec<Reply>) {
         for queue in 0..3 {
             while let Some((_, first)) = self.queues[queue].front() {
                 if !(first.is_cancelled)() && !first.condition.is_met(machine) {
@@ -99,7 +99,7 @@ impl WaitQueues {
     }
 
     /// Fails all waiters.
-    pub fn refuse(&mut self, error: &Error) {
+    pub(super) fn refuse(&mut self, error: &Error) {
         self.deadlines.clear();
         for (_, waiter) in self.queues.iter_mut().flat_map(|queue| queue.drain(..)) {
             drop((waiter.operation)(Err(error)));

@@ -8,8 +8,8 @@ use std::time::Duration;
 use highwater_env::Clock;
 use highwater_flow::GroupPositions;
 use highwater_log::{GroupCoordinator, Log, Membership};
+use highwater_workflow::Template;
 use highwater_workflow::call::Functions;
-use highwater_workflow::expr::Template;
 use highwater_workflow::{
     Definition, Handle, HubIntake, JournalError, OperatorNotifier, Options, Service, Supervision,
 };

@@ -2,7 +2,7 @@
 
 use highwater_log::{BoxFuture, EnqueueTime};
 use highwater_workflow::OperatorNotifier;
-use highwater_workflow::machine::View;
+use highwater_workflow::View;
 use serde_json::json;
 
 use crate::processors::notify::{Notification, Notifier};

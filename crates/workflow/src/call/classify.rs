@@ -14,7 +14,7 @@ const EXPLANATION_CHARS_MAX: usize = 200;
 
 /// Time-outs and 5xx leave the step in doubt; 429 means that the call was not carried out. Any other unexpected
 /// status is final.
-pub fn classify(
+pub(crate) fn classify(
     call: Option<&Call>,
     status: u16,
     retry_after: Option<Duration>,

@@ -20,10 +20,15 @@ use tokio_rustls::TlsConnector;
 use super::{ANSWER_BYTES_MAX, CallError, Request};
 use crate::definition::Target;
 
-/// Status, `Retry-After` and body of a response.
-pub type Came = (u16, Option<Duration>, Bytes);
+/// A response.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Response {
+    pub status: u16,
+    pub retry_after: Option<Duration>,
+    pub body: Bytes,
+}
 
-pub struct Connection {
+pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     driver: Driver,
     used: bool,
@@ -42,14 +47,14 @@ fn drive(driver: &mut Driver, context: &mut Context<'_>) -> bool {
 }
 
 /// Why a request got no answer.
-pub enum SendError {
+pub(crate) enum SendError {
     /// A kept-alive connection was closed, so the request may not have been received.
     Stale(Box<CallError>),
     Failed(CallError),
 }
 
 impl Connection {
-    pub async fn open(target: &Target) -> Result<Connection, CallError> {
+    pub(crate) async fn open(target: &Target) -> Result<Connection, CallError> {
         let cannot = |error: &dyn std::fmt::Display| {
             CallError::transient(format!("cannot connect to {}: {error}", target.authority()))
         };
@@ -89,12 +94,16 @@ impl Connection {
     }
 
     /// Returns the connection if another call may use it.
-    pub async fn if_open(mut self) -> Option<Connection> {
+    pub(crate) async fn if_open(mut self) -> Option<Connection> {
         let ended = poll_fn(|context| Poll::Ready(drive(&mut self.driver, context)));
         (!ended.await && self.sender.is_ready()).then_some(self)
     }
 
-    pub async fn call(&mut self, host: &HeaderValue, request: &Request) -> Result<Came, SendError> {
+    pub(crate) async fn call(
+        &mut self,
+        host: &HeaderValue,
+        request: &Request,
+    ) -> Result<Response, SendError> {
         let mut message = hyper::Request::new(Full::new(request.body.clone()));
         *message.method_mut() = request.method.clone();
         *message.uri_mut() = request.path.parse().map_err(|error| {
@@ -125,7 +134,11 @@ impl Connection {
         let body = body.map_err(SendError::Failed)?;
         // The connection accepts the next call once it has seen the end of this one.
         let _ = driven(&mut self.driver, self.sender.ready()).await;
-        Ok((status, retry_after, body))
+        Ok(Response {
+            status,
+            retry_after,
+            body,
+        })
     }
 }
 
@@ -206,10 +219,15 @@ mod tests {
             headers: Vec::new(),
             body: Bytes::new(),
         };
-        let came = connection
+        let response = connection
             .call(&HeaderValue::from_static("h"), &request)
             .await;
-        assert_eq!(came.ok(), Some((200, None, Bytes::from_static(b"true"))));
+        let expected = Response {
+            status: 200,
+            retry_after: None,
+            body: Bytes::from_static(b"true"),
+        };
+        assert_eq!(response.ok(), Some(expected));
         assert!(connection.if_open().await.is_none());
     }
 }

@@ -14,7 +14,7 @@ use crate::machine::Instance;
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Fills the templates. An error is final, because the data does not change.
-pub fn render(instance: &Instance, step: usize, undo: bool) -> Result<PreparedCall, String> {
+pub(crate) fn render(instance: &Instance, step: usize, undo: bool) -> Result<PreparedCall, String> {
     let definition = &instance.definition;
     let work = work(instance, step, undo).ok_or("there is no way to undo it")?;
     let key = instance.idempotency_key(step, undo);
@@ -38,7 +38,7 @@ pub fn render(instance: &Instance, step: usize, undo: bool) -> Result<PreparedCa
 }
 
 /// The work of a step or of its undo.
-pub fn work(instance: &Instance, step: usize, undo: bool) -> Option<&Work> {
+pub(crate) fn work(instance: &Instance, step: usize, undo: bool) -> Option<&Work> {
     let definition = &instance.definition.steps[step];
     match undo {
         false => Some(&definition.work),
@@ -106,7 +106,7 @@ fn header(name: &str, text: &str) -> Result<HeaderValue, String> {
 }
 
 /// The notice of a parked or failed instance.
-pub fn notice(instance: &Instance) -> Option<PreparedCall> {
+pub(crate) fn notice(instance: &Instance) -> Option<PreparedCall> {
     let notify = instance.definition.notify.as_ref()?;
     let service = &instance.definition.services[notify.service];
     let key = format!(

@@ -20,7 +20,7 @@ use crate::machine::Answer;
 /// Idle connections are closed after this time.
 const IDLE: Duration = Duration::from_secs(30);
 
-pub struct ServicePool {
+pub(crate) struct ServicePool {
     service: Service,
     host: HeaderValue,
     clock: Arc<dyn Clock>,
@@ -39,14 +39,14 @@ struct State {
     stopped: bool,
 }
 
-pub struct HttpJob {
+pub(crate) struct HttpJob {
     pub call: HttpCall,
     pub timeout: Duration,
     pub done: OutcomeCallback,
 }
 
 /// A request and the definition that classifies its response.
-pub struct HttpCall {
+pub(crate) struct HttpCall {
     pub definition: Arc<Definition>,
     pub of: Option<(usize, bool)>,
     pub request: Request,
@@ -76,7 +76,7 @@ enum Next {
 }
 
 impl ServicePool {
-    pub fn new(service: Service, clock: Arc<dyn Clock>) -> Arc<ServicePool> {
+    pub(crate) fn new(service: Service, clock: Arc<dyn Clock>) -> Arc<ServicePool> {
         let circuit = service
             .circuit
             .as_ref()
@@ -99,7 +99,7 @@ impl ServicePool {
     }
 
     /// Enqueues a call.
-    pub fn submit(self: &Arc<ServicePool>, job: HttpJob) {
+    pub(crate) fn submit(self: &Arc<ServicePool>, job: HttpJob) {
         let mut state = self.lock();
         if state.stopped {
             return;
@@ -109,7 +109,7 @@ impl ServicePool {
     }
 
     /// Drops waiting calls. Calls in progress are not awaited.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         let mut state = self.lock();
         state.stopped = true;
         state.waiting.clear();
@@ -220,22 +220,27 @@ impl ServicePool {
             None => self.connect(until).await?,
         };
         let asking = connection.call(&self.host, &call.request);
-        let came = match with_deadline(until, timeout, asking).await? {
+        let sent = match with_deadline(until, timeout, asking).await? {
             // The idempotency key makes a repetition safe.
             Err(SendError::Stale(_)) => {
                 connection = self.connect(until).await.map_err(CallError::in_doubt)?;
                 let asking = connection.call(&self.host, &call.request);
                 with_deadline(until, timeout, asking).await?
             }
-            came => came,
+            sent => sent,
         };
-        let (status, retry_after, body) = match came {
-            Ok(came) => came,
+        let response = match sent {
+            Ok(response) => response,
             Err(SendError::Stale(error)) => return Err(*error),
             Err(SendError::Failed(error)) => return Err(error),
         };
         *kept = Some(connection);
-        classify(call.definition(), status, retry_after, body)
+        classify(
+            call.definition(),
+            response.status,
+            response.retry_after,
+            response.body,
+        )
     }
 
     /// Opens a connection. If this fails, nothing was sent.

@@ -52,13 +52,13 @@ pub struct Claim {
 
 /// The result of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClaimedInstances {
+pub(crate) struct ClaimedInstances {
     pub lock: ClaimLock,
     pub instances: Vec<ClaimedInstance>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClaimedInstance {
+pub(crate) struct ClaimedInstance {
     pub id: Arc<str>,
     pub version: Version,
     /// In the journal's format.
@@ -286,7 +286,7 @@ impl Core {
     }
 
     /// Drops an instance that a remote supervisor has finished or lost.
-    pub fn forget_instance(&mut self, id: &Arc<str>) {
+    pub(crate) fn forget_instance(&mut self, id: &Arc<str>) {
         if let Some(live) = self.live.remove(id) {
             self.forget_timer(id, live.timer_ms);
         }

@@ -15,7 +15,7 @@ use crate::journal;
 use crate::machine::{AttemptSpan, Event, Instance, Millis, Phase, Status, View};
 
 impl Core {
-    pub fn handle(&mut self, now_ms: Millis, input: Input) {
+    pub(crate) fn handle(&mut self, now_ms: Millis, input: Input) {
         self.advance_clock(now_ms);
         match input {
             Input::Start { id, input, reply } => self.start(id, input, reply),
@@ -67,7 +67,7 @@ impl Core {
     }
 
     /// Advances the clock: fires timers and expires claims.
-    pub fn tick(&mut self, now_ms: Millis) {
+    pub(crate) fn tick(&mut self, now_ms: Millis) {
         self.advance_clock(now_ms);
         while let Some((at_ms, id)) = self.timers.first().cloned()
             && at_ms <= self.now_ms

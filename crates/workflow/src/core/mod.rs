@@ -29,13 +29,14 @@ use tokio::sync::oneshot;
 use crate::call::{Job, Outcome, PreparedCall, ServicePools};
 use crate::definition::{Definition, Version};
 use crate::machine::{Event, Instance, Millis, View};
-pub use claims::{Claim, ClaimLock, ClaimedInstances, LockLost};
+pub use claims::Claim;
+pub(crate) use claims::{ClaimLock, ClaimedInstances, LockLost};
 use claims::{ClaimState, Claims};
-pub use round::Round;
+pub(crate) use round::Round;
 
 /// The role of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub(crate) enum Role {
     /// Runs steps and hands over failed instances.
     Scheduler,
     /// Undoes handed-over instances.
@@ -47,7 +48,7 @@ pub enum Role {
 }
 
 /// An input to a core.
-pub enum Input {
+pub(crate) enum Input {
     Start {
         id: Arc<str>,
         input: Bytes,
@@ -118,7 +119,7 @@ pub enum StartOutcome {
 }
 
 /// An action to perform when the records of its round are durable.
-pub enum Effect {
+pub(crate) enum Effect {
     Reply(Reply),
     Call(StepCall),
     /// Append to the history, then [`Input::Archived`].
@@ -141,7 +142,7 @@ pub enum Effect {
 }
 
 /// A reply and its receiver.
-pub enum Reply {
+pub(crate) enum Reply {
     Start(oneshot::Sender<StartOutcome>, StartOutcome),
     Decision(
         oneshot::Sender<Result<View, DecisionError>>,
@@ -159,7 +160,7 @@ pub enum Reply {
 
 impl Reply {
     /// Sends the reply. The receiver may be gone.
-    pub fn send(self) {
+    pub(crate) fn send(self) {
         match self {
             Reply::Start(reply, outcome) => drop(reply.send(outcome)),
             Reply::Decision(reply, view) => drop(reply.send(view.map(|view| *view))),
@@ -170,7 +171,7 @@ impl Reply {
 }
 
 /// A call for a step or its undo.
-pub struct StepCall {
+pub(crate) struct StepCall {
     pub id: Arc<str>,
     pub step: u16,
     pub undo: bool,
@@ -180,7 +181,7 @@ pub struct StepCall {
 
 impl StepCall {
     /// Submits the call; its outcome goes to `deliver`.
-    pub fn submit(self, pools: &ServicePools, deliver: impl FnOnce(Input) + Send + 'static) {
+    pub(crate) fn submit(self, pools: &ServicePools, deliver: impl FnOnce(Input) + Send + 'static) {
         let StepCall { id, step, undo, .. } = self;
         let done = move |outcome: Outcome| {
             deliver(Input::Outcome {
@@ -199,7 +200,7 @@ impl StepCall {
 }
 
 /// The live instances of a partition.
-pub struct Core {
+pub(crate) struct Core {
     role: Role,
     live: HashMap<Arc<str>, LiveInstance, FixedState>,
     timers: BTreeSet<(Millis, Arc<str>)>,
@@ -231,7 +232,11 @@ enum Ownership {
 }
 
 impl Core {
-    pub fn new(role: Role, current: Option<(Version, Arc<Definition>)>, random: Random) -> Core {
+    pub(crate) fn new(
+        role: Role,
+        current: Option<(Version, Arc<Definition>)>,
+        random: Random,
+    ) -> Core {
         Core {
             role,
             live: HashMap::default(),
@@ -245,16 +250,16 @@ impl Core {
     }
 
     /// Number of instances, handed-over ones included.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.live.len()
     }
 
-    pub fn has(&self, id: &str) -> bool {
+    pub(crate) fn has(&self, id: &str) -> bool {
         self.live.contains_key(id)
     }
 
     /// An instance of this core.
-    pub fn get(&self, id: &str) -> Option<&Instance> {
+    pub(crate) fn get(&self, id: &str) -> Option<&Instance> {
         match &self.live.get(id)?.ownership {
             Ownership::Own(instance) => Some(instance),
             Ownership::HandedOver => None,
@@ -262,7 +267,7 @@ impl Core {
     }
 
     /// All instances of this core, in no order.
-    pub fn instances(&self) -> impl Iterator<Item = &Instance> {
+    pub(crate) fn instances(&self) -> impl Iterator<Item = &Instance> {
         self.live.values().filter_map(|live| match &live.ownership {
             Ownership::Own(instance) => Some(&**instance),
             Ownership::HandedOver => None,
@@ -270,13 +275,13 @@ impl Core {
     }
 
     /// When the next timer fires.
-    pub fn next_timer(&self) -> Option<Millis> {
+    pub(crate) fn next_timer(&self) -> Option<Millis> {
         let timers = self.timers.first().map(|(at, _)| *at);
         timers.into_iter().chain(self.claims.next_timer()).min()
     }
 
     /// Takes the records and effects since the last call.
-    pub fn take_round(&mut self) -> Round {
+    pub(crate) fn take_round(&mut self) -> Round {
         std::mem::take(&mut self.round)
     }
 

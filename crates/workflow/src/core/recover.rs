@@ -12,7 +12,7 @@ impl Core {
     ///
     /// Records of unknown instances are ignored: a journal is trimmed to the start of a snapshot, and the records
     /// between are in the snapshot.
-    pub fn replay(
+    pub(crate) fn replay(
         &mut self,
         id: &str,
         record: Record,
@@ -62,7 +62,7 @@ impl Core {
     }
 
     /// Instances that may be in the history although the journal does not say so.
-    pub fn possibly_archived(&self) -> Vec<Arc<str>> {
+    pub(crate) fn possibly_archived(&self) -> Vec<Arc<str>> {
         let may_be_archived = |live: &LiveInstance| match &live.ownership {
             Ownership::Own(instance) => self.role != Role::Scheduler || instance.end().is_some(),
             Ownership::HandedOver => true,
@@ -72,12 +72,12 @@ impl Core {
     }
 
     /// Records that an instance is in the history.
-    pub fn mark_archived(&mut self, id: &Arc<str>) {
+    pub(crate) fn mark_archived(&mut self, id: &Arc<str>) {
         self.handle(self.now_ms, Input::Archived { id: Arc::clone(id) });
     }
 
     /// Ends the replay and advances all instances.
-    pub fn recovered(&mut self, now_ms: Millis) {
+    pub(crate) fn recovered(&mut self, now_ms: Millis) {
         let latest = self.instances().map(|instance| instance.changed_ms).max();
         self.advance_clock(now_ms.max(latest.unwrap_or(now_ms)));
         let mut ids: Vec<Arc<str>> = self.live.keys().cloned().collect();
@@ -96,7 +96,7 @@ impl Core {
     }
 
     /// Writes a snapshot of all instances, so that the journal before it can be trimmed.
-    pub fn checkpoint(&mut self) {
+    pub(crate) fn checkpoint(&mut self) {
         let mut ids: Vec<&Arc<str>> = self.live.keys().collect();
         ids.sort_unstable();
         for id in ids {

@@ -9,7 +9,7 @@ use crate::machine::Event;
 
 /// One append.
 #[derive(Default)]
-pub struct Round {
+pub(crate) struct Round {
     entries: Vec<Entry>,
     bytes: Vec<u8>,
     pub effects: Vec<Effect>,
@@ -22,15 +22,15 @@ struct Entry {
 }
 
 impl Round {
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.effects.is_empty()
     }
 
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    pub fn records(&self) -> impl ExactSizeIterator<Item = (&Arc<str>, &[u8])> {
+    pub(crate) fn records(&self) -> impl ExactSizeIterator<Item = (&Arc<str>, &[u8])> {
         let value = |entry: &Entry| &self.bytes[entry.value.clone()];
         self.entries
             .iter()

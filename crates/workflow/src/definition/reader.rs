@@ -26,24 +26,29 @@ pub(super) struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    pub fn has(&self, key: &str) -> bool {
+    pub(crate) fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }
 
-    pub fn value(&self, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
+    pub(crate) fn value(&self, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
         self.table.get(key)
     }
 }
 
 impl<'a> Reader<'a> {
-    pub fn new(source: &'a str) -> Reader<'a> {
+    pub(crate) fn new(source: &'a str) -> Reader<'a> {
         Reader {
             source,
             mistakes: Vec::new(),
         }
     }
 
-    pub fn mistake(&mut self, at: usize, message: impl Into<String>, hint: impl Into<String>) {
+    pub(crate) fn mistake(
+        &mut self,
+        at: usize,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
         let before = &self.source.as_bytes()[..at.min(self.source.len())];
         self.mistakes.push(FileMistake {
             line: before.iter().filter(|byte| **byte == b'\n').count() + 1,
@@ -52,7 +57,7 @@ impl<'a> Reader<'a> {
         });
     }
 
-    pub fn known_keys(&mut self, section: &Section<'a>, known: &[&str]) {
+    pub(crate) fn known_keys(&mut self, section: &Section<'a>, known: &[&str]) {
         for (name, _) in section.table.iter() {
             let key = name.get_ref();
             if known.contains(&key.as_ref()) {
@@ -67,7 +72,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub fn text(&mut self, section: &Section<'a>, key: &str) -> Option<(&'a str, usize)> {
+    pub(crate) fn text(&mut self, section: &Section<'a>, key: &str) -> Option<(&'a str, usize)> {
         let value = section.value(key)?;
         match value.get_ref() {
             DeValue::String(text) if !text.trim().is_empty() => {
@@ -81,7 +86,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub fn duration(&mut self, section: &Section<'a>, key: &str) -> Option<Duration> {
+    pub(crate) fn duration(&mut self, section: &Section<'a>, key: &str) -> Option<Duration> {
         let value = section.value(key)?;
         let DeValue::String(text) = value.get_ref() else {
             return self.wrong(value, key, "a duration such as \"5s\"");
@@ -99,7 +104,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub fn count(&mut self, section: &Section<'a>, key: &str, max: u32) -> Option<u32> {
+    pub(crate) fn count(&mut self, section: &Section<'a>, key: &str, max: u32) -> Option<u32> {
         let value = section.value(key)?;
         let number = match value.get_ref() {
             DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix()).ok(),
@@ -112,7 +117,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A list of statuses.
-    pub fn statuses(&mut self, section: &Section<'a>, key: &str) -> Option<Vec<u16>> {
+    pub(crate) fn statuses(&mut self, section: &Section<'a>, key: &str) -> Option<Vec<u16>> {
         let value = section.value(key)?;
         let status = |item: &Spanned<DeValue<'_>>| match item.get_ref() {
             DeValue::Integer(number) => number.as_str().parse().ok(),
@@ -128,12 +133,17 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub fn section(&mut self, of: &Section<'a>, key: &str, name: &str) -> Option<Section<'a>> {
+    pub(crate) fn section(
+        &mut self,
+        of: &Section<'a>,
+        key: &str,
+        name: &str,
+    ) -> Option<Section<'a>> {
         let value = of.value(key)?;
         self.as_section(value, key, name)
     }
 
-    pub fn as_section(
+    pub(crate) fn as_section(
         &mut self,
         value: &'a Spanned<DeValue<'a>>,
         key: &str,
@@ -150,7 +160,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Any value, as JSON.
-    pub fn json(&mut self, value: &Spanned<DeValue<'a>>) -> Option<Value> {
+    pub(crate) fn json(&mut self, value: &Spanned<DeValue<'a>>) -> Option<Value> {
         Some(match value.get_ref() {
             DeValue::String(text) => text.as_ref().into(),
             DeValue::Boolean(flag) => (*flag).into(),

@@ -10,10 +10,10 @@ mod path;
 mod scope;
 mod template;
 
-pub use body::Body;
-pub use condition::Condition;
-pub use path::{Path, Root};
-pub use scope::{Answers, Scope};
+pub(crate) use body::Body;
+pub(crate) use condition::Condition;
+pub(crate) use path::{Path, Root};
+pub(crate) use scope::{Answers, Scope};
 pub use template::Template;
 
 /// Why a text is not a valid path, template or condition.

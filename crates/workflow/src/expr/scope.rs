@@ -85,7 +85,7 @@ pub(super) mod testing {
     use super::*;
 
     /// Answers by name.
-    pub struct Fixed(pub Vec<(&'static str, u16, &'static str)>);
+    pub(crate) struct Fixed(pub Vec<(&'static str, u16, &'static str)>);
 
     impl Answers for Fixed {
         fn answer(&self, step: &str) -> Option<(u16, &[u8])> {

@@ -10,10 +10,10 @@ use highwater_codec::Writer;
 use highwater_log::Offset;
 
 /// Entries per new run.
-pub const RUN_LEN: usize = 32_768;
+pub(crate) const RUN_LEN: usize = 32_768;
 
 #[derive(Default)]
-pub struct Index {
+pub(crate) struct Index {
     recent: HashMap<u64, i64, FixedState>,
     /// Oldest first, each about twice as long as the next.
     runs: Vec<Run>,
@@ -23,7 +23,7 @@ pub struct Index {
 
 /// A sorted part of the index. Offsets are relative to `from`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Run {
+pub(crate) struct Run {
     pub from: i64,
     /// The offset after the last.
     pub next: i64,
@@ -33,7 +33,7 @@ pub struct Run {
 
 impl Index {
     /// Adds the record of an id. A full table becomes a run, which the caller stores.
-    pub fn add(&mut self, id: &str, offset: Offset) -> Option<&Run> {
+    pub(crate) fn add(&mut self, id: &str, offset: Offset) -> Option<&Run> {
         self.recent.insert(hash(id), offset.0);
         if self.recent.len() < RUN_LEN {
             return None;
@@ -44,13 +44,13 @@ impl Index {
         self.runs.last()
     }
 
-    pub fn add_run(&mut self, run: Run) {
+    pub(crate) fn add_run(&mut self, run: Run) {
         self.recent_from = run.next;
         self.runs.push(run);
     }
 
     /// Merges runs until each is about twice as long as the next, so that few have to be searched.
-    pub fn tidy(&mut self, start: Offset) {
+    pub(crate) fn tidy(&mut self, start: Offset) {
         self.runs.retain(|run| run.next > start.0);
         while let [.., before, last] = &self.runs[..]
             && before.hashes.len() < 2 * last.hashes.len()
@@ -62,18 +62,18 @@ impl Index {
     }
 
     /// Possible offsets of the id, newest first.
-    pub fn places(&self, id: &str) -> Vec<Offset> {
+    pub(crate) fn places(&self, id: &str) -> Vec<Offset> {
         let hash = hash(id);
         let recent = self.recent.get(&hash).copied();
         let runs = self.runs.iter().rev().filter_map(|run| run.find(hash));
         recent.into_iter().chain(runs).map(Offset).collect()
     }
 
-    pub fn recent_from(&self) -> Offset {
+    pub(crate) fn recent_from(&self) -> Offset {
         Offset(self.recent_from)
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.recent.len() + self.runs.iter().map(|run| run.hashes.len()).sum::<usize>()
     }
 }
@@ -146,7 +146,7 @@ impl Run {
         low + self.hashes[low..high].partition_point(|other| *other <= hash)
     }
 
-    pub fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(16 + 12 * self.hashes.len());
         bytes.i64_be(self.from);
         bytes.i64_be(self.next);
@@ -156,7 +156,7 @@ impl Run {
     }
 
     /// `None` if the bytes are not a run.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Run> {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Run> {
         let (from, rest) = bytes.split_first_chunk()?;
         let (next, rest) = rest.split_first_chunk()?;
         let count = rest.len() / 12;

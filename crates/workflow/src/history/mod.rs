@@ -16,7 +16,7 @@ use crate::versions::Versions;
 use index::{Index, Run};
 
 /// The history of one partition.
-pub struct History {
+pub(crate) struct History {
     partition: Arc<dyn Partition>,
     runs: Arc<dyn Partition>,
     index: Mutex<Index>,
@@ -26,10 +26,10 @@ pub struct History {
 }
 
 /// Id and record of an ended instance.
-pub type ArchivedRecord = (Arc<str>, Vec<u8>);
+pub(crate) type ArchivedRecord = (Arc<str>, Vec<u8>);
 
 impl History {
-    pub async fn open(
+    pub(crate) async fn open(
         partition: Arc<dyn Partition>,
         runs: Arc<dyn Partition>,
         versions: Versions,
@@ -64,7 +64,7 @@ impl History {
     }
 
     /// Appends records. Completes when they are durable and indexed.
-    pub async fn put(&self, ended: &[ArchivedRecord]) -> Result<(), JournalError> {
+    pub(crate) async fn put(&self, ended: &[ArchivedRecord]) -> Result<(), JournalError> {
         let records: Vec<NewRecord<'_>> = (ended.iter())
             .map(|(id, value)| journal::record(id, value))
             .collect();
@@ -104,16 +104,16 @@ impl History {
     }
 
     /// Whether an instance with this id may have ended; `false` is certain.
-    pub fn may_have(&self, id: &str) -> bool {
+    pub(crate) fn may_have(&self, id: &str) -> bool {
         !self.lock().places(id).is_empty()
     }
 
     /// Number of known ids.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.lock().len()
     }
 
-    pub async fn find(&self, id: &str) -> Result<Option<Instance>, JournalError> {
+    pub(crate) async fn find(&self, id: &str) -> Result<Option<Instance>, JournalError> {
         let places = self.lock().places(id);
         let start = self.partition.bounds().start;
         for place in places.into_iter().filter(|place| *place >= start) {
@@ -144,7 +144,7 @@ impl History {
     }
 
     /// The newest instances, oldest first.
-    pub async fn latest(&self, limit: usize) -> Result<Vec<Instance>, JournalError> {
+    pub(crate) async fn latest(&self, limit: usize) -> Result<Vec<Instance>, JournalError> {
         let end = self.partition.bounds().end;
         let from = Offset(end.0.saturating_sub_unsigned(limit as u64).max(0));
         let mut latest = Vec::new();

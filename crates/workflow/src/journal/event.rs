@@ -20,7 +20,7 @@ const AGAIN: u8 = 0;
 const FINAL: u8 = 1;
 const REFUSED: u8 = 2;
 
-pub fn write(out: &mut Vec<u8>, event: &Event) {
+pub(crate) fn write(out: &mut Vec<u8>, event: &Event) {
     match event {
         Event::Succeeded { attempt, answer } => {
             out.u8(SUCCEEDED);
@@ -78,12 +78,12 @@ fn write_attempt(out: &mut Vec<u8>, attempt: &AttemptSpan) {
     out.zigzag(attempt.at_ms - attempt.begun_ms);
 }
 
-pub fn write_answer(out: &mut Vec<u8>, answer: &Answer) {
+pub(crate) fn write_answer(out: &mut Vec<u8>, answer: &Answer) {
     out.varint(u64::from(answer.status));
     out.blob_var(&answer.body);
 }
 
-pub fn read(from: &mut Reader<'_>) -> Result<Event, RecordError> {
+pub(crate) fn read(from: &mut Reader<'_>) -> Result<Event, RecordError> {
     Ok(match from.u8()? {
         SUCCEEDED => Event::Succeeded {
             attempt: read_attempt(from)?,
@@ -146,7 +146,7 @@ fn read_attempt(from: &mut Reader<'_>) -> Result<AttemptSpan, DecodeError> {
     })
 }
 
-pub fn read_answer(from: &mut Reader<'_>) -> Result<Answer, DecodeError> {
+pub(crate) fn read_answer(from: &mut Reader<'_>) -> Result<Answer, DecodeError> {
     Ok(Answer {
         status: from.varint_as()?,
         body: Bytes::copy_from_slice(from.blob_var()?),

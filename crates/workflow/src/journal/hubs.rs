@@ -9,7 +9,7 @@ use super::JournalError;
 
 /// The partitions of a workflow. An instance has the same partition number in every hub except `versions`, which
 /// has one partition.
-pub struct JournalHubs {
+pub(crate) struct JournalHubs {
     /// Running instances: `__workflow.NAME`.
     pub running: Vec<Arc<dyn Partition>>,
     /// Failed instances: `__workflow.NAME.failed`.
@@ -26,7 +26,7 @@ pub struct JournalHubs {
 const BATCH_BYTES_MAX: u32 = 64 << 20;
 
 impl JournalHubs {
-    pub async fn open(
+    pub(crate) async fn open(
         log: &dyn Log,
         name: &str,
         partitions: u32,
@@ -48,7 +48,10 @@ impl JournalHubs {
     }
 
     /// Records that could not start an instance: `__workflow.NAME.rejected`.
-    pub async fn rejected(log: &dyn Log, name: &str) -> Result<Arc<dyn Partition>, JournalError> {
+    pub(crate) async fn rejected(
+        log: &dyn Log,
+        name: &str,
+    ) -> Result<Arc<dyn Partition>, JournalError> {
         let name = format!("__workflow.{name}.rejected");
         let hub = open(log, &name, 1, settings(CleanupPolicy::Delete, None)).await?;
         hub.into_iter().next().ok_or(JournalError::NoHub(name))

@@ -45,7 +45,7 @@ fn at<T: Copy>(place: u8, among: &[T]) -> Result<T, DecodeError> {
         .ok_or(DecodeError::unknown("a state", place))
 }
 
-pub fn write(out: &mut Vec<u8>, instance: &Instance) {
+pub(crate) fn write(out: &mut Vec<u8>, instance: &Instance) {
     out.u64_be(instance.version.0);
     out.zigzag(instance.started_ms);
     out.zigzag(instance.changed_ms - instance.started_ms);
@@ -97,7 +97,11 @@ fn write_progress(out: &mut Vec<u8>, progress: &Progress) {
     }
 }
 
-pub fn read(from: &mut Reader<'_>, id: &str, versions: &Versions) -> Result<Instance, RecordError> {
+pub(crate) fn read(
+    from: &mut Reader<'_>,
+    id: &str,
+    versions: &Versions,
+) -> Result<Instance, RecordError> {
     let version = Version(from.u64_be()?);
     let definition = versions.get(version).ok_or(RecordError::Version(version))?;
     let started_ms = from.zigzag()?;

@@ -10,9 +10,10 @@ mod read;
 mod tests;
 mod write;
 
-pub use self::hubs::JournalHubs;
-pub use self::read::{JournalError, read_all, read_from};
-pub use self::write::{append, record};
+pub(crate) use self::hubs::JournalHubs;
+pub use self::read::JournalError;
+pub(crate) use self::read::{read_all, read_from};
+pub(crate) use self::write::{append, record};
 
 use bytes::Bytes;
 use highwater_codec::{DecodeError, Reader, Writer};
@@ -23,7 +24,7 @@ use crate::versions::Versions;
 
 /// The value of a record.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Record {
+pub(crate) enum Record {
     Started {
         version: Version,
         at_ms: Millis,
@@ -61,43 +62,43 @@ const CLOSED: u8 = 5;
 const FAILED: u8 = 6;
 
 /// Appends the value of a record to `out`.
-pub fn write_started(out: &mut Vec<u8>, version: Version, at_ms: Millis, input: &[u8]) {
+pub(crate) fn write_started(out: &mut Vec<u8>, version: Version, at_ms: Millis, input: &[u8]) {
     out.u8(STARTED);
     out.u64_be(version.0);
     out.zigzag(at_ms);
     out.blob_var(input);
 }
 
-pub fn write_event(out: &mut Vec<u8>, event: &Event) {
+pub(crate) fn write_event(out: &mut Vec<u8>, event: &Event) {
     out.u8(EVENT);
     event::write(out, event);
 }
 
-pub fn write_snapshot(out: &mut Vec<u8>, instance: &Instance) {
+pub(crate) fn write_snapshot(out: &mut Vec<u8>, instance: &Instance) {
     out.u8(SNAPSHOT);
     instance::write(out, instance);
 }
 
-pub fn write_failed(out: &mut Vec<u8>, instance: &Instance) {
+pub(crate) fn write_failed(out: &mut Vec<u8>, instance: &Instance) {
     out.u8(FAILED);
     instance::write(out, instance);
 }
 
-pub fn write_handed_over(out: &mut Vec<u8>) {
+pub(crate) fn write_handed_over(out: &mut Vec<u8>) {
     out.u8(HANDED_OVER);
 }
 
-pub fn write_closed(out: &mut Vec<u8>) {
+pub(crate) fn write_closed(out: &mut Vec<u8>) {
     out.u8(CLOSED);
 }
 
 /// Whether a value is that of [`Record::Failed`].
-pub fn is_failed(value: &[u8]) -> bool {
+pub(crate) fn is_failed(value: &[u8]) -> bool {
     value.first() == Some(&FAILED)
 }
 
 /// Reads the value of the record of instance `id`.
-pub fn read(id: &str, value: &[u8], versions: &Versions) -> Result<Record, RecordError> {
+pub(crate) fn read(id: &str, value: &[u8], versions: &Versions) -> Result<Record, RecordError> {
     let mut reader = Reader::new(value);
     let record = match reader.u8()? {
         STARTED => Record::Started {

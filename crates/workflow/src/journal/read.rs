@@ -32,7 +32,7 @@ const READ_BYTES: usize = 4 << 20;
 const BATCH_BYTES_MAX: usize = 256 << 20;
 
 /// Calls `take` with every record from `from` on and returns the next offset.
-pub async fn read_from(
+pub(crate) async fn read_from(
     partition: &dyn Partition,
     from: Offset,
     mut take: impl FnMut(&Record<'_>) -> Result<(), JournalError>,
@@ -61,7 +61,7 @@ pub async fn read_from(
     }
 }
 
-pub async fn read_all(
+pub(crate) async fn read_all(
     partition: &dyn Partition,
     take: impl FnMut(&Record<'_>) -> Result<(), JournalError>,
 ) -> Result<Offset, JournalError> {

@@ -9,7 +9,7 @@ use highwater_log::{AppendError, AppendInfo, Partition};
 const FULL_WAIT: Duration = Duration::from_millis(50);
 
 /// Appends, retrying while the log is full. The records describe facts, so there is no caller to reject.
-pub async fn append(
+pub(crate) async fn append(
     partition: &dyn Partition,
     records: &[NewRecord<'_>],
 ) -> Result<AppendInfo, AppendError> {
@@ -24,7 +24,7 @@ pub async fn append(
 }
 
 /// The record of an instance.
-pub fn record<'r>(id: &'r str, value: &'r [u8]) -> NewRecord<'r> {
+pub(crate) fn record<'r>(id: &'r str, value: &'r [u8]) -> NewRecord<'r> {
     NewRecord {
         key: Some(id.as_bytes()),
         value: Some(value),

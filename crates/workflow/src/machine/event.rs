@@ -3,7 +3,7 @@
 use super::{Answer, Millis};
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
+pub(crate) enum Event {
     /// A step or an undo succeeded.
     Succeeded {
         attempt: AttemptSpan,
@@ -40,7 +40,7 @@ pub enum Event {
 
 /// The step and the times of an ended attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AttemptSpan {
+pub(crate) struct AttemptSpan {
     pub step: u16,
     pub undo: bool,
     pub begun_ms: Millis,
@@ -49,7 +49,7 @@ pub struct AttemptSpan {
 
 /// The consequence of a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailureKind {
+pub(crate) enum FailureKind {
     /// It is retried, not before this time.
     Retry { due_ms: Millis },
     /// It is not retried.
@@ -59,7 +59,7 @@ pub enum FailureKind {
 }
 
 impl Event {
-    pub fn at_ms(&self) -> Millis {
+    pub(crate) fn at_ms(&self) -> Millis {
         match *self {
             Event::Succeeded { attempt, .. } | Event::Failed { attempt, .. } => attempt.at_ms,
             Event::DeadlinePassed { at_ms }

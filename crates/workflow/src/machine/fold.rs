@@ -20,7 +20,7 @@ const ATTEMPTS_MAX: usize = 16;
 const NOTES_MAX: usize = 16;
 
 impl Instance {
-    pub fn started(
+    pub(crate) fn started(
         id: Arc<str>,
         definition: Arc<Definition>,
         version: Version,
@@ -47,7 +47,7 @@ impl Instance {
         instance
     }
 
-    pub fn apply(&mut self, event: Event) {
+    pub(crate) fn apply(&mut self, event: Event) {
         self.changed_ms = self.changed_ms.max(event.at_ms());
         match event {
             Event::Succeeded { attempt, answer } => self.attempt_succeeded(&attempt, answer),
@@ -179,7 +179,7 @@ impl Instance {
     }
 
     /// After a crash: attempts that were due may have been sent, so their steps are in doubt.
-    pub fn recovered(&mut self, now_ms: Millis) {
+    pub(crate) fn recovered(&mut self, now_ms: Millis) {
         let begun_until = match (self.phase, &self.cause) {
             (Phase::Running, _) => now_ms,
             (Phase::Failing, Some(cause)) => cause.at_ms,
@@ -191,7 +191,7 @@ impl Instance {
     }
 
     /// The steps without an outcome that may have been done, one bit each.
-    pub fn doubtful(&self) -> u64 {
+    pub(crate) fn doubtful(&self) -> u64 {
         let in_doubt = |step: &StepState| step.in_doubt && step.done.status == Status::Ready;
         let steps = self.steps.iter().enumerate();
         steps.fold(0, |mask, (n, step)| mask | u64::from(in_doubt(step)) << n)

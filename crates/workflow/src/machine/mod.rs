@@ -23,18 +23,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-pub use event::{AttemptSpan, Event, FailureKind};
-pub use view::{AttemptView, StepView, Times, UndoView, View};
+pub(crate) use event::{AttemptSpan, Event, FailureKind};
+pub use view::View;
+pub(crate) use view::{AttemptView, Times};
 
 use crate::definition::{Definition, Version};
 use crate::expr::{Answers, Scope};
 
 /// Milliseconds since 1970.
-pub type Millis = i64;
+pub(crate) type Millis = i64;
 
 /// One run of a workflow.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Instance {
+pub(crate) struct Instance {
     pub id: Arc<str>,
     pub definition: Arc<Definition>,
     pub version: Version,
@@ -57,7 +58,7 @@ pub struct Instance {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub(crate) enum Phase {
     /// Steps are executed.
     Running,
     /// It will not complete. Attempts in progress are awaited.
@@ -71,7 +72,7 @@ pub enum Phase {
 
 /// How an instance ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub(crate) enum End {
     Completed,
     /// A service or a condition refused; completed steps are undone.
     Refused,
@@ -85,7 +86,7 @@ pub enum End {
 
 /// Why an instance will not complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cause {
+pub(crate) struct Cause {
     pub end: End,
     /// The failed step, if one caused it.
     pub step: Option<u16>,
@@ -94,14 +95,14 @@ pub struct Cause {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
+pub(crate) struct Note {
     pub at_ms: Millis,
     pub text: String,
 }
 
 /// One attempt that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attempt {
+pub(crate) struct Attempt {
     pub step: u16,
     pub undo: bool,
     /// From 1.
@@ -113,7 +114,7 @@ pub struct Attempt {
 
 /// The state of a step and of its undo.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct StepState {
+pub(crate) struct StepState {
     pub done: Progress,
     pub undone: Progress,
     /// An attempt may have been carried out without an answer.
@@ -122,7 +123,7 @@ pub struct StepState {
 
 /// Progress of a step or of an undo.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Progress {
+pub(crate) struct Progress {
     pub status: Status,
     /// Ended attempts.
     pub tries: u32,
@@ -135,7 +136,7 @@ pub struct Progress {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Status {
+pub(crate) enum Status {
     /// Not yet due in the order of steps.
     #[default]
     Waiting,
@@ -158,7 +159,7 @@ pub struct Answer {
 
 /// An attempt to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Task {
+pub(crate) struct Task {
     pub step: u16,
     pub undo: bool,
     pub due_ms: Millis,
@@ -169,7 +170,7 @@ pub struct Task {
 impl Instance {
     /// The attempts to begin, now or at their due time. Steps of a group run in parallel; undo runs one step at a
     /// time, from the last to the first.
-    pub fn tasks(&self) -> impl Iterator<Item = Task> + '_ {
+    pub(crate) fn tasks(&self) -> impl Iterator<Item = Task> + '_ {
         let doing = self.phase == Phase::Running;
         let undoing = self.phase == Phase::Undoing;
         let ready = |progress: &Progress| progress.status == Status::Ready;
@@ -201,7 +202,7 @@ impl Instance {
         }
     }
 
-    pub fn progress(&self, step: usize, undo: bool) -> &Progress {
+    pub(crate) fn progress(&self, step: usize, undo: bool) -> &Progress {
         match undo {
             false => &self.steps[step].done,
             true => &self.steps[step].undone,
@@ -209,17 +210,17 @@ impl Instance {
     }
 
     /// The deadline of the instance while it is running.
-    pub fn deadline_ms(&self) -> Option<Millis> {
+    pub(crate) fn deadline_ms(&self) -> Option<Millis> {
         let deadline = self.definition.deadline?;
         let at = (self.started_ms).saturating_add(i64::try_from(deadline.as_millis()).ok()?);
         (self.phase == Phase::Running).then_some(at)
     }
 
-    pub fn scope(&self) -> Scope<'_> {
+    pub(crate) fn scope(&self) -> Scope<'_> {
         Scope::new(&self.definition.name, &self.id, &self.input, self)
     }
 
-    pub fn end(&self) -> Option<End> {
+    pub(crate) fn end(&self) -> Option<End> {
         match self.phase {
             Phase::Ended(end) => Some(end),
             _ => None,
@@ -227,7 +228,7 @@ impl Instance {
     }
 
     /// The idempotency key of every call for a step, on every attempt.
-    pub fn idempotency_key(&self, step: usize, undo: bool) -> String {
+    pub(crate) fn idempotency_key(&self, step: usize, undo: bool) -> String {
         let suffix = if undo { "/undo" } else { "" };
         let step = &self.definition.steps[step].name;
         format!("{}/{}/{step}{suffix}", self.definition.name, self.id)
@@ -243,7 +244,7 @@ impl Answers for Instance {
 }
 
 impl Phase {
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Phase::Running => "running",
             Phase::Failing => "failing",
@@ -255,7 +256,7 @@ impl Phase {
 }
 
 impl End {
-    pub const ALL: [End; 5] = [
+    pub(crate) const ALL: [End; 5] = [
         End::Completed,
         End::Refused,
         End::Failed,
@@ -263,7 +264,7 @@ impl End {
         End::Resolved,
     ];
 
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             End::Completed => "completed",
             End::Refused => "refused",

@@ -80,7 +80,7 @@ pub struct AttemptView {
 const BODY_SHOWN_MAX: usize = 2000;
 
 impl Instance {
-    pub fn view(&self) -> View {
+    pub(crate) fn view(&self) -> View {
         let name = |step: u16| self.definition.steps[usize::from(step)].name.clone();
         let input = String::from_utf8_lossy(&self.input);
         let input = serde_json::from_str::<Box<RawValue>>(&input)

@@ -51,8 +51,8 @@ pub enum StartError {
     Stopped,
 }
 
-pub const ID_LEN_MAX: usize = 250;
-pub const INPUT_BYTES_MAX: usize = 1 << 20;
+pub(crate) const ID_LEN_MAX: usize = 250;
+pub(crate) const INPUT_BYTES_MAX: usize = 1 << 20;
 
 /// Which instances to list.
 #[derive(Clone, Debug, Default)]

@@ -21,9 +21,9 @@ use crate::machine::{Instance, Millis, View};
 use crate::wait::{finished, sleep};
 
 /// Sends messages to a shard.
-pub type ShardSender = mpsc::UnboundedSender<Message>;
+pub(crate) type ShardSender = mpsc::UnboundedSender<Message>;
 
-pub enum Message {
+pub(crate) enum Message {
     Input(Input),
     Start {
         id: Arc<str>,
@@ -51,7 +51,7 @@ const GATHER_MAX: usize = 4096;
 const APPEND_BYTES: usize = 1 << 20;
 
 /// The parts of a shard.
-pub struct ShardParts {
+pub(crate) struct ShardParts {
     pub core: Core,
     pub journal: Arc<dyn Partition>,
     /// Where a scheduler hands over failed instances.
@@ -72,7 +72,7 @@ pub struct ShardParts {
     pub inbox: mpsc::UnboundedReceiver<Message>,
 }
 
-pub struct Shard {
+pub(crate) struct Shard {
     parts: ShardParts,
     /// The append in progress.
     appending: Option<BoxFuture<Result<Round, JournalError>>>,
@@ -87,7 +87,7 @@ pub struct Shard {
 }
 
 impl Shard {
-    pub fn new(parts: ShardParts) -> Shard {
+    pub(crate) fn new(parts: ShardParts) -> Shard {
         Shard {
             checkpoint_bytes: parts.checkpoint_bytes,
             parts,
@@ -101,11 +101,14 @@ impl Shard {
         }
     }
 
-    pub fn set_notifier(&mut self, notifier: Arc<dyn OperatorNotifier>) {
+    pub(crate) fn set_notifier(&mut self, notifier: Arc<dyn OperatorNotifier>) {
         self.parts.notifier = Some(notifier);
     }
 
-    pub async fn run(mut self, stop: impl Future<Output = ()> + Send) -> Result<(), JournalError> {
+    pub(crate) async fn run(
+        mut self,
+        stop: impl Future<Output = ()> + Send,
+    ) -> Result<(), JournalError> {
         let mut stop = std::pin::pin!(stop);
         let now_ms = self.now_ms();
         self.parts.core.recovered(now_ms);

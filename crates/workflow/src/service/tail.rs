@@ -8,7 +8,7 @@ use super::shard::{Message, ShardSender};
 use crate::journal::{self, JournalError, Record, read_from};
 use crate::versions::Versions;
 
-pub struct Tail {
+pub(crate) struct Tail {
     pub partition: Arc<dyn Partition>,
     pub next: Offset,
     pub versions: Versions,
@@ -16,7 +16,10 @@ pub struct Tail {
 }
 
 impl Tail {
-    pub async fn run(mut self, stop: impl Future<Output = ()> + Send) -> Result<(), JournalError> {
+    pub(crate) async fn run(
+        mut self,
+        stop: impl Future<Output = ()> + Send,
+    ) -> Result<(), JournalError> {
         let mut stop = std::pin::pin!(stop);
         loop {
             let more = self.partition.wait_past(self.next, Isolation::Uncommitted);

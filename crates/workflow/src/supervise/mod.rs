@@ -14,7 +14,7 @@ use std::time::Duration;
 use highwater_env::Clock;
 use highwater_log::BoxFuture;
 
-pub use crate::core::{Claim, ClaimLock};
+pub use crate::core::Claim;
 pub use wire::{
     Base64Bytes, ClaimResponse, ClaimedSnapshot, OutcomeReport, ReleaseRequest, ReportResponse,
     ReportedEvent,

@@ -25,7 +25,7 @@ const REPORT_BYTES: usize = 512 << 10;
 /// Instances claimed at once.
 const CLAIM_MAX: usize = 500;
 
-pub struct Session<'s> {
+pub(crate) struct Session<'s> {
     supervisor: &'s Supervisor,
     core: Core,
     versions: Versions,
@@ -37,7 +37,7 @@ pub struct Session<'s> {
 }
 
 impl Session<'_> {
-    pub fn new(supervisor: &Supervisor) -> Session<'_> {
+    pub(crate) fn new(supervisor: &Supervisor) -> Session<'_> {
         let (sender, inbox) = mpsc::unbounded_channel();
         Session {
             supervisor,
@@ -52,12 +52,12 @@ impl Session<'_> {
     }
 
     /// The lock, after the first claim.
-    pub fn lock(&self) -> Option<ClaimLock> {
+    pub(crate) fn lock(&self) -> Option<ClaimLock> {
         self.lock
     }
 
     /// Runs until a request to the dispatcher fails.
-    pub async fn run(&mut self) -> FailedInstanceError {
+    pub(crate) async fn run(&mut self) -> FailedInstanceError {
         loop {
             self.claim();
             self.report();

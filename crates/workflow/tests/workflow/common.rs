@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use highwater_env::RealClock;
 use highwater_log::{Log, MemoryLog};
+use highwater_workflow::View;
 use highwater_workflow::call::Functions;
-use highwater_workflow::machine::View;
 use highwater_workflow::{Definition, Handle, Options, Service, Supervision};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};

@@ -8,9 +8,9 @@ use highwater_env::RealClock;
 use highwater_flow::{MemoryPositions, PositionStore};
 use highwater_log::batch::NewRecord;
 use highwater_log::{HubName, HubSettings, HubSpec, Offset, TopicPartition};
+use highwater_workflow::Template;
 use highwater_workflow::call::{CallError, Functions};
 use highwater_workflow::definition::{Breaker, Builder, Retry, StepBuilder};
-use highwater_workflow::expr::Template;
 use highwater_workflow::{
     Definition, HubIntake, Options, Service, StartError, StartOutcome, Supervision,
 };

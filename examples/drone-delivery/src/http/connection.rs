@@ -18,12 +18,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const GO_ON: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// Answers the requests of a connection.
-pub trait Handler: Sync {
+pub(super) trait Handler: Sync {
     /// `None` closes the connection without a response.
     fn handle(&self, request: Request<'_>) -> impl Future<Output = Option<Answer>> + Send;
 }
 
-pub struct Connection {
+pub(super) struct Connection {
     stream: TcpStream,
     /// Received bytes that are not answered yet.
     received: Vec<u8>,
@@ -41,7 +41,7 @@ enum Next {
 }
 
 impl Connection {
-    pub fn new(stream: TcpStream) -> Connection {
+    pub(super) fn new(stream: TcpStream) -> Connection {
         const USUAL_BYTES: usize = 2048;
         // Responses are small and complete; Nagle's algorithm would only delay them.
         let _ = stream.set_nodelay(true);
@@ -55,7 +55,7 @@ impl Connection {
     }
 
     /// Serves requests until the connection ends or stays idle.
-    pub async fn serve(mut self, handler: &impl Handler) -> io::Result<()> {
+    pub(super) async fn serve(mut self, handler: &impl Handler) -> io::Result<()> {
         let mut continue_sent = false;
         loop {
             match self.next(handler).await {

@@ -38,7 +38,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a request is not on the hub, as far as known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SendError {
+pub(super) enum SendError {
     /// Too many requests wait; it was not sent.
     Full,
     /// The node did not accept it.
@@ -50,14 +50,14 @@ type Outcome = Option<Result<(), SendError>>;
 
 /// Which partition an event goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Partitioning {
+pub(super) enum Partitioning {
     /// By key, so that events of a delivery stay in order.
     ByKey,
     /// One partition per batch, for hubs with one event per delivery: a batch then costs one sync instead of one per partition.
     ByBatch,
 }
 
-pub struct HubWriter {
+pub(super) struct HubWriter {
     shared: Arc<Shared>,
 }
 
@@ -92,7 +92,7 @@ struct PendingBatch {
 
 impl HubWriter {
     /// A writer to a hub of the node at `address` (host and port).
-    pub fn open(address: &str, hub: &'static str, partitioning: Partitioning) -> HubWriter {
+    pub(super) fn open(address: &str, hub: &'static str, partitioning: Partitioning) -> HubWriter {
         let shared = Arc::new(Shared::new(hub));
         for number in 0..SENDERS {
             let sender = BatchSender {
@@ -107,12 +107,12 @@ impl HubWriter {
         HubWriter { shared }
     }
 
-    pub fn hub(&self) -> &'static str {
+    pub(super) fn hub(&self) -> &'static str {
         self.shared.hub
     }
 
     /// Sends the event that `write` adds to a batch. Completes when it is durable.
-    pub async fn send(&self, write: impl FnOnce(&mut Batch)) -> Result<(), SendError> {
+    pub(super) async fn send(&self, write: impl FnOnce(&mut Batch)) -> Result<(), SendError> {
         let mut outcome = self.shared.add(write)?;
         match outcome.wait_for(Option::is_some).await.as_deref() {
             Ok(Some(outcome)) => outcome.clone(),

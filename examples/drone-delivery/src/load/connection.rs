@@ -9,7 +9,7 @@ use mio::{Interest, Registry, Token};
 
 /// A connection with at most one request in flight.
 #[derive(Default)]
-pub struct Connection {
+pub(super) struct Connection {
     stream: Option<TcpStream>,
     request: Vec<u8>,
     /// Bytes of the request sent so far.
@@ -20,13 +20,18 @@ pub struct Connection {
 
 impl Connection {
     /// The buffer for the next request.
-    pub fn request(&mut self) -> &mut Vec<u8> {
+    pub(super) fn request(&mut self) -> &mut Vec<u8> {
         self.request.clear();
         &mut self.request
     }
 
     /// Sends the request from its beginning, over a new connection if necessary.
-    pub fn begin(&mut self, address: SocketAddr, poll: &Registry, slot: usize) -> io::Result<()> {
+    pub(super) fn begin(
+        &mut self,
+        address: SocketAddr,
+        poll: &Registry,
+        slot: usize,
+    ) -> io::Result<()> {
         if self.stream.is_none() {
             let mut stream = TcpStream::connect(address)?;
             stream.set_nodelay(true)?;
@@ -40,7 +45,7 @@ impl Connection {
     }
 
     /// Sends as much as the socket accepts; the rest when it is writable again.
-    pub fn send(&mut self) -> io::Result<()> {
+    pub(super) fn send(&mut self) -> io::Result<()> {
         let Some(stream) = &mut self.stream else {
             return Ok(());
         };
@@ -55,7 +60,7 @@ impl Connection {
     }
 
     /// Status and body, once the response is complete. Nothing follows it, because only one request is in flight.
-    pub fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<(u16, &[u8])>> {
+    pub(super) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<(u16, &[u8])>> {
         let Some(stream) = &mut self.stream else {
             return Ok(None);
         };
@@ -73,7 +78,7 @@ impl Connection {
     }
 
     /// Closes the connection; the next request opens another one.
-    pub fn close(&mut self) {
+    pub(super) fn close(&mut self) {
         self.stream = None;
     }
 }

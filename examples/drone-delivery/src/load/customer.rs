@@ -41,7 +41,7 @@ pub struct Customers {
 }
 
 /// Number of customers. The last one is suspended.
-pub const OWNERS: u64 = 100;
+pub(super) const OWNERS: u64 = 100;
 
 impl Customers {
     /// Customers of `host`.

@@ -25,7 +25,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Delay before a retry.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
-pub struct Generator<'a> {
+pub(super) struct Generator<'a> {
     load: &'a Load,
     address: SocketAddr,
     customers: Customers,
@@ -77,7 +77,7 @@ impl Task {
 
 impl<'a> Generator<'a> {
     /// The load's time is that of `clock`.
-    pub fn new(
+    pub(super) fn new(
         load: &'a Load,
         address: SocketAddr,
         clock: &'a RealClock,
@@ -107,7 +107,7 @@ impl<'a> Generator<'a> {
     }
 
     /// Runs until every request is accepted or given up, or `stop` is set.
-    pub fn run(mut self, stop: &AtomicBool, accepted: &AtomicU64) -> io::Result<()> {
+    pub(super) fn run(mut self, stop: &AtomicBool, accepted: &AtomicU64) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
         let mut looked = Duration::ZERO;
         loop {

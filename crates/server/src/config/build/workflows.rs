@@ -1,7 +1,7 @@
 //! Workflows: their definitions are read and checked before anything starts.
 
 use highwater_env::disk;
-use highwater_workflow::expr::Template;
+use highwater_workflow::Template;
 use highwater_workflow::{Definition, Supervision};
 
 use super::Build;

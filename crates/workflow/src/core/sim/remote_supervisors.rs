@@ -14,7 +14,7 @@ use crate::journal::{self, Record};
 
 type Answer<T> = oneshot::Receiver<Result<T, LockLost>>;
 
-pub struct RemoteSupervisor {
+pub(crate) struct RemoteSupervisor {
     pub core: Core,
     lock: Option<ClaimLock>,
     claiming: Option<Answer<ClaimedInstances>>,
@@ -23,7 +23,7 @@ pub struct RemoteSupervisor {
 }
 
 impl RemoteSupervisor {
-    pub fn new(seed: u64) -> RemoteSupervisor {
+    pub(crate) fn new(seed: u64) -> RemoteSupervisor {
         RemoteSupervisor {
             core: Core::new(Role::RemoteSupervisor, None, Random::seeded(seed)),
             lock: None,
@@ -34,7 +34,7 @@ impl RemoteSupervisor {
     }
 
     /// Nothing to report or call; a claim may still wait.
-    pub fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         self.core.round.is_empty() && self.reporting.is_none() && self.calls.is_empty()
     }
 

@@ -10,7 +10,7 @@ use crate::call::{CallError, PreparedCall};
 use crate::machine::Answer;
 
 #[derive(Default)]
-pub struct Services {
+pub(crate) struct Services {
     held: BTreeSet<(Arc<str>, usize)>,
     /// Undos in the order of their first call.
     undone: BTreeMap<Arc<str>, Vec<usize>>,
@@ -21,13 +21,13 @@ pub struct Services {
 
 /// How often calls fail, in percent.
 #[derive(Clone, Copy)]
-pub struct Mood {
+pub(crate) struct Mood {
     pub failure_percent: u64,
 }
 
 impl Services {
     /// A call reaches a service; the answer may be lost.
-    pub fn ask(
+    pub(crate) fn ask(
         &mut self,
         id: &Arc<str>,
         step: usize,
@@ -57,7 +57,7 @@ impl Services {
     }
 
     /// A late undo that another supervisor may have settled already.
-    pub fn repeat(
+    pub(crate) fn repeat(
         &mut self,
         id: &Arc<str>,
         step: usize,
@@ -91,7 +91,7 @@ impl Services {
         }
     }
 
-    pub fn carry_out(&mut self, id: &Arc<str>, step: usize, undo: bool) {
+    pub(crate) fn carry_out(&mut self, id: &Arc<str>, step: usize, undo: bool) {
         let place = (Arc::clone(id), step);
         match undo {
             false => self.held.insert(place),
@@ -99,22 +99,22 @@ impl Services {
         };
     }
 
-    pub fn settle(&mut self, id: &Arc<str>, step: usize, undo: bool) {
+    pub(crate) fn settle(&mut self, id: &Arc<str>, step: usize, undo: bool) {
         self.settled.insert((Arc::clone(id), step, undo));
     }
 
     /// An operator retries the undos of an instance.
-    pub fn unsettle(&mut self, id: &Arc<str>) {
+    pub(crate) fn unsettle(&mut self, id: &Arc<str>) {
         self.settled.retain(|(other, _, undo)| other != id || !undo);
     }
 
-    pub fn is_held(&self, id: &str, step: usize) -> bool {
+    pub(crate) fn is_held(&self, id: &str, step: usize) -> bool {
         self.held.contains(&(Arc::from(id), step))
     }
 
     /// Compensations ran from the last step to the first, and only for steps that were called or may have been called before
     /// a crash.
-    pub fn check_order(&self, id: &Arc<str>, crashed: bool) {
+    pub(crate) fn check_order(&self, id: &Arc<str>, crashed: bool) {
         let undone = self.undone.get(id).map_or(&[][..], Vec::as_slice);
         assert!(undone.is_sorted_by(|a, b| a > b), "{id}: {undone:?}");
         for step in undone {

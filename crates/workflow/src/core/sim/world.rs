@@ -19,7 +19,7 @@ use crate::versions::Versions;
 
 type Journal = Vec<(Arc<str>, Vec<u8>)>;
 
-pub struct World {
+pub(crate) struct World {
     pub(super) versions: Versions,
     pub(super) definition: Definition,
     pub(super) seed: u64,
@@ -76,7 +76,7 @@ pub(super) const SCHEDULER: usize = 0;
 pub(super) const SUPERVISOR: usize = 1;
 
 impl World {
-    pub fn new(definition: Definition, seed: u64, elsewhere: bool) -> World {
+    pub(crate) fn new(definition: Definition, seed: u64, elsewhere: bool) -> World {
         let versions = Versions::default();
         versions.add(definition.clone());
         let part = |role| Part {
@@ -114,12 +114,12 @@ impl World {
         world
     }
 
-    pub fn accepted(&self) -> Vec<Arc<str>> {
+    pub(crate) fn accepted(&self) -> Vec<Arc<str>> {
         self.accepted.iter().cloned().collect()
     }
 
     /// The instance, wherever it is.
-    pub fn where_is(&self, id: &str) -> Option<Instance> {
+    pub(crate) fn where_is(&self, id: &str) -> Option<Instance> {
         if let Some(value) = self.history.get(id) {
             let Ok(Record::Snapshot(instance)) = journal::read(id, value, &self.versions) else {
                 panic!("the history of {id} cannot be read");
@@ -131,7 +131,7 @@ impl World {
     }
 
     /// A random step.
-    pub fn turn(&mut self, random: &mut Random) {
+    pub(crate) fn turn(&mut self, random: &mut Random) {
         let part = random.below(2) as usize;
         match random.below(20) {
             0 | 1 => self.start(random),
@@ -153,7 +153,7 @@ impl World {
     }
 
     /// Stops all faults and runs everything to its end.
-    pub fn calm_down(&mut self, random: &mut Random) {
+    pub(crate) fn calm_down(&mut self, random: &mut Random) {
         self.mood = Mood { failure_percent: 0 };
         self.crashes = false;
         for _ in 0..10_000 {
@@ -332,7 +332,7 @@ impl World {
 
 impl Part {
     /// One append at a time: the next round is taken when the previous one is durable.
-    pub fn gather(&mut self) {
+    pub(crate) fn gather(&mut self) {
         if self.pending.is_none() {
             let round = self.core.take_round();
             self.pending = Some(round).filter(|round| !round.is_empty());

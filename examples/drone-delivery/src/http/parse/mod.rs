@@ -61,7 +61,7 @@ impl<'a> Request<'a> {
 
 /// The result of parsing the bytes of a connection.
 #[derive(Debug)]
-pub enum Parsed<'a> {
+pub(super) enum Parsed<'a> {
     /// An incomplete request; the caller may expect `100 Continue`.
     Incomplete { expects_continue: bool },
     Complete {
@@ -74,7 +74,7 @@ pub enum Parsed<'a> {
 }
 
 /// `Err` is the response to an invalid request; the rest of the connection is unreadable too.
-pub fn parse(bytes: &mut [u8]) -> Result<Parsed<'_>, Answer> {
+pub(super) fn parse(bytes: &mut [u8]) -> Result<Parsed<'_>, Answer> {
     let Some(end) = memmem::find(bytes, b"\r\n\r\n") else {
         return match bytes.len() <= HEAD_BYTES_MAX {
             true => Ok(Parsed::Incomplete {

@@ -10,7 +10,7 @@ use crate::services::{bad, no_such_path};
 
 /// Absent fields stay unchanged.
 #[derive(Deserialize)]
-pub struct Reschedule {
+pub(super) struct Reschedule {
     pub pickup: Option<Location>,
     pub dropoff: Option<Location>,
     pub deadline: Option<String>,
@@ -18,7 +18,7 @@ pub struct Reschedule {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct NotifyMe {
+pub(super) struct NotifyMe {
     #[serde(default)]
     pub email_address: String,
     #[serde(default)]
@@ -27,7 +27,7 @@ pub struct NotifyMe {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Confirmed {
+pub(super) struct Confirmed {
     pub geo_coordinates: Location,
     /// The confirmation as it was sent.
     #[serde(flatten)]
@@ -35,7 +35,7 @@ pub struct Confirmed {
 }
 
 #[derive(Deserialize)]
-pub struct Position {
+pub(super) struct Position {
     pub stage: Stage,
     pub location: Location,
 }
