@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use highwater_server::config::{Loaded, Sources};
+use highwater_server::config::{LoadedConfig, Sources};
 
 use crate::exit::UsageError;
 
@@ -29,7 +29,7 @@ pub(crate) struct SettingsArgs {
 }
 
 impl SettingsArgs {
-    pub(crate) fn load(&self) -> anyhow::Result<Loaded> {
+    pub(crate) fn load(&self) -> anyhow::Result<LoadedConfig> {
         let file = self.config.clone();
         let file = file.or_else(|| {
             Path::new(DEFAULT_FILE)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use highwater_env::RealClock;
-use highwater_server::config::Loaded;
+use highwater_server::config::LoadedConfig;
 use highwater_server::node::Node;
 
 use crate::client::DEFAULT_URL;
@@ -35,7 +35,7 @@ impl Up {
     }
 }
 
-async fn serve(loaded: Loaded) -> anyhow::Result<ExitStatus> {
+async fn serve(loaded: LoadedConfig) -> anyhow::Result<ExitStatus> {
     let mut signals = ShutdownSignals::new().context("cannot listen for signals")?;
     let data = loaded.config.data.clone();
     let starting = Node::start(loaded.config, Arc::new(RealClock::new()));

@@ -91,14 +91,14 @@ pub struct Sources {
 
 /// A configuration and the settings it was built from.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedConfig {
     pub config: Config,
     pub settings: Settings,
     pub file: Option<PathBuf>,
 }
 
 impl Sources {
-    pub fn load(&self) -> Result<Loaded, ConfigError> {
+    pub fn load(&self) -> Result<LoadedConfig, ConfigError> {
         let name = self.file.as_ref().map(|path| path.display().to_string());
         let text = match &self.file {
             Some(path) => disk::read_to_string(path).map_err(|error| ConfigError {
@@ -119,7 +119,7 @@ impl Sources {
                 file: name,
                 problems,
             })?;
-        Ok(Loaded {
+        Ok(LoadedConfig {
             config,
             settings,
             file: self.file.clone(),

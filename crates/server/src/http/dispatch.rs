@@ -107,7 +107,7 @@ pub(super) struct ApiRequest<'a> {
 }
 
 impl<'a> ApiRequest<'a> {
-    /// What the path has for the variables of the operation's template.
+    /// The values of the path for the variables of the operation's template.
     pub(super) fn variables<const N: usize>(&self) -> [&'a str; N] {
         self.variables.all()
     }

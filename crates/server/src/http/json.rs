@@ -24,9 +24,7 @@ pub(crate) fn write_record(
     if let Some(key) = record.key {
         write_named(out, b"key", key);
     }
-    if !record.headers.is_empty() {
-        write_headers(out, record);
-    }
+    write_headers(out, record.headers.into_iter());
     write_value(out, record.value);
     out.push(b'}');
 }
@@ -71,13 +69,21 @@ pub(crate) fn write_position(
     out.push(b'"');
 }
 
-fn write_headers(out: &mut Vec<u8>, record: &Record<'_>) {
+/// `,"headers":{..}`, or nothing without headers.
+pub(crate) fn write_headers<'a, N: AsRef<str>>(
+    out: &mut Vec<u8>,
+    headers: impl Iterator<Item = (N, Option<&'a [u8]>)>,
+) {
+    let mut headers = headers.peekable();
+    if headers.peek().is_none() {
+        return;
+    }
     out.extend_from_slice(b",\"headers\":{");
-    for (i, (name, value)) in record.headers.enumerate() {
+    for (i, (name, value)) in headers.enumerate() {
         if i > 0 {
             out.push(b',');
         }
-        write_text(out, &name);
+        write_text(out, name.as_ref());
         out.push(b':');
         match value.map(std::str::from_utf8) {
             None => out.extend_from_slice(b"null"),

@@ -3,7 +3,7 @@
 use highwater_flow::{Delivery, Event};
 use highwater_log::EnqueueTime;
 
-use crate::http::json::{write_base64, write_named, write_text, write_value};
+use crate::http::json::{write_headers, write_named, write_text, write_value};
 use crate::text::write_time;
 
 /// `{"id":"orders/0@7","attempt":1,"hub":"orders","partition":0,"offset":7,"enqueued":"..","key":"k",
@@ -29,33 +29,8 @@ fn write_event(out: &mut Vec<u8>, event: &Event) {
     if let Some(key) = event.key() {
         write_named(out, b"key", key);
     }
-    write_headers(out, event);
+    write_headers(out, event.headers());
     write_value(out, event.value());
-    out.push(b'}');
-}
-
-fn write_headers(out: &mut Vec<u8>, event: &Event) {
-    let mut headers = event.headers().peekable();
-    if headers.peek().is_none() {
-        return;
-    }
-    out.extend_from_slice(b",\"headers\":{");
-    for (i, (name, value)) in headers.enumerate() {
-        if i > 0 {
-            out.push(b',');
-        }
-        write_text(out, name);
-        out.push(b':');
-        match value.map(std::str::from_utf8) {
-            None => out.extend_from_slice(b"null"),
-            Some(Ok(text)) => write_text(out, text),
-            Some(Err(_)) => {
-                out.extend_from_slice(b"{\"base64\":");
-                write_base64(out, value.unwrap_or_default());
-                out.push(b'}');
-            }
-        }
-    }
     out.push(b'}');
 }
 

@@ -65,11 +65,7 @@ impl Build<'_> {
                 None
             }
             Err(error) => {
-                self.problem(
-                    key,
-                    error.to_string(),
-                    "docs/workflows.md shows what is right",
-                );
+                self.problem(key, error.to_string(), "docs/workflows.md has the format");
                 None
             }
         }

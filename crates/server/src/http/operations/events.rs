@@ -52,7 +52,7 @@ const STORED_EVENT_HUBS: Response = empty(201, "The events are durable.");
 const OPERATIONS: &[Operation] = &[
     post(
         "/hubs/{hub}/messages",
-        "Store events; the content type says how the body holds them",
+        "Store events; the content type decides the form of the body",
         SEND,
         Handler::Append(Dialect::Highwater, PathTarget::Any),
     )

@@ -50,7 +50,7 @@ const OPERATIONS: &[Operation] = &[
     )),
     patch(
         "/api/hubs/{hub}",
-        "Change what the body names",
+        "Change the settings in the body",
         MANAGE,
         handler!(hubs::change),
     )

@@ -154,49 +154,26 @@ const fn operation(
     }
 }
 
-const fn get(
-    path: &'static str,
-    summary: &'static str,
-    access: Access,
-    handler: Handler,
-) -> Operation {
-    operation(Method::GET, path, summary, access, handler)
+/// A constructor for each method.
+macro_rules! methods {
+    ($($name:ident: $method:ident,)*) => {$(
+        const fn $name(
+            path: &'static str,
+            summary: &'static str,
+            access: Access,
+            handler: Handler,
+        ) -> Operation {
+            operation(Method::$method, path, summary, access, handler)
+        }
+    )*};
 }
 
-const fn post(
-    path: &'static str,
-    summary: &'static str,
-    access: Access,
-    handler: Handler,
-) -> Operation {
-    operation(Method::POST, path, summary, access, handler)
-}
-
-const fn put(
-    path: &'static str,
-    summary: &'static str,
-    access: Access,
-    handler: Handler,
-) -> Operation {
-    operation(Method::PUT, path, summary, access, handler)
-}
-
-const fn patch(
-    path: &'static str,
-    summary: &'static str,
-    access: Access,
-    handler: Handler,
-) -> Operation {
-    operation(Method::PATCH, path, summary, access, handler)
-}
-
-const fn delete(
-    path: &'static str,
-    summary: &'static str,
-    access: Access,
-    handler: Handler,
-) -> Operation {
-    operation(Method::DELETE, path, summary, access, handler)
+methods! {
+    get: GET,
+    post: POST,
+    put: PUT,
+    patch: PATCH,
+    delete: DELETE,
 }
 
 impl Operation {

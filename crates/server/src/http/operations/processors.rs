@@ -104,7 +104,7 @@ const OPERATIONS: &[Operation] = &[
     )
     .parameters(FILTERS)
     .answers(object(
-        "Dead letters, oldest first, and the offset to go on from.",
+        "Dead letters, oldest first, and the offset to continue after.",
     )),
     get(
         "/api/dead-letters/{processor}/{id}",

@@ -45,7 +45,7 @@ const OPERATIONS: &[Operation] = &[
     .answers(answer(200, "The queue.", schema_of!("Queue"))),
     patch(
         "/api/queues/{queue}",
-        "Change what the body names",
+        "Change the settings in the body",
         MANAGE,
         handler!(admin::change),
     )

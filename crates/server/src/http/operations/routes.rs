@@ -31,7 +31,7 @@ pub(in crate::http) struct Route<'p> {
     pub(in crate::http) variables: Variables<'p>,
 }
 
-/// What a path has for the variables of its template, in their order.
+/// The values of a path for the variables of its template, in order.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::http) struct Variables<'p> {
     values: [&'p str; VARIABLES_MAX],
@@ -96,7 +96,7 @@ struct Search<'m, 'p> {
     variables: Variables<'p>,
 }
 
-/// The operations of one path, and the paths that go on from it.
+/// The operations of one path, and the longer paths below it.
 #[derive(Default)]
 struct Node {
     literals: Vec<(&'static str, Node)>,

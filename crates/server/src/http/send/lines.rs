@@ -19,7 +19,7 @@ pub(super) fn lines(body: &[u8]) -> Result<Vec<Event<'_>>, Error> {
         if let Err(error) = serde_json::from_slice::<IgnoredAny>(line) {
             let message = format!("line {} is not JSON: {error}", number + 1);
             let hint =
-                "nothing was stored: mend the line, or send events of other kinds one by one";
+                "nothing was stored: correct the line, or send events of other types one by one";
             return Err(Error::new(Code::BadEvent, message, hint));
         }
         events.push(plain(line));
@@ -31,7 +31,8 @@ pub(super) fn lines(body: &[u8]) -> Result<Vec<Event<'_>>, Error> {
 pub(super) fn array(body: &[u8]) -> Result<Vec<Event<'_>>, Error> {
     let elements: Vec<&RawValue> = serde_json::from_slice(body).map_err(|error| {
         let message = format!("the body is not a JSON array: {error}");
-        let hint = "nothing was stored: mend it, or send it with another content type as one event";
+        let hint =
+            "nothing was stored: correct it, or send it with another content type as one event";
         Error::new(Code::BadEvent, message, hint)
     })?;
     Ok(elements

@@ -29,7 +29,7 @@ use crate::text::{parameter, percent_decode};
 pub(super) use destination::{Destination, MemberPartition, no_partition};
 pub(super) use eventhubs::Dialect;
 
-/// What the path of a request says about the partition of its events.
+/// The partition of the events, as far as the path of the request has it.
 #[derive(Clone, Copy)]
 pub(super) enum PathTarget {
     Any,

@@ -1,4 +1,4 @@
-//! Laws of the forms: what comes from outside never panics, and what was put in comes out.
+//! Properties of the forms: no input panics, and encoded events decode to themselves.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -22,7 +22,7 @@ fn json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Bytes that look a little like what is expected, so that more than the first check is met.
+/// Bytes that resemble valid input, so that they pass the first checks.
 fn nearly() -> impl Strategy<Value = Vec<u8>> {
     let token = prop_oneof![
         Just(b"{".to_vec()),

@@ -173,8 +173,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             let line = line.trim_end();
             let code = line.get(..3).and_then(|code| code.parse::<u16>().ok());
             if code != Some(expected) || lines.len() == LINES_MAX {
-                let told: String = line.chars().take(200).collect();
-                return Err(format!("the mail server says: {told}"));
+                let shown: String = line.chars().take(200).collect();
+                return Err(format!("the mail server answers: {shown}"));
             }
             lines.push(line.get(4..).unwrap_or_default().to_owned());
             if line.as_bytes().get(3) != Some(&b'-') {
@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    /// Answers each command with the next answer and keeps what was said.
+    /// Answers each command with the next answer, and records the commands.
     async fn server(stream: tokio::io::DuplexStream, answers: &[&str]) -> String {
         let mut stream = BufReader::new(stream);
         let mut heard = String::new();
@@ -280,7 +280,10 @@ mod tests {
         let answers = ["220 hi", "250 hello", "550 who are you?", "221 bye"];
         let email = email(None);
         let (sent, _) = tokio::join!(submit(ours, &email, &MAIL, true), server(theirs, &answers));
-        assert_eq!(sent, Err("the mail server says: 550 who are you?".into()));
+        assert_eq!(
+            sent,
+            Err("the mail server answers: 550 who are you?".into())
+        );
     }
 
     #[test]
