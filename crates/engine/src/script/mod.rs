@@ -123,7 +123,7 @@ pub(crate) enum Retraction {
 /// The change from one result of an aggregate to the next: events that leave, then events that enter.
 #[cfg_attr(
     not(feature = "javascript"),
-    allow(dead_code, reason = "there is nobody to take it")
+    allow(dead_code, reason = "no interpreter reads it")
 )]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step<'a> {

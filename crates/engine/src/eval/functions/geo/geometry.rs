@@ -1,7 +1,7 @@
-//! Geometries as the functions see them: GeoJSON records or WKT text, both [longitude, latitude].
+//! Reads geometries: GeoJSON records or WKT text, both [longitude, latitude].
 //!
-//! A ring that does not end where it began is closed. On the plane its direction does not matter: a ring has only one
-//! inside there. Coordinates beyond the second (height, measure) are left aside.
+//! An open ring is closed. On the plane its direction does not matter, because it has only one inside there. Coordinates
+//! beyond the second (height, measure) are ignored.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::super::call::Row;
 use super::wkt;
 use crate::eval::fault::EvalError;
 
-/// Why something is no geometry, as the second half of a sentence.
+/// Why a value is no geometry, as the second half of a sentence.
 pub(super) type Malformed = &'static str;
 
 pub(super) const OPEN_RING: &str = "a ring does not end where it began, so it was closed";
@@ -29,19 +29,19 @@ pub(super) const THREE_POINTS: Malformed =
 /// leave the range of floats.
 const COORDINATE_MAX: f64 = 1e9;
 
-/// What shapes lie on, which decides what is a ring.
+/// The surface of shapes, which determines what a ring is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Surface {
     Plane,
-    /// Whoever makes a shape of it sees whether it is one.
+    /// The constructor of the shape validates its rings.
     Globe,
 }
 
-/// How a geometry is read, and what was found on the way.
+/// Reads a geometry and records open rings.
 #[derive(Debug)]
 pub(super) struct GeometryReader {
     surface: Surface,
-    /// A ring did not end where it began.
+    /// A ring was open.
     pub open_ring: bool,
 }
 

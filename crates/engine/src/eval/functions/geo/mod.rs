@@ -1,8 +1,8 @@
-//! The geospatial functions: making shapes, and asking how two of them lie to each other.
+//! The geospatial functions: constructing shapes, and their relations.
 //!
-//! ST_DISTANCE measures on the WGS-84 ellipsoid, as the reference's example does to the last digit; the questions of
-//! topology are answered on the plane of longitude and latitude, or below compatibility level 1.2 on the [`globe`], by
-//! the rules of OGC: a point on the edge of a polygon intersects it but is not within it.
+//! ST_DISTANCE measures on the WGS-84 ellipsoid and matches the reference's example to the last digit. Topological
+//! relations use the plane of longitude and latitude, or below compatibility level 1.2 the [`globe`], by the rules of OGC:
+//! a point on the edge of a polygon intersects it but is not within it.
 
 mod geometry;
 mod globe;
@@ -45,7 +45,7 @@ pub(super) fn call(function: Function, call: Call<'_, '_>) -> Datum {
     }
 }
 
-/// CreatePoint(latitude, longitude), which is not the order it is stored in.
+/// CreatePoint(latitude, longitude). The stored order is the reverse.
 fn create_point(call: Call<'_, '_>) -> Datum {
     let maker = GeoJsonBuilder::new("Point");
     call.strict(|row, out| {
@@ -109,7 +109,7 @@ fn points(row: Row<'_>) -> Result<Vec<Coord>, EvalError> {
     (0..row.len()).map(point).collect()
 }
 
-/// The first point whose way there shares more than a point with an earlier part of the line.
+/// The first point whose segment shares more than a point with an earlier part of the line.
 fn runs_over_itself(points: &[Coord]) -> Option<usize> {
     let ways: Vec<Line> = points
         .windows(2)
@@ -134,7 +134,7 @@ fn intersects(call: Call<'_, '_>) -> Datum {
     ask(call, |a, b| a.intersects(b))
 }
 
-/// ST_OVERLAPS(a, b): shapes of one dimension that share some of their insides but not all.
+/// ST_OVERLAPS(a, b): shapes of one dimension whose interiors intersect but do not contain each other.
 fn overlaps(call: Call<'_, '_>) -> Datum {
     ask(call, |a, b| a.relate(b).is_overlaps())
 }
@@ -149,8 +149,8 @@ fn within(call: Call<'_, '_>) -> Datum {
 
 fn ask(call: Call<'_, '_>, question: fn(&Geometry, &Geometry) -> bool) -> Datum {
     on_two(call, Surface::Plane, Ok, |row, a, b, out| {
-        // The library asserts what holds for simple shapes on exact coordinates, and data has others: rings that cross
-        // themselves, intersections that no float can hold. The event fails then, not the job.
+        // The library asserts properties of simple shapes with exact coordinates, which data may violate: rings that cross
+        // themselves, intersections that no float can represent. Then the event fails, not the job.
         let answer = catch_unwind(AssertUnwindSafe(|| question(a, b)));
         let answer =
             answer.map_err(|_| row.wrong_value(0, "it cannot be related to argument 2"))?;
@@ -159,7 +159,7 @@ fn ask(call: Call<'_, '_>, question: fn(&Geometry, &Geometry) -> bool) -> Datum 
     })
 }
 
-/// The same questions on the globe.
+/// The same relations on the globe.
 fn ask_globe(call: Call<'_, '_>, question: fn(&Shape, &Shape) -> bool) -> Datum {
     let shape = |geometry: Geometry| Shape::new(&geometry);
     on_two(call, Surface::Globe, shape, |_, a, b, out| {
@@ -254,7 +254,7 @@ fn closest(from: Coord, way: &Line, scale: f64) -> Coord {
     }
 }
 
-/// Runs a rule on two shapes. One that is the same in all rows is read once.
+/// Applies a rule to two shapes. A scalar shape is read once.
 fn on_two<S: Clone>(
     mut call: Call<'_, '_>,
     surface: Surface,
@@ -271,7 +271,7 @@ fn on_two<S: Clone>(
     let answers = call.reborrow().strict(|row, out| {
         for at in 0..2 {
             if same[at] && fixed[at].is_none() {
-                // What stands in the query was remarked on when it was bound.
+                // The binder has warned about constants.
                 fixed[at] = Some(read(row, at, &mut GeometryReader::on(surface)));
             }
         }

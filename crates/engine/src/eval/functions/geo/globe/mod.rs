@@ -1,8 +1,8 @@
-//! The questions of topology on the globe, as compatibility levels below 1.2 ask them (geography).
+//! Topological relations on the globe, for compatibility levels below 1.2 (geography).
 //!
-//! What two shapes share is found by cutting everything that one is drawn with where it meets the other, and asking of
-//! each piece on which side of the other it lies. Both sides of an edge belong to different sides of its own shape, so
-//! the pieces tell which insides and outsides meet.
+//! The lines and edges of one shape are split where they intersect the other, and each piece is located relative to the
+//! other shape. The two sides of an edge are inside and outside of its own shape, so the pieces determine which interiors
+//! and exteriors intersect.
 
 mod shape;
 mod vector;

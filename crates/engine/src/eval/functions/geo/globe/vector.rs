@@ -6,7 +6,7 @@
 
 use geo::geometry::Coord;
 
-/// What lies closer together than this is one place: a hundredth of a millimetre.
+/// Points closer than this are one point: a hundredth of a millimetre.
 pub(super) const CLOSE: f64 = 1.5e-12;
 
 /// The square of the eccentricity of WGS-84.
@@ -75,7 +75,7 @@ impl Vector {
     }
 }
 
-/// The short way between two places that are neither close nor opposite to each other.
+/// The shortest arc between two points that are neither close nor antipodal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arc {
     pub from: Vector,
@@ -84,7 +84,7 @@ pub(super) struct Arc {
     pub normal: Vector,
 }
 
-/// How two arcs meet.
+/// How two arcs intersect.
 pub(super) enum ArcIntersection {
     Nowhere,
     /// They cross inside of both.
@@ -139,7 +139,7 @@ impl Arc {
         }
     }
 
-    /// Whether they have more than a place in common.
+    /// Whether they have more than a point in common.
     pub(super) fn runs_along(&self, other: &Arc) -> bool {
         let candidates = [other.from, other.to, self.from, self.to];
         let shared = candidates
