@@ -19,7 +19,7 @@ use highwater_env::Clock;
 use highwater_env::random::Random;
 use highwater_hub::{groups, transactions};
 use highwater_job::config::JobFile;
-use highwater_kafka::{Everybody, Options, Services, serve};
+use highwater_kafka::{AllowAll, Options, Services, serve};
 use highwater_log::{HubName, HubSettings, HubSpec, Log, MemoryLog};
 use highwater_query::plan::Plan;
 use highwater_query::{Catalog, CatalogInput, Compiled, Diagnostic, compile, explain, lookback};
@@ -536,7 +536,7 @@ async fn converse(bytes: Vec<u8>) -> Vec<u8> {
         log: Arc::clone(&log),
         groups: Arc::new(groups.handle()),
         transactions: Arc::new(transactions.handle()),
-        authorizer: Arc::new(Everybody),
+        authorizer: Arc::new(AllowAll),
         clock,
     };
     let spec = HubSpec {

@@ -19,12 +19,12 @@ const TITLE: &str = "highwater catalogue 1 crc32c=";
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Catalogue {
-    hubs: Vec<Entry>,
+    hubs: Vec<CatalogueEntry>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct CatalogueEntry {
     name: String,
     id: String,
     partitions: u32,
@@ -61,7 +61,11 @@ fn parse(bytes: &[u8]) -> Result<Vec<HubInfo>, String> {
         return Err("its checksum is wrong".into());
     }
     let catalogue: Catalogue = serde_json::from_str(body).map_err(|error| error.to_string())?;
-    catalogue.hubs.into_iter().map(Entry::into_info).collect()
+    catalogue
+        .hubs
+        .into_iter()
+        .map(CatalogueEntry::into_info)
+        .collect()
 }
 
 /// Durable when it answers.
@@ -70,7 +74,7 @@ pub fn write<'a>(
     folder: &Path,
     hubs: impl Iterator<Item = &'a HubInfo>,
 ) -> io::Result<()> {
-    let hubs = hubs.map(Entry::of).collect();
+    let hubs = hubs.map(CatalogueEntry::of).collect();
     let mut body = serde_json::to_string_pretty(&Catalogue { hubs })?;
     body.push('\n');
     let title = format!("{TITLE}{:08x}\n", crc32c::crc32c(body.as_bytes()));
@@ -83,11 +87,11 @@ pub fn write<'a>(
     disk.sync_folder(folder)
 }
 
-impl Entry {
-    fn of(info: &HubInfo) -> Entry {
+impl CatalogueEntry {
+    fn of(info: &HubInfo) -> CatalogueEntry {
         let settings = &info.settings;
         let millis = |retention: Duration| u64::try_from(retention.as_millis()).unwrap_or(u64::MAX);
-        Entry {
+        CatalogueEntry {
             name: info.name.to_string(),
             id: info.id.to_string(),
             partitions: info.partitions,

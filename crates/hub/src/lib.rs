@@ -46,7 +46,7 @@ mod status;
 mod storage;
 pub mod transactions;
 
-pub use hub::{Hub, OpenError, Progress};
+pub use hub::{Hub, OpenError, OpenProgress};
 pub use options::{Durability, Options};
 pub use status::{PartitionStatus, Status, Totals};
-pub use storage::{Cut, Damage, Recovery};
+pub use storage::{Damage, Recovery, TornTail};

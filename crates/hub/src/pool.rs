@@ -10,17 +10,17 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
 pub struct Pool<T: Send + 'static> {
-    line: Arc<Line<T>>,
+    queue: Arc<WorkQueue<T>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-struct Line<T> {
-    waiting: Mutex<Waiting<T>>,
+struct WorkQueue<T> {
+    waiting: Mutex<QueueState<T>>,
     ready: Condvar,
     work: Box<dyn Fn(T) + Send + Sync>,
 }
 
-struct Waiting<T> {
+struct QueueState<T> {
     items: VecDeque<T>,
     closed: bool,
 }
@@ -28,8 +28,8 @@ struct Waiting<T> {
 impl<T: Send + 'static> Pool<T> {
     /// With no threads, work waits until somebody calls [`Pool::run`].
     pub fn new(name: &str, threads: usize, work: impl Fn(T) + Send + Sync + 'static) -> Pool<T> {
-        let line = Arc::new(Line {
-            waiting: Mutex::new(Waiting {
+        let queue = Arc::new(WorkQueue {
+            waiting: Mutex::new(QueueState {
                 items: VecDeque::new(),
                 closed: false,
             }),
@@ -37,29 +37,29 @@ impl<T: Send + 'static> Pool<T> {
             work: Box::new(work),
         });
         let start = |number: usize| {
-            let line = line.clone();
+            let queue = queue.clone();
             std::thread::Builder::new()
                 .name(format!("{name}-{number}"))
-                .spawn(move || line.serve())
+                .spawn(move || queue.serve())
                 .expect("the system has room for a thread")
         };
         Pool {
             threads: Mutex::new((0..threads).map(start).collect()),
-            line,
+            queue,
         }
     }
 
     pub fn push(&self, item: T) {
-        self.line.waiting.lock().items.push_back(item);
-        self.line.ready.notify_one();
+        self.queue.waiting.lock().items.push_back(item);
+        self.queue.ready.notify_one();
     }
 
     /// Does what is waiting, on this thread.
     pub fn run(&self) {
         loop {
-            let item = self.line.waiting.lock().items.pop_front();
+            let item = self.queue.waiting.lock().items.pop_front();
             match item {
-                Some(item) => (self.line.work)(item),
+                Some(item) => (self.queue.work)(item),
                 None => return,
             }
         }
@@ -67,8 +67,8 @@ impl<T: Send + 'static> Pool<T> {
 
     /// Waits until everything that waits is done, and for the threads to end.
     pub fn close(&self) {
-        self.line.waiting.lock().closed = true;
-        self.line.ready.notify_all();
+        self.queue.waiting.lock().closed = true;
+        self.queue.ready.notify_all();
         for thread in std::mem::take(&mut *self.threads.lock()) {
             // A thread that panicked has said so already.
             let _ = thread.join();
@@ -80,12 +80,12 @@ impl<T: Send + 'static> Pool<T> {
 /// The threads end by themselves. They are not waited for: the last handle may be held by one of them.
 impl<T: Send + 'static> Drop for Pool<T> {
     fn drop(&mut self) {
-        self.line.waiting.lock().closed = true;
-        self.line.ready.notify_all();
+        self.queue.waiting.lock().closed = true;
+        self.queue.ready.notify_all();
     }
 }
 
-impl<T> Line<T> {
+impl<T> WorkQueue<T> {
     fn serve(&self) {
         let mut waiting = self.waiting.lock();
         loop {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use highwater_env::random::Random;
 use highwater_env::{Clock, RealClock};
 use highwater_hub::{groups, transactions};
-use highwater_kafka::{Everybody, Listener, Options, Server, Services};
+use highwater_kafka::{AllowAll, Listener, Options, Server, Services};
 use highwater_log::{Log, MemoryLog};
 
 #[tokio::main]
@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         log,
         groups: Arc::new(groups.handle()),
         transactions: Arc::new(transactions.handle()),
-        authorizer: Arc::new(Everybody),
+        authorizer: Arc::new(AllowAll),
         clock,
     };
     let options = Options {

@@ -58,9 +58,9 @@ pub fn same_secret(given: &str, secret: &str) -> bool {
 /// For a node without keys on a loopback address: nobody can log in, and everybody may do
 /// everything.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Everybody;
+pub struct AllowAll;
 
-impl Authorizer for Everybody {
+impl Authorizer for AllowAll {
     fn login(&self, _user: &str, _password: &str) -> Option<Identity> {
         None
     }

@@ -8,7 +8,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::Identity;
-use crate::memory::Share;
+use crate::memory_budget::Share;
 
 /// What a request comes to.
 #[derive(Debug)]

@@ -13,13 +13,13 @@ use kafka_protocol::messages::ApiKey;
 
 use crate::access::{Authorizer, Resource, Right};
 use crate::answer::Outcome;
-use crate::call::{Call, Refusal};
+use crate::call::{Call, ProtocolError};
 use crate::codes::{ErrorCode, OK};
 use crate::handlers::{
     cluster, configs, fetch, groups, list_offsets, metadata, offsets, partitions, produce, sasl,
     topics, transactions, versions,
 };
-use crate::memory::Memory;
+use crate::memory_budget::MemoryBudget;
 use crate::metrics::Metrics;
 use crate::options::Options;
 
@@ -38,7 +38,7 @@ pub(crate) struct Broker {
     pub options: Options,
     pub metrics: Arc<Metrics>,
     /// For what Fetch has read and nobody has taken yet.
-    pub fetch_memory: Memory,
+    pub fetch_memory: MemoryBudget,
 }
 
 impl Broker {
@@ -48,7 +48,7 @@ impl Broker {
         self: &Arc<Broker>,
         call: Call,
         body: Bytes,
-    ) -> BoxFuture<Result<Outcome, Refusal>> {
+    ) -> BoxFuture<Result<Outcome, ProtocolError>> {
         self.metrics.request(call.api.key);
         let broker = Arc::clone(self);
         if call.api.key == ApiKey::Produce && call.api.reads(call.version) {
@@ -57,7 +57,7 @@ impl Broker {
         Box::pin(async move { broker.answer(&call, body).await })
     }
 
-    async fn answer(&self, call: &Call, body: Bytes) -> Result<Outcome, Refusal> {
+    async fn answer(&self, call: &Call, body: Bytes) -> Result<Outcome, ProtocolError> {
         macro_rules! answer {
             ($handler:path) => {{
                 let request = call.decode(body)?;
@@ -98,7 +98,7 @@ impl Broker {
             ApiKey::AddOffsetsToTxn => answer!(transactions::add_offsets),
             ApiKey::TxnOffsetCommit => answer!(transactions::commit_transaction_offsets),
             ApiKey::EndTxn => answer!(transactions::end),
-            _ => Err(Refusal::UnknownKey(call.api.key as i16)),
+            _ => Err(ProtocolError::UnknownKey(call.api.key as i16)),
         }
     }
 

@@ -14,7 +14,7 @@ use crate::shape::{self, ShapeError};
 
 /// Where a connection came in, as its requests need to know it.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct ListenerInfo {
     /// What clients are told to connect to.
     pub host: StrBytes,
     pub port: u16,
@@ -30,12 +30,12 @@ pub(crate) struct Call {
     pub client_id: StrBytes,
     pub who: Identity,
     pub client_host: Arc<str>,
-    pub door: Arc<Door>,
+    pub listener_info: Arc<ListenerInfo>,
 }
 
 /// Why a connection is ended.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum ProtocolError {
     #[error(transparent)]
     Frame(#[from] FrameError),
     #[error("a request is malformed: {0}")]
@@ -51,7 +51,7 @@ pub(crate) enum Refusal {
     #[error("version {version} of requests of kind {key} is not understood")]
     UnknownVersion { key: i16, version: i16 },
     #[error("a request of kind {0} came before the client had authenticated")]
-    Stranger(i16),
+    Unauthenticated(i16),
     #[error("an answer of kind {key}, version {version}, could not be written: {reason}")]
     Answer {
         key: i16,
@@ -62,17 +62,17 @@ pub(crate) enum Refusal {
 
 /// The head of a request, read before anything is decided about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct RequestHead {
     pub key: i16,
     pub version: i16,
     pub correlation: i32,
 }
 
-impl Head {
+impl RequestHead {
     /// Frames are long enough to have one.
-    pub fn read(frame: &Bytes) -> Result<Head, ShapeError> {
+    pub fn read(frame: &Bytes) -> Result<RequestHead, ShapeError> {
         let mut head = frame.get(..8).ok_or(ShapeError::Short)?;
-        Ok(Head {
+        Ok(RequestHead {
             key: head.get_i16(),
             version: head.get_i16(),
             correlation: head.get_i32(),
@@ -81,15 +81,19 @@ impl Head {
 }
 
 /// Reads what follows the head and comes before the body.
-pub(crate) fn client_id(api: &Api, version: i16, frame: &mut Bytes) -> Result<StrBytes, Refusal> {
+pub(crate) fn client_id(
+    api: &Api,
+    version: i16,
+    frame: &mut Bytes,
+) -> Result<StrBytes, ProtocolError> {
     let header_version = api.key.request_header_version(version);
     let header = RequestHeader::decode(frame, header_version)
         .map_err(|error| malformed(api, version, error))?;
     Ok(header.client_id.unwrap_or_default())
 }
 
-fn malformed(api: &Api, version: i16, error: impl ToString) -> Refusal {
-    Refusal::Malformed {
+fn malformed(api: &Api, version: i16, error: impl ToString) -> ProtocolError {
+    ProtocolError::Malformed {
         key: api.key as i16,
         version,
         reason: error.to_string(),
@@ -97,13 +101,16 @@ fn malformed(api: &Api, version: i16, error: impl ToString) -> Refusal {
 }
 
 impl Call {
-    pub fn decode<R: Request>(&self, mut body: Bytes) -> Result<R, Refusal> {
+    pub fn decode<R: Request>(&self, mut body: Bytes) -> Result<R, ProtocolError> {
         shape::check(&self.api, self.version, &body)?;
         R::decode(&mut body, self.version)
             .map_err(|error| malformed(&self.api, self.version, error))
     }
 
-    pub fn encode<A: Encodable + HeaderVersion>(&self, answer: &A) -> Result<Outcome, Refusal> {
+    pub fn encode<A: Encodable + HeaderVersion>(
+        &self,
+        answer: &A,
+    ) -> Result<Outcome, ProtocolError> {
         self.encode_as(answer, self.version)
     }
 
@@ -111,8 +118,8 @@ impl Call {
         &self,
         answer: &A,
         version: i16,
-    ) -> Result<Outcome, Refusal> {
-        let refused = |reason: String| Refusal::Answer {
+    ) -> Result<Outcome, ProtocolError> {
+        let refused = |reason: String| ProtocolError::Answer {
             key: self.api.key as i16,
             version,
             reason,

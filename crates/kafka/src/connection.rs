@@ -21,28 +21,28 @@ use crate::Identity;
 use crate::answer::{Outcome, Output, Then};
 use crate::api::Api;
 use crate::broker::Broker;
-use crate::call::{self, Call, Door, Head, Refusal};
-use crate::complaints::Complaints;
+use crate::call::{self, Call, ListenerInfo, ProtocolError, RequestHead};
 use crate::frame::{FrameError, Frames};
-use crate::memory::{Memory, Share};
+use crate::memory_budget::{MemoryBudget, Share};
 use crate::queue::{Queue, Work};
+use crate::warnings::WarningLimiter;
 
 /// Answers are made while less than this waits to be written.
 const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
 /// What connections have in common beyond the broker.
-pub(crate) struct Common {
+pub(crate) struct ServerContext {
     pub broker: Arc<Broker>,
-    pub complaints: Complaints,
+    pub warnings: WarningLimiter,
     /// For requests that wait for their answers.
-    pub memory: Memory,
+    pub memory: MemoryBudget,
     pub stop: watch::Receiver<bool>,
 }
 
 type ShareWait = Pin<Box<dyn Future<Output = Share> + Send>>;
 
 pub(crate) struct Connection<S> {
-    common: Arc<Common>,
+    common: Arc<ServerContext>,
     reader: ReadHalf<S>,
     writer: WriteHalf<S>,
     client: Client,
@@ -68,13 +68,13 @@ pub(crate) struct Connection<S> {
 struct Client {
     address: IpAddr,
     host: Arc<str>,
-    door: Arc<Door>,
+    listener_info: Arc<ListenerInfo>,
     /// `None` until somebody has authenticated who must.
     who: Option<Identity>,
 }
 
 enum Event {
-    Answered(Result<Outcome, Refusal>),
+    Answered(Result<Outcome, ProtocolError>),
     Wrote(io::Result<usize>),
     Read(io::Result<usize>),
     Granted(Share),
@@ -84,10 +84,15 @@ enum Event {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
-    pub fn new(common: Arc<Common>, stream: S, address: IpAddr, door: Arc<Door>) -> Connection<S> {
+    pub fn new(
+        common: Arc<ServerContext>,
+        stream: S,
+        address: IpAddr,
+        listener_info: Arc<ListenerInfo>,
+    ) -> Connection<S> {
         let (reader, writer) = tokio::io::split(stream);
         let options = &common.broker.options;
-        let first_tick = match door.sasl {
+        let first_tick = match listener_info.sasl {
             true => options.login_timeout,
             false => options.idle_timeout / 2,
         };
@@ -97,8 +102,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             client: Client {
                 address,
                 host: format!("/{address}").into(),
-                who: (!door.sasl).then(Identity::anonymous),
-                door,
+                who: (!listener_info.sasl).then(Identity::anonymous),
+                listener_info,
             },
             frames: Frames::new(options.frame_bytes_max),
             queue: Queue::default(),
@@ -196,9 +201,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         }
     }
 
-    fn refused(&mut self, refusal: &Refusal) {
+    fn refused(&mut self, refusal: &ProtocolError) {
         self.common.broker.metrics.malformed.add(1);
-        self.common.complaints.about(self.client.address, refusal);
+        self.common.warnings.about(self.client.address, refusal);
         self.close();
     }
 
@@ -253,7 +258,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             let Some(frame) = self.frames.next(length) else {
                 return;
             };
-            match Head::read(&frame) {
+            match RequestHead::read(&frame) {
                 Ok(head) => {
                     let (broker, client) = (&self.common.broker, &self.client);
                     let begin = |head, frame| client.begin(broker, head, frame);
@@ -266,7 +271,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 
     fn unreadable(&mut self, error: FrameError) {
-        self.queue.push_refusal(Refusal::Frame(error));
+        self.queue.push_refusal(ProtocolError::Frame(error));
         self.frames = Frames::new(0);
         self.draining = true;
     }
@@ -291,15 +296,15 @@ async fn ready<F: Future + ?Sized>(future: &mut Option<Pin<Box<F>>>) -> F::Outpu
 }
 
 impl Client {
-    fn begin(&self, broker: &Arc<Broker>, head: Head, frame: Bytes) -> Work {
+    fn begin(&self, broker: &Arc<Broker>, head: RequestHead, frame: Bytes) -> Work {
         match self.call(head, frame) {
             Ok((call, body)) => broker.begin(call, body),
             Err(refusal) => Box::pin(std::future::ready(Err(refusal))),
         }
     }
 
-    fn call(&self, head: Head, mut frame: Bytes) -> Result<(Call, Bytes), Refusal> {
-        let api = Api::of(head.key).ok_or(Refusal::UnknownKey(head.key))?;
+    fn call(&self, head: RequestHead, mut frame: Bytes) -> Result<(Call, Bytes), ProtocolError> {
+        let api = Api::of(head.key).ok_or(ProtocolError::UnknownKey(head.key))?;
         let before_login = [
             ApiKey::ApiVersions,
             ApiKey::SaslHandshake,
@@ -308,7 +313,7 @@ impl Client {
         let who = match &self.who {
             Some(who) => who.clone(),
             None if before_login.contains(&api.key) => Identity::anonymous(),
-            None => return Err(Refusal::Stranger(head.key)),
+            None => return Err(ProtocolError::Unauthenticated(head.key)),
         };
         let client_id = match api.reads(head.version) {
             true => call::client_id(&api, head.version, &mut frame)?,
@@ -322,7 +327,7 @@ impl Client {
             client_id,
             who,
             client_host: Arc::clone(&self.host),
-            door: Arc::clone(&self.door),
+            listener_info: Arc::clone(&self.listener_info),
         };
         Ok((call, frame))
     }

@@ -13,10 +13,10 @@ use highwater_log::BoxFuture;
 use kafka_protocol::messages::ApiKey;
 
 use crate::answer::Outcome;
-use crate::call::{Head, Refusal};
-use crate::memory::Share;
+use crate::call::{ProtocolError, RequestHead};
+use crate::memory_budget::Share;
 
-pub(crate) type Work = BoxFuture<Result<Outcome, Refusal>>;
+pub(crate) type Work = BoxFuture<Result<Outcome, ProtocolError>>;
 
 /// One request.
 struct Entry {
@@ -29,8 +29,8 @@ struct Entry {
 }
 
 enum State {
-    Waiting(Head, Bytes),
-    Begun(Work),
+    Waiting(RequestHead, Bytes),
+    PendingProduce(Work),
 }
 
 #[derive(Default)]
@@ -55,17 +55,17 @@ impl Queue {
     /// Takes a request in, beginning it if its turn has come.
     pub fn push(
         &mut self,
-        head: Head,
+        head: RequestHead,
         frame: Bytes,
         share: Share,
-        begin: impl FnOnce(Head, Bytes) -> Work,
+        begin: impl FnOnce(RequestHead, Bytes) -> Work,
     ) {
         let is_produce = head.key == ApiKey::Produce as i16;
         let is_data = is_produce || head.key == ApiKey::Fetch as i16;
         let bytes = frame.len();
         let now = is_produce && self.entries.iter().all(|entry| entry.is_data);
         let state = match now {
-            true => State::Begun(begin(head, frame)),
+            true => State::PendingProduce(begin(head, frame)),
             false => State::Waiting(head, frame),
         };
         self.bytes += bytes;
@@ -78,9 +78,9 @@ impl Queue {
     }
 
     /// Puts the end of the connection behind everything that has come.
-    pub fn push_refusal(&mut self, refusal: Refusal) {
+    pub fn push_refusal(&mut self, refusal: ProtocolError) {
         self.entries.push_back(Entry {
-            state: State::Begun(Box::pin(std::future::ready(Err(refusal)))),
+            state: State::PendingProduce(Box::pin(std::future::ready(Err(refusal)))),
             is_data: false,
             bytes: 0,
             _share: Share::default(),
@@ -88,19 +88,19 @@ impl Queue {
     }
 
     /// Begins the first request if it has not been.
-    pub fn begin_first(&mut self, begin: impl FnOnce(Head, Bytes) -> Work) {
+    pub fn begin_first(&mut self, begin: impl FnOnce(RequestHead, Bytes) -> Work) {
         if let Some(entry) = self.entries.front_mut()
             && let State::Waiting(head, frame) = &mut entry.state
         {
-            entry.state = State::Begun(begin(*head, std::mem::take(frame)));
+            entry.state = State::PendingProduce(begin(*head, std::mem::take(frame)));
         }
     }
 
     /// What the first request comes to. Waits for ever if there is none that was begun.
-    pub async fn first(&mut self) -> Result<Outcome, Refusal> {
+    pub async fn first(&mut self) -> Result<Outcome, ProtocolError> {
         let outcome = poll_fn(|context| match self.entries.front_mut() {
             Some(Entry {
-                state: State::Begun(work),
+                state: State::PendingProduce(work),
                 ..
             }) => work.as_mut().poll(context),
             _ => std::task::Poll::Pending,

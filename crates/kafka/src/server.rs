@@ -14,12 +14,12 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::broker::{Broker, Services};
-use crate::call::Door;
-use crate::complaints::Complaints;
-use crate::connection::{Common, Connection};
-use crate::memory::Memory;
+use crate::call::ListenerInfo;
+use crate::connection::{Connection, ServerContext};
+use crate::memory_budget::MemoryBudget;
 use crate::metrics::{Metrics, MetricsSnapshot};
 use crate::options::{Listener, Options};
+use crate::warnings::WarningLimiter;
 
 /// When the system gives no more sockets, trying again at once would not help.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -35,22 +35,22 @@ pub enum BindError {
 
 /// Addresses that are taken, with nothing behind them yet: whoever connects waits. So a node learns
 /// at once that an address is in use, and not after it has read its log.
-pub struct Doors {
+pub struct BoundListeners {
     options: Options,
-    listeners: Vec<Bound>,
+    listeners: Vec<BoundListener>,
     addresses: Arc<[SocketAddr]>,
 }
 
 /// A server that has its addresses and does not accept yet.
 pub struct Server {
-    common: Arc<Common>,
-    listeners: Vec<Bound>,
+    common: Arc<ServerContext>,
+    listeners: Vec<BoundListener>,
     stop: watch::Sender<bool>,
     handle: Handle,
 }
 
 /// A listener that has its address.
-struct Bound {
+struct BoundListener {
     socket: TcpListener,
     options: Listener,
     tls: Option<TlsAcceptor>,
@@ -74,8 +74,8 @@ impl Handle {
     }
 }
 
-impl Doors {
-    pub async fn bind(options: Options) -> Result<Doors, BindError> {
+impl BoundListeners {
+    pub async fn bind(options: Options) -> Result<BoundListeners, BindError> {
         let mut listeners = Vec::with_capacity(options.listeners.len());
         let mut addresses = Vec::with_capacity(options.listeners.len());
         for listener in &options.listeners {
@@ -83,13 +83,13 @@ impl Doors {
             let failed = |source| BindError::Address { address, source };
             let socket = TcpListener::bind(address).await.map_err(failed)?;
             addresses.push(socket.local_addr().map_err(failed)?);
-            listeners.push(Bound {
+            listeners.push(BoundListener {
                 socket,
                 options: listener.clone(),
                 tls: listener.tls.clone().map(TlsAcceptor::from),
             });
         }
-        Ok(Doors {
+        Ok(BoundListeners {
             options,
             listeners,
             addresses: addresses.into(),
@@ -97,7 +97,7 @@ impl Doors {
     }
 
     /// The server that is behind them.
-    pub fn lead_to(self, services: Services) -> Server {
+    pub fn into_server(self, services: Services) -> Server {
         let (stop, stopped) = watch::channel(false);
         let common = common(self.options, services, stopped);
         Server {
@@ -114,7 +114,7 @@ impl Doors {
 
 impl Server {
     pub async fn bind(options: Options, services: Services) -> Result<Server, BindError> {
-        Ok(Doors::bind(options).await?.lead_to(services))
+        Ok(BoundListeners::bind(options).await?.into_server(services))
     }
 
     pub fn handle(&self) -> Handle {
@@ -125,9 +125,9 @@ impl Server {
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let free = Arc::new(Semaphore::new(self.common.broker.options.connections_max));
         let mut accepting = JoinSet::new();
-        for bound in self.listeners {
+        for listener in self.listeners {
             let (common, free) = (Arc::clone(&self.common), Arc::clone(&free));
-            accepting.spawn(accept(common, bound, free));
+            accepting.spawn(accept(common, listener, free));
         }
         shutdown.await;
         // Nobody may be left to hear it.
@@ -140,13 +140,13 @@ impl Server {
     }
 }
 
-fn common(options: Options, services: Services, stop: watch::Receiver<bool>) -> Arc<Common> {
-    Arc::new(Common {
-        complaints: Complaints::new(Arc::clone(&services.clock)),
-        memory: Memory::new(options.server_inflight_bytes_max),
+fn common(options: Options, services: Services, stop: watch::Receiver<bool>) -> Arc<ServerContext> {
+    Arc::new(ServerContext {
+        warnings: WarningLimiter::new(Arc::clone(&services.clock)),
+        memory: MemoryBudget::new(options.server_inflight_bytes_max),
         stop,
         broker: Arc::new(Broker {
-            fetch_memory: Memory::new(options.server_fetch_bytes_max),
+            fetch_memory: MemoryBudget::new(options.server_fetch_bytes_max),
             services,
             options,
             metrics: Arc::default(),
@@ -160,29 +160,29 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let (_stop, stopped) = watch::channel(false);
-    let door = Door {
+    let listener_info = ListenerInfo {
         host: StrBytes::from_static_str("localhost"),
         port: 9092,
         sasl: options.listeners.iter().any(|listener| listener.sasl),
     };
     let common = common(options, services, stopped);
     let nobody = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    Connection::new(common, stream, nobody, Arc::new(door))
+    Connection::new(common, stream, nobody, Arc::new(listener_info))
         .run()
         .await;
 }
 
 /// Accepts until told to stop, then waits for the connections. Dropped, it drops them.
-async fn accept(common: Arc<Common>, bound: Bound, free: Arc<Semaphore>) {
+async fn accept(common: Arc<ServerContext>, listener: BoundListener, free: Arc<Semaphore>) {
     let mut connections = JoinSet::new();
     let mut stop = common.stop.clone();
     loop {
         tokio::select! {
-            () = told(&mut stop) => break,
-            accepted = bound.socket.accept() => match accepted {
+            () = shutdown_signal(&mut stop) => break,
+            accepted = listener.socket.accept() => match accepted {
                 Ok((stream, address)) => {
                     if let Some(slot) = slot(&common, &free) {
-                        let connection = converse(Arc::clone(&common), &bound, stream, address, slot);
+                        let connection = serve_connection(Arc::clone(&common), &listener, stream, address, slot);
                         connections.spawn(connection);
                     }
                 }
@@ -194,22 +194,22 @@ async fn accept(common: Arc<Common>, bound: Bound, free: Arc<Semaphore>) {
             Some(_) = connections.join_next() => {}
         }
     }
-    drop(bound);
+    drop(listener);
     while connections.join_next().await.is_some() {}
 }
 
-async fn told(stop: &mut watch::Receiver<bool>) {
+async fn shutdown_signal(stop: &mut watch::Receiver<bool>) {
     // An error means that the server itself is gone.
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
 /// Counts a connection for as long as it is held.
 struct Slot {
-    common: Arc<Common>,
+    common: Arc<ServerContext>,
     _permit: OwnedSemaphorePermit,
 }
 
-fn slot(common: &Arc<Common>, free: &Arc<Semaphore>) -> Option<Slot> {
+fn slot(common: &Arc<ServerContext>, free: &Arc<Semaphore>) -> Option<Slot> {
     let metrics = &common.broker.metrics;
     let Ok(permit) = Arc::clone(free).try_acquire_owned() else {
         metrics.connections_refused.add(1);
@@ -229,34 +229,34 @@ impl Drop for Slot {
     }
 }
 
-fn converse(
-    common: Arc<Common>,
-    bound: &Bound,
+fn serve_connection(
+    common: Arc<ServerContext>,
+    listener: &BoundListener,
     stream: TcpStream,
     address: SocketAddr,
     slot: Slot,
 ) -> impl Future<Output = ()> + Send + use<> {
-    let door = door(&bound.options, &stream);
-    let tls = bound.tls.clone();
+    let listener_info = listener_info(&listener.options, &stream);
+    let tls = listener.tls.clone();
     async move {
         let _slot = slot;
         // Answers are small and awaited; a socket that refuses this works all the same.
         let _ = stream.set_nodelay(true);
         let Some(tls) = tls else {
-            return Connection::new(common, stream, address.ip(), door)
+            return Connection::new(common, stream, address.ip(), listener_info)
                 .run()
                 .await;
         };
         let limit = common.broker.options.login_timeout;
         match tokio::time::timeout(limit, tls.accept(stream)).await {
             Ok(Ok(stream)) => {
-                Connection::new(common, stream, address.ip(), door)
+                Connection::new(common, stream, address.ip(), listener_info)
                     .run()
                     .await
             }
             Ok(Err(error)) => {
                 common.broker.metrics.malformed.add(1);
-                common.complaints.about(address.ip(), &error);
+                common.warnings.about(address.ip(), &error);
             }
             Err(_) => {}
         }
@@ -264,13 +264,13 @@ fn converse(
 }
 
 /// Without an advertised address, clients are told the one that they have reached us at.
-fn door(options: &Listener, stream: &TcpStream) -> Arc<Door> {
+fn listener_info(options: &Listener, stream: &TcpStream) -> Arc<ListenerInfo> {
     let reached = stream.local_addr().unwrap_or(options.address);
     let (host, port) = match &options.advertised {
         Some((host, port)) => (host.clone(), *port),
         None => (reached.ip().to_string(), reached.port()),
     };
-    Arc::new(Door {
+    Arc::new(ListenerInfo {
         host: StrBytes::from_string(host),
         port,
         sasl: options.sasl,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use highwater_kafka::{
-    Authorizer, BindError, Doors, Handle, Identity, Listener, Options, Resource, Services,
+    Authorizer, BindError, BoundListeners, Handle, Identity, Listener, Options, Resource, Services,
 };
 use tokio::task::JoinHandle;
 
@@ -48,7 +48,7 @@ impl KafkaServer {
 }
 
 /// Binds the listeners of the settings; `None` if there are none.
-pub(crate) async fn bind(config: &Config) -> Result<Option<Doors>, ListenError> {
+pub(crate) async fn bind(config: &Config) -> Result<Option<BoundListeners>, ListenError> {
     if config.kafka.is_empty() {
         return Ok(None);
     }
@@ -63,7 +63,7 @@ pub(crate) async fn bind(config: &Config) -> Result<Option<Doors>, ListenError> 
         partitions_default: config.auto_create.unwrap_or(defaults.partitions_default),
         ..defaults
     };
-    let listeners = Doors::bind(options).await;
+    let listeners = BoundListeners::bind(options).await;
     Ok(Some(
         listeners.map_err(|error| ListenError::Bind { error })?,
     ))
@@ -71,11 +71,11 @@ pub(crate) async fn bind(config: &Config) -> Result<Option<Doors>, ListenError> 
 
 /// Serves the clients of the listeners.
 pub(crate) fn serve(
-    listeners: Doors,
+    listeners: BoundListeners,
     services: Services,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> KafkaServer {
-    let server = listeners.lead_to(services);
+    let server = listeners.into_server(services);
     KafkaServer {
         handle: server.handle(),
         task: tokio::spawn(server.run(shutdown)),

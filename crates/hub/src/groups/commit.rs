@@ -8,27 +8,31 @@ use highwater_log::{
 };
 use tokio::sync::oneshot;
 
-use super::coordinator::{Coordinator, Visit};
-use super::positions::{Placed, Position};
-use super::room::What;
+use super::coordinator::{Coordinator, LockedGroup};
+use super::group_entry::GroupChange;
+use super::positions::{PartitionPosition, Position};
 use super::{record, subscription};
 use crate::coordinator::journal::Entries;
 
 /// Ready when the change is durable and counts.
-pub(super) type Done = oneshot::Receiver<Result<(), GroupError>>;
+pub(super) type ChangeReceiver = oneshot::Receiver<Result<(), GroupError>>;
 
-pub(super) async fn wait(done: Done) -> Result<(), GroupError> {
+pub(super) async fn wait(done: ChangeReceiver) -> Result<(), GroupError> {
     done.await.unwrap_or(Err(GroupError::Loading))
 }
 
 impl Coordinator {
-    pub fn commit(self: &Arc<Self>, commit: OffsetCommit) -> Result<Done, GroupError> {
+    pub fn commit(self: &Arc<Self>, commit: OffsetCommit) -> Result<ChangeReceiver, GroupError> {
         self.change_as_member(commit, None)
     }
 
     /// Positions that count when the producer's transaction commits. Takes its place in the log at
     /// the call, before any [`Coordinator::resolve`] that follows.
-    pub fn pend(self: &Arc<Self>, producer: i64, commit: OffsetCommit) -> Result<Done, GroupError> {
+    pub fn pend(
+        self: &Arc<Self>,
+        producer: i64,
+        commit: OffsetCommit,
+    ) -> Result<ChangeReceiver, GroupError> {
         self.change_as_member(commit, Some(producer))
     }
 
@@ -36,30 +40,30 @@ impl Coordinator {
         self: &Arc<Self>,
         commit: OffsetCommit,
         producer: Option<i64>,
-    ) -> Result<Done, GroupError> {
+    ) -> Result<ChangeReceiver, GroupError> {
         self.journal()?;
         let who = commit.member;
         let positions = self.locate(commit.offsets)?;
-        let change = |visit: &mut Visit<'_>| {
-            (visit.room.group).check_commit(&who, producer.is_some(), visit.now)?;
+        let change = |locked: &mut LockedGroup<'_>| {
+            (locked.entry.group).check_commit(&who, producer.is_some(), locked.now)?;
             Ok(match producer {
-                None => visit.store(positions),
-                Some(producer) => visit.pend(producer, positions),
+                None => locked.store(positions),
+                Some(producer) => locked.pend(producer, positions),
             })
         };
         if who.generation < 0 {
-            return self.visit_or_make(&who.group, change)?;
+            return self.with_group_or_new(&who.group, change)?;
         }
         // Nobody has heard of the group, so of no generation either.
         let stale = || Err(stale_generation(&who));
-        self.visit(&who.group, change)?.unwrap_or_else(stale)
+        self.with_group(&who.group, change)?.unwrap_or_else(stale)
     }
 
     /// Which hubs are meant, so that a hub made later under the same name starts anew.
     fn locate(
         &self,
         offsets: Vec<(TopicPartition, OffsetAndMetadata)>,
-    ) -> Result<Vec<Placed>, GroupError> {
+    ) -> Result<Vec<PartitionPosition>, GroupError> {
         let (time_ms, max) = (self.now_ms(), self.options.metadata_bytes_max);
         let locate = |(topic_partition, stored): (TopicPartition, OffsetAndMetadata)| {
             let bytes = stored.metadata.len();
@@ -91,9 +95,9 @@ impl Coordinator {
         group: &str,
         producer: i64,
         marker: TransactionMarker,
-    ) -> Result<Option<Done>, GroupError> {
-        let resolve = |visit: &mut Visit<'_>| visit.resolve(producer, marker);
-        Ok(self.visit(group, resolve)?.flatten())
+    ) -> Result<Option<ChangeReceiver>, GroupError> {
+        let resolve = |locked: &mut LockedGroup<'_>| locked.resolve(producer, marker);
+        Ok(self.with_group(group, resolve)?.flatten())
     }
 
     pub fn committed(
@@ -103,77 +107,77 @@ impl Coordinator {
         stable: bool,
     ) -> Result<Vec<CommittedOffset>, GroupError> {
         let unknown = topic_partitions.clone().unwrap_or_default();
-        let look = |visit: &mut Visit<'_>| visit.look_up(topic_partitions, stable);
+        let look = |locked: &mut LockedGroup<'_>| locked.look_up(topic_partitions, stable);
         let nothing = || {
             Ok(unknown
                 .into_iter()
                 .map(|topic_partition| (topic_partition, None))
                 .collect())
         };
-        self.visit(group, look)?.unwrap_or_else(nothing)
+        self.with_group(group, look)?.unwrap_or_else(nothing)
     }
 
     pub fn forget(
         self: &Arc<Self>,
         group: &str,
         topic_partitions: Vec<TopicPartition>,
-    ) -> Result<Done, GroupError> {
-        let forget = |visit: &mut Visit<'_>| match visit.uses(&topic_partitions) {
+    ) -> Result<ChangeReceiver, GroupError> {
+        let forget = |locked: &mut LockedGroup<'_>| match locked.uses(&topic_partitions) {
             true => Err(GroupError::Subscribed),
-            false => Ok(visit.forget(topic_partitions)),
+            false => Ok(locked.forget(topic_partitions)),
         };
-        self.visit(group, forget)?
+        self.with_group(group, forget)?
             .unwrap_or(Err(GroupError::NotFound))
     }
 
-    pub fn delete(self: &Arc<Self>, group: &str) -> Result<Done, GroupError> {
-        let delete = |visit: &mut Visit<'_>| {
+    pub fn delete(self: &Arc<Self>, group: &str) -> Result<ChangeReceiver, GroupError> {
+        let delete = |locked: &mut LockedGroup<'_>| {
             // A transaction under way would bring the group back.
-            let used = !visit.room.group.is_idle() || !visit.room.positions.pending.is_empty();
+            let used = !locked.entry.group.is_idle() || !locked.entry.positions.pending.is_empty();
             match used {
                 true => Err(GroupError::NotEmpty),
-                false => Ok(visit.delete()),
+                false => Ok(locked.delete()),
             }
         };
-        self.visit(group, delete)?
+        self.with_group(group, delete)?
             .unwrap_or(Err(GroupError::NotFound))
     }
 }
 
-impl Visit<'_> {
-    fn store(&mut self, positions: Vec<Placed>) -> Done {
+impl LockedGroup<'_> {
+    fn store(&mut self, positions: Vec<PartitionPosition>) -> ChangeReceiver {
         let mut entries = Entries::default();
-        let group = &self.room.name;
+        let group = &self.entry.name;
         for (topic_partition, position) in &positions {
             entries.put(
                 |out| record::position_key(out, group, topic_partition),
                 |out| record::put_position(out, position),
             );
         }
-        self.change(&entries, What::Store(positions))
+        self.change(&entries, GroupChange::Store(positions))
     }
 
-    fn pend(&mut self, producer: i64, positions: Vec<Placed>) -> Done {
+    fn pend(&mut self, producer: i64, positions: Vec<PartitionPosition>) -> ChangeReceiver {
         let mut entries = Entries::default();
-        let group = &self.room.name;
+        let group = &self.entry.name;
         for (topic_partition, position) in &positions {
             entries.put(
                 |out| record::pending_key(out, group, producer, topic_partition),
                 |out| record::put_position(out, position),
             );
         }
-        self.room.positions.pend(producer, &positions);
-        self.change(&entries, What::Pend(producer, positions))
+        self.entry.positions.pend(producer, &positions);
+        self.change(&entries, GroupChange::Pend(producer, positions))
     }
 
     /// `None` if there is nothing to do.
-    fn resolve(&mut self, producer: i64, marker: TransactionMarker) -> Option<Done> {
-        let pending = self.room.pending_of(producer);
+    fn resolve(&mut self, producer: i64, marker: TransactionMarker) -> Option<ChangeReceiver> {
+        let pending = self.entry.pending_of(producer);
         if pending.is_empty() {
             return None;
         }
         let mut entries = Entries::default();
-        let group = &self.room.name;
+        let group = &self.entry.name;
         for (topic_partition, position) in &pending {
             if marker == TransactionMarker::Commit {
                 entries.put(
@@ -185,36 +189,36 @@ impl Visit<'_> {
         for (topic_partition, _) in &pending {
             entries.remove(|out| record::pending_key(out, group, producer, topic_partition));
         }
-        Some(self.change(&entries, What::Resolve(producer, pending, marker)))
+        Some(self.change(&entries, GroupChange::Resolve(producer, pending, marker)))
     }
 
-    pub fn forget(&mut self, topic_partitions: Vec<TopicPartition>) -> Done {
+    pub fn forget(&mut self, topic_partitions: Vec<TopicPartition>) -> ChangeReceiver {
         let mut entries = Entries::default();
-        let group = &self.room.name;
+        let group = &self.entry.name;
         for topic_partition in &topic_partitions {
             entries.remove(|out| record::position_key(out, group, topic_partition));
         }
-        self.change(&entries, What::Forget(topic_partitions))
+        self.change(&entries, GroupChange::Forget(topic_partitions))
     }
 
-    pub fn delete(&mut self) -> Done {
+    pub fn delete(&mut self) -> ChangeReceiver {
         let mut entries = Entries::default();
-        let group = &self.room.name;
-        for topic_partition in self.room.topic_partitions() {
+        let group = &self.entry.name;
+        for topic_partition in self.entry.topic_partitions() {
             entries.remove(|out| record::position_key(out, group, topic_partition));
         }
         entries.remove(|out| record::group_key(out, group));
-        self.room.closing = true;
-        self.change(&entries, What::Delete)
+        self.entry.closing = true;
+        self.change(&entries, GroupChange::Delete)
     }
 
-    fn change(&mut self, entries: &Entries, what: What) -> Done {
+    fn change(&mut self, entries: &Entries, change_kind: GroupChange) -> ChangeReceiver {
         let (answer, done) = oneshot::channel();
         if entries.is_empty() {
             let _ = answer.send(Ok(()));
             return done;
         }
-        self.append(entries, what, Some(answer));
+        self.append(entries, change_kind, Some(answer));
         done
     }
 
@@ -223,7 +227,7 @@ impl Visit<'_> {
         topic_partitions: Option<Vec<TopicPartition>>,
         stable: bool,
     ) -> Result<Vec<CommittedOffset>, GroupError> {
-        let positions = &self.room.positions;
+        let positions = &self.entry.positions;
         let all = || positions.stored.keys().cloned().collect();
         let every = topic_partitions.is_none();
         let topic_partitions = topic_partitions.unwrap_or_else(all);
@@ -255,7 +259,7 @@ impl Visit<'_> {
 
     /// Whether a member may be reading one of these places now.
     fn uses(&self, topic_partitions: &[TopicPartition]) -> bool {
-        let info = self.room.group.info();
+        let info = self.entry.group.info();
         info.state != GroupState::Empty
             && info.members.iter().any(|member| {
                 let may_use = |topic_partition: &TopicPartition| {

@@ -8,15 +8,15 @@ use highwater_env::{Clock, random::Random};
 use highwater_log::{GroupError, Log};
 use parking_lot::{Mutex, RwLock};
 
-use super::machine::{Effect, Group, Now, Ticket};
+use super::group_entry::{GroupChange, GroupEntry, Responder};
+use super::machine::{Effect, Elapsed, Group, Ticket};
 use super::record;
-use super::room::{Answer, Room, What};
 use super::{Options, machine};
 use crate::coordinator::deadlines::Deadlines;
 use crate::coordinator::journal::{Entries, Journal};
 use crate::coordinator::spawn;
 
-pub(super) type Slot = Mutex<Room>;
+pub(super) type Slot = Mutex<GroupEntry>;
 
 pub(super) struct Coordinator {
     pub log: Arc<dyn Log>,
@@ -32,12 +32,12 @@ pub(super) struct Coordinator {
 }
 
 /// Where somebody has entered: the room is locked while this is held.
-pub(super) struct Visit<'a> {
+pub(super) struct LockedGroup<'a> {
     pub coordinator: &'a Arc<Coordinator>,
     pub journal: &'a Journal,
     pub slot: &'a Arc<Slot>,
-    pub room: &'a mut Room,
-    pub now: Now,
+    pub entry: &'a mut GroupEntry,
+    pub now: Elapsed,
 }
 
 impl Coordinator {
@@ -83,84 +83,84 @@ impl Coordinator {
     }
 
     /// Does `act` in the room of a group if there is one.
-    pub fn visit<R>(
+    pub fn with_group<R>(
         self: &Arc<Self>,
         name: &str,
-        act: impl FnOnce(&mut Visit<'_>) -> R,
+        act: impl FnOnce(&mut LockedGroup<'_>) -> R,
     ) -> Result<Option<R>, GroupError> {
-        self.enter(name, || self.slots.read().get(name).cloned(), act)
+        self.lock_group(name, || self.slots.read().get(name).cloned(), act)
     }
 
     /// Does `act` in the room of a group, which is made if there is none. One in which nothing
     /// happens does not stay.
-    pub fn visit_or_make<R>(
+    pub fn with_group_or_new<R>(
         self: &Arc<Self>,
         name: &str,
-        act: impl FnOnce(&mut Visit<'_>) -> R,
+        act: impl FnOnce(&mut LockedGroup<'_>) -> R,
     ) -> Result<R, GroupError> {
         let found = || self.slots.read().get(name).cloned();
         let find = || Some(found().unwrap_or_else(|| self.make(name)));
-        let done = self.enter(name, find, act)?;
+        let done = self.lock_group(name, find, act)?;
         done.ok_or(GroupError::Loading)
     }
 
     fn make(&self, name: &str) -> Arc<Slot> {
         let mut slots = self.slots.write();
         let slot = slots.entry(name.to_owned());
-        let make = || Arc::new(Mutex::new(Room::new(name, self.new_group(name))));
+        let make = || Arc::new(Mutex::new(GroupEntry::new(name, self.new_group(name))));
         Arc::clone(slot.or_insert_with(make))
     }
 
-    fn enter<R>(
+    fn lock_group<R>(
         self: &Arc<Self>,
         name: &str,
         find: impl Fn() -> Option<Arc<Slot>>,
-        act: impl FnOnce(&mut Visit<'_>) -> R,
+        act: impl FnOnce(&mut LockedGroup<'_>) -> R,
     ) -> Result<Option<R>, GroupError> {
         self.journal()?;
         if name.is_empty() {
             return Err(GroupError::InvalidGroup);
         }
         while let Some(slot) = find() {
-            let mut room = slot.lock();
-            if room.gone {
+            let mut entry = slot.lock();
+            if entry.gone {
                 continue;
             }
-            if room.closing {
+            if entry.closing {
                 return Err(GroupError::Loading);
             }
-            return Ok(self.act_in(&slot, &mut room, act));
+            return Ok(self.act_locked(&slot, &mut entry, act));
         }
         Ok(None)
     }
 
     /// Does `act` in a room that is locked already, then what the group wants done.
-    pub fn act_in<R>(
+    pub fn act_locked<R>(
         self: &Arc<Self>,
         slot: &Arc<Slot>,
-        room: &mut Room,
-        act: impl FnOnce(&mut Visit<'_>) -> R,
+        entry: &mut GroupEntry,
+        act: impl FnOnce(&mut LockedGroup<'_>) -> R,
     ) -> Option<R> {
-        let mut visit = Visit {
+        let mut locked = LockedGroup {
             coordinator: self,
             journal: self.journal.get()?,
             slot,
-            room,
+            entry,
             now: self.clock.elapsed(),
         };
-        let done = act(&mut visit);
-        visit.carry_out();
-        visit.set_deadline();
-        if room.is_vacant() {
-            room.gone = true;
+        let done = act(&mut locked);
+        locked.carry_out();
+        locked.set_deadline();
+        if entry.is_vacant() {
+            entry.gone = true;
         }
-        if room.gone {
+        if entry.gone {
             let mut slots = self.slots.write();
             if slots
-                .get(&room.name)
+                .get(&entry.name)
                 .is_some_and(|own| Arc::ptr_eq(own, slot))
             {
-                slots.remove(&room.name);
+                slots.remove(&entry.name);
             }
         }
         Some(done)
@@ -171,39 +171,41 @@ impl Coordinator {
         for name in self.deadlines.take_due(self.clock.elapsed()) {
             let slot = self.slots.read().get(&name).cloned();
             if let Some(slot) = slot {
-                let mut room = slot.lock();
-                room.woken_at = None;
-                self.act_in(&slot, &mut room, |visit| visit.room.group.tick(visit.now));
+                let mut entry = slot.lock();
+                entry.woken_at = None;
+                self.act_locked(&slot, &mut entry, |locked| {
+                    locked.entry.group.tick(locked.now)
+                });
             }
         }
     }
 }
 
-impl Visit<'_> {
+impl LockedGroup<'_> {
     fn carry_out(&mut self) {
-        for effect in self.room.group.take_effects() {
+        for effect in self.entry.group.take_effects() {
             // Whoever waited may have hung up a moment ago.
             match effect {
                 Effect::Joined(ticket, answer) => {
-                    if let Some(waiting) = self.room.joins.remove(&ticket) {
+                    if let Some(waiting) = self.entry.joins.remove(&ticket) {
                         let _ = waiting.send(answer);
                     }
                 }
                 Effect::Synced(ticket, answer) => {
-                    if let Some(waiting) = self.room.syncs.remove(&ticket) {
+                    if let Some(waiting) = self.entry.syncs.remove(&ticket) {
                         let _ = waiting.send(answer);
                     }
                 }
                 Effect::Store(after) => {
-                    self.room.since_ms = self.coordinator.now_ms();
+                    self.entry.since_ms = self.coordinator.now_ms();
                     let mut entries = Entries::default();
-                    let (name, since) = (&self.room.name, self.room.since_ms);
-                    let snapshot = self.room.group.snapshot();
+                    let (name, since) = (&self.entry.name, self.entry.since_ms);
+                    let snapshot = self.entry.group.snapshot();
                     entries.put(
                         |out| record::group_key(out, name),
                         |out| record::put_group(out, &snapshot, since),
                     );
-                    self.append(&entries, What::Group(after), None);
+                    self.append(&entries, GroupChange::Group(after), None);
                 }
             }
         }
@@ -211,27 +213,32 @@ impl Visit<'_> {
 
     /// Gives records their place in the log. A task of its own sees to the rest, because it must be
     /// done even if the client that asked is gone.
-    pub fn append(&mut self, entries: &Entries, what: What, answer: Option<Answer<()>>) {
-        let append = self.journal.append(&self.room.name, entries);
-        let number = self.room.begin(what, answer);
+    pub fn append(
+        &mut self,
+        entries: &Entries,
+        change_kind: GroupChange,
+        answer: Option<Responder<()>>,
+    ) {
+        let append = self.journal.append(&self.entry.name, entries);
+        let number = self.entry.begin(change_kind, answer);
         let (coordinator, slot) = (Arc::clone(self.coordinator), Arc::clone(self.slot));
         spawn(async move {
             let outcome = append.await;
-            let mut room = slot.lock();
-            coordinator.act_in(&slot, &mut room, |visit| {
-                visit.room.finish(number, outcome, visit.now);
+            let mut entry = slot.lock();
+            coordinator.act_locked(&slot, &mut entry, |locked| {
+                locked.entry.finish(number, outcome, locked.now);
             });
         });
     }
 
     /// Being woken too early does no harm, so only an earlier deadline is worth a word.
     fn set_deadline(&mut self) {
-        let Some(at) = self.room.group.take_deadline() else {
+        let Some(at) = self.entry.group.take_deadline() else {
             return;
         };
-        if self.room.woken_at.is_none_or(|woken_at| at < woken_at) {
-            self.room.woken_at = Some(at);
-            self.coordinator.deadlines.set(at, &self.room.name);
+        if self.entry.woken_at.is_none_or(|woken_at| at < woken_at) {
+            self.entry.woken_at = Some(at);
+            self.coordinator.deadlines.set(at, &self.entry.name);
         }
     }
 }

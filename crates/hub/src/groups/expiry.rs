@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::coordinator::{Coordinator, Visit};
+use super::coordinator::{Coordinator, LockedGroup};
 
 impl Coordinator {
     /// Positions go when they and the emptiness of their group are older than the retention; a group
@@ -13,20 +13,20 @@ impl Coordinator {
         let before_ms = self.now_ms().saturating_sub(retention);
         for name in names {
             // A group that is being loaded or deleted needs nothing from us.
-            let _ = self.visit(&name, |visit| visit.expire(before_ms));
+            let _ = self.with_group(&name, |locked| locked.expire(before_ms));
         }
     }
 }
 
-impl Visit<'_> {
+impl LockedGroup<'_> {
     fn expire(&mut self, before_ms: i64) {
-        if !self.room.is_quiet() || self.room.since_ms > before_ms && !self.has_no_positions() {
+        if !self.entry.is_quiet() || self.entry.since_ms > before_ms && !self.has_no_positions() {
             return;
         }
-        let old = self.room.positions.older_than(before_ms);
-        let all = old.len() == self.room.positions.stored.len();
+        let old = self.entry.positions.older_than(before_ms);
+        let all = old.len() == self.entry.positions.stored.len();
         // Nobody waits for the outcome; what fails is tried again the next time.
-        if all && self.room.positions.pending.is_empty() {
+        if all && self.entry.positions.pending.is_empty() {
             drop(self.delete());
         } else if !old.is_empty() {
             drop(self.forget(old));
@@ -34,6 +34,6 @@ impl Visit<'_> {
     }
 
     fn has_no_positions(&self) -> bool {
-        self.room.positions.is_empty()
+        self.entry.positions.is_empty()
     }
 }

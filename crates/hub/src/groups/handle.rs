@@ -9,9 +9,9 @@ use highwater_log::{
 };
 use tokio::sync::oneshot;
 
-use super::commit::{Done, wait};
-use super::coordinator::{Coordinator, Visit};
-use super::waiting::Waiting;
+use super::commit::{ChangeReceiver, wait};
+use super::coordinator::{Coordinator, LockedGroup};
+use super::pending_response::PendingResponse;
 
 /// A way to the groups; clones lead to the same ones. Its calls must be made within a Tokio runtime.
 #[derive(Clone)]
@@ -65,7 +65,7 @@ impl Handle {
 
     fn change(
         &self,
-        change: impl FnOnce(&Arc<Coordinator>) -> Result<Done, GroupError> + Send + 'static,
+        change: impl FnOnce(&Arc<Coordinator>) -> Result<ChangeReceiver, GroupError> + Send + 'static,
     ) -> BoxFuture<Result<(), GroupError>> {
         let coordinator = Arc::clone(&self.coordinator);
         Box::pin(async move { wait(change(&coordinator)?).await })
@@ -85,9 +85,10 @@ impl GroupCoordinator for Handle {
 
     fn heartbeat(&self, member: Membership) -> BoxFuture<Result<(), GroupError>> {
         self.ask(move |coordinator| {
-            let beat = |visit: &mut Visit<'_>| visit.room.group.heartbeat(&member, visit.now);
+            let beat =
+                |locked: &mut LockedGroup<'_>| locked.entry.group.heartbeat(&member, locked.now);
             let unknown = || Err(GroupError::UnknownMember(member.member.clone()));
-            (coordinator.visit(&member.group, beat)?).unwrap_or_else(unknown)
+            (coordinator.with_group(&member.group, beat)?).unwrap_or_else(unknown)
         })
     }
 
@@ -97,10 +98,13 @@ impl GroupCoordinator for Handle {
         leaving: Vec<MemberIdentity>,
     ) -> BoxFuture<Result<Vec<Result<(), GroupError>>, GroupError>> {
         self.ask(move |coordinator| {
-            let leave = |visit: &mut Visit<'_>| visit.room.group.leave(&leaving, visit.now);
+            let leave =
+                |locked: &mut LockedGroup<'_>| locked.entry.group.leave(&leaving, locked.now);
             let unknown = |one: &MemberIdentity| Err(GroupError::UnknownMember(one.member.clone()));
             let nobody = || leaving.iter().map(unknown).collect();
-            Ok(coordinator.visit(&group, leave)?.unwrap_or_else(nobody))
+            Ok(coordinator
+                .with_group(&group, leave)?
+                .unwrap_or_else(nobody))
         })
     }
 
@@ -120,16 +124,16 @@ impl GroupCoordinator for Handle {
     fn list(&self) -> BoxFuture<Vec<GroupInfo>> {
         self.ask(|coordinator| {
             let names: Vec<String> = coordinator.slots.read().keys().cloned().collect();
-            let look = |visit: &mut Visit<'_>| visit.room.group.info();
-            let infos = names.iter().map(|name| coordinator.visit(name, look));
+            let look = |locked: &mut LockedGroup<'_>| locked.entry.group.info();
+            let infos = names.iter().map(|name| coordinator.with_group(name, look));
             infos.filter_map(|info| info.ok().flatten()).collect()
         })
     }
 
     fn describe(&self, group: String) -> BoxFuture<Option<GroupInfo>> {
         self.ask(move |coordinator| {
-            let look = |visit: &mut Visit<'_>| visit.room.group.info();
-            coordinator.visit(&group, look).ok().flatten()
+            let look = |locked: &mut LockedGroup<'_>| locked.entry.group.info();
+            coordinator.with_group(&group, look).ok().flatten()
         })
     }
 
@@ -147,49 +151,55 @@ impl GroupCoordinator for Handle {
 }
 
 impl Coordinator {
-    fn join(self: &Arc<Self>, request: JoinRequest) -> Result<Waiting<JoinResponse>, GroupError> {
+    fn join(
+        self: &Arc<Self>,
+        request: JoinRequest,
+    ) -> Result<PendingResponse<JoinResponse>, GroupError> {
         let group = request.group.clone();
         let member = request.member.clone();
         let fresh = self.member_id(&request.client_id);
-        let join = |visit: &mut Visit<'_>| {
-            let (ticket, answer, waiting) = visit.wait();
-            visit.room.joins.insert(ticket, answer);
-            visit.room.group.join(request, fresh, ticket, visit.now);
+        let join = |locked: &mut LockedGroup<'_>| {
+            let (ticket, answer, waiting) = locked.wait();
+            locked.entry.joins.insert(ticket, answer);
+            locked.entry.group.join(request, fresh, ticket, locked.now);
             waiting
         };
         match member.is_empty() {
-            true => self.visit_or_make(&group, join),
+            true => self.with_group_or_new(&group, join),
             false => self
-                .visit(&group, join)?
+                .with_group(&group, join)?
                 .ok_or(GroupError::UnknownMember(member)),
         }
     }
 
-    fn sync(self: &Arc<Self>, request: SyncRequest) -> Result<Waiting<SyncResponse>, GroupError> {
+    fn sync(
+        self: &Arc<Self>,
+        request: SyncRequest,
+    ) -> Result<PendingResponse<SyncResponse>, GroupError> {
         let group = request.member.group.clone();
         let member = request.member.member.clone();
-        let sync = |visit: &mut Visit<'_>| {
-            let (ticket, answer, waiting) = visit.wait();
-            visit.room.syncs.insert(ticket, answer);
-            visit.room.group.sync(request, ticket, visit.now);
+        let sync = |locked: &mut LockedGroup<'_>| {
+            let (ticket, answer, waiting) = locked.wait();
+            locked.entry.syncs.insert(ticket, answer);
+            locked.entry.group.sync(request, ticket, locked.now);
             waiting
         };
-        self.visit(&group, sync)?
+        self.with_group(&group, sync)?
             .ok_or(GroupError::UnknownMember(member))
     }
 }
 
-impl Visit<'_> {
+impl LockedGroup<'_> {
     fn wait<T>(
         &self,
     ) -> (
         super::machine::Ticket,
         oneshot::Sender<Result<T, GroupError>>,
-        Waiting<T>,
+        PendingResponse<T>,
     ) {
         let (sender, answer) = oneshot::channel();
         let ticket = self.coordinator.ticket();
-        let waiting = Waiting {
+        let waiting = PendingResponse {
             coordinator: Arc::clone(self.coordinator),
             slot: Arc::clone(self.slot),
             ticket,

@@ -9,15 +9,15 @@ use highwater_codec::DecodeError;
 
 use super::HUB;
 use super::coordinator::Coordinator;
+use super::group_entry::GroupEntry;
 use super::machine::{Group, Limits, Snapshot};
 use super::positions::Positions;
 use super::record::{self, Key};
-use super::room::Room;
 use crate::coordinator::JournalError;
 use crate::coordinator::journal::Journal;
 
 #[derive(Default)]
-struct Found {
+struct LoadedGroup {
     group: Option<(Snapshot, i64)>,
     positions: Positions,
 }
@@ -25,13 +25,13 @@ struct Found {
 impl Coordinator {
     pub async fn load(self: &Arc<Self>) -> Result<(), JournalError> {
         let journal = Journal::open(&*self.log, HUB, self.options.partitions).await?;
-        let mut found = BTreeMap::<String, Found>::new();
+        let mut found = BTreeMap::<String, LoadedGroup>::new();
         journal
             .replay(|key, value| take(&mut found, key, value))
             .await?;
         for (name, found) in found {
-            if let Some(room) = self.restore(&name, found) {
-                self.slots.write().insert(name, Arc::new(Mutex::new(room)));
+            if let Some(entry) = self.restore(&name, found) {
+                self.slots.write().insert(name, Arc::new(Mutex::new(entry)));
             }
         }
         let loaded = self.journal.set(journal).is_ok();
@@ -41,30 +41,32 @@ impl Coordinator {
     }
 
     /// Members have a session from now on to say that they are still there.
-    fn restore(&self, name: &str, found: Found) -> Option<Room> {
+    fn restore(&self, name: &str, found: LoadedGroup) -> Option<GroupEntry> {
         if found.group.is_none() && found.positions.is_empty() {
             return None;
         }
         let (snapshot, since_ms) = found.group.unwrap_or_default();
         let (limits, now) = (Limits::from(&self.options), self.clock.elapsed());
-        let mut room = Room::new(name, Group::restore(name, limits, snapshot, now));
-        room.positions = found.positions;
-        room.since_ms = since_ms;
-        Some(room)
+        let mut entry = GroupEntry::new(name, Group::restore(name, limits, snapshot, now));
+        entry.positions = found.positions;
+        entry.since_ms = since_ms;
+        Some(entry)
     }
 
     /// Lets every group name its deadline.
     fn wake_all(self: &Arc<Self>) {
         let slots: Vec<_> = self.slots.read().values().cloned().collect();
         for slot in slots {
-            let mut room = slot.lock();
-            self.act_in(&slot, &mut room, |visit| visit.room.group.tick(visit.now));
+            let mut entry = slot.lock();
+            self.act_locked(&slot, &mut entry, |locked| {
+                locked.entry.group.tick(locked.now)
+            });
         }
     }
 }
 
 fn take(
-    found: &mut BTreeMap<String, Found>,
+    found: &mut BTreeMap<String, LoadedGroup>,
     key: &[u8],
     value: Option<&[u8]>,
 ) -> Result<(), DecodeError> {

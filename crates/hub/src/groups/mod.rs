@@ -1,6 +1,6 @@
 //! Consumer groups: who reads which partition, and how far everybody has come.
 //!
-//! `machine` decides; it is pure and knows one group. `room` holds a group with its positions and
+//! `machine` decides; it is pure and knows one group. `entry` holds a group with its positions and
 //! with those who wait. `Coordinator` keeps all rooms, puts what must last on the hub
 //! `__groups`, and wakes groups when their time has come; [`Handle`] is its face to the outside.
 //!
@@ -16,16 +16,16 @@
 mod commit;
 mod coordinator;
 mod expiry;
+mod group_entry;
 mod handle;
 mod load;
 mod machine;
+mod pending_response;
 mod positions;
 mod record;
-mod room;
 mod subscription;
 #[cfg(test)]
 mod tests;
-mod waiting;
 
 use std::convert::Infallible;
 use std::future::Future;

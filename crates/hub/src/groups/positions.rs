@@ -13,7 +13,7 @@ pub(super) struct Position {
     pub time_ms: i64,
 }
 
-pub(super) type Placed = (TopicPartition, Position);
+pub(super) type PartitionPosition = (TopicPartition, Position);
 
 /// Stored positions are durable; pending ones may still be on their way to the disk, which does no
 /// harm, because nobody is shown them.
@@ -34,13 +34,13 @@ impl Positions {
             .any(|topic_partitions| topic_partitions.contains_key(topic_partition))
     }
 
-    pub fn pend(&mut self, producer: i64, positions: &[Placed]) {
+    pub fn pend(&mut self, producer: i64, positions: &[PartitionPosition]) {
         let pending = self.pending.entry(producer).or_default();
         pending.extend(positions.iter().cloned());
     }
 
     /// Takes pending positions away, unless others have taken their place.
-    pub fn unpend(&mut self, producer: i64, positions: &[Placed]) {
+    pub fn unpend(&mut self, producer: i64, positions: &[PartitionPosition]) {
         let Some(pending) = self.pending.get_mut(&producer) else {
             return;
         };

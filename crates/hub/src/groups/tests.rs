@@ -333,8 +333,8 @@ async fn a_newcomer_that_hangs_up_leaves_nothing_behind() {
     settle().await;
     let members = node.describe("g".into()).await.unwrap().members;
     assert_eq!(members.len(), 1);
-    let room = node.coordinator().slots.read()["g"].clone();
-    assert!(room.lock().joins.is_empty());
+    let entry = node.coordinator().slots.read()["g"].clone();
+    assert!(entry.lock().joins.is_empty());
     let again = node.join(request(&who.member)).await.unwrap();
     assert_eq!(again.members.len(), 1);
 }

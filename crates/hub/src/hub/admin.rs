@@ -10,7 +10,7 @@ use std::sync::Arc;
 use highwater_log::{AdminError, HubId, HubInfo, HubName, HubSettings, HubSpec};
 
 use super::open::{HUBS, TOMBSTONE};
-use super::{Entry, Hub, now};
+use super::{Hub, HubEntry, now};
 use crate::catalogue;
 use crate::partition::Partition;
 use crate::storage::Store;
@@ -33,7 +33,7 @@ impl Hub {
         });
         let partitions = self.make_partitions(&info, 0).map_err(storage)?;
         self.write_catalogue(Some(&info), None).map_err(storage)?;
-        let entry = Entry {
+        let entry = HubEntry {
             info: info.clone(),
             partitions,
         };
@@ -45,7 +45,7 @@ impl Hub {
         let _admin = self.inner.admin.lock();
         // Whatever the disk says from here on, nobody uses the hub any more.
         let removed = self.inner.hubs.write().remove(name);
-        let Entry { info, partitions } =
+        let HubEntry { info, partitions } =
             removed.ok_or_else(|| AdminError::Unknown(name.clone()))?;
         partitions.iter().for_each(|partition| partition.delete());
         let disk = &*self.inner.shared.disk;

@@ -11,7 +11,7 @@ use highwater_env::{Clock, Disk};
 use highwater_log::{HubInfo, TopicPartition};
 use parking_lot::{Mutex, RwLock};
 
-use super::{Entry, Hub, Inner, Timer};
+use super::{Hub, HubEntry, Inner, Timer};
 use crate::catalogue;
 use crate::pool::{Pool, Readers, side_by_side};
 use crate::storage::{Recovery, Shared, Store};
@@ -40,7 +40,7 @@ pub enum OpenError {
 
 /// One partition more has been recovered.
 #[derive(Clone, Debug)]
-pub struct Progress {
+pub struct OpenProgress {
     pub topic_partition: TopicPartition,
     /// How many are done, this one included, and how many there are.
     pub done: usize,
@@ -59,7 +59,7 @@ impl Hub {
         path: &Path,
         options: Options,
         clock: Arc<dyn Clock>,
-        progress: &(dyn Fn(Progress) + Sync),
+        progress: &(dyn Fn(OpenProgress) + Sync),
     ) -> Result<Hub, OpenError> {
         let (committers, readers) = (options.committers, options.readers);
         make_folders(&*disk, path)?;
@@ -93,7 +93,7 @@ impl Hub {
     fn recover(
         &self,
         infos: &[HubInfo],
-        progress: &(dyn Fn(Progress) + Sync),
+        progress: &(dyn Fn(OpenProgress) + Sync),
     ) -> Result<(), OpenError> {
         let topic_partitions: Vec<(&HubInfo, u32)> = (infos.iter())
             .flat_map(|info| (0..info.partitions).map(move |partition| (info, partition)))
@@ -102,7 +102,7 @@ impl Hub {
         let mut hubs = self.inner.hubs.write();
         for ((info, _), store) in topic_partitions.into_iter().zip(stores) {
             let partition = self.partition_on(store, info.settings.clone());
-            let entry = hubs.entry(info.name.clone()).or_insert_with(|| Entry {
+            let entry = hubs.entry(info.name.clone()).or_insert_with(|| HubEntry {
                 info: Arc::new(info.clone()),
                 partitions: Vec::new(),
             });
@@ -114,13 +114,13 @@ impl Hub {
     fn recover_stores(
         &self,
         topic_partitions: &[(&HubInfo, u32)],
-        progress: &(dyn Fn(Progress) + Sync),
+        progress: &(dyn Fn(OpenProgress) + Sync),
     ) -> Result<Vec<Arc<Store>>, OpenError> {
         let done = AtomicUsize::new(0);
         let recover = |(info, partition): &(&HubInfo, u32)| {
             let topic_partition = info.topic_partition(*partition);
             let (store, recovery) = self.recover_store(info, topic_partition.clone())?;
-            progress(Progress {
+            progress(OpenProgress {
                 topic_partition,
                 done: done.fetch_add(1, Ordering::Relaxed) + 1,
                 total: topic_partitions.len(),
@@ -153,7 +153,7 @@ impl Hub {
             },
             _ => failed("recover", &folder)(error),
         })?;
-        if let Some(cut) = &recovery.cut {
+        if let Some(cut) = &recovery.torn_tail {
             let (file, position, bytes) = (&cut.file, cut.position, cut.bytes);
             tracing::warn!(%topic_partition, file, position, bytes, reason = cut.reason, "torn end cut");
         }

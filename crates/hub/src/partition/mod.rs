@@ -17,10 +17,10 @@ use highwater_log::{
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::{Notify, oneshot};
 
-use self::queue::{Answer, Limits, Queue, Staged, send};
+use self::queue::{Limits, Queue, QueuedAppend, Responder, send};
 use crate::pool::{Pool, Readers};
 use crate::status::PartitionStatus;
-use crate::storage::{self, Counters, Group, Shared, Store, WriteError, before};
+use crate::storage::{self, Counters, Shared, Store, WriteError, WriteGroup, before};
 
 /// The queue of partitions that have something to write.
 pub type Committers = Pool<Arc<Partition>>;
@@ -81,8 +81,8 @@ impl Partition {
             &mut Queue,
             EnqueueTime,
             usize,
-            Answer,
-        ) -> Result<usize, (AppendError, Answer)>,
+            Responder,
+        ) -> Result<usize, (AppendError, Responder)>,
     ) -> BoxFuture<Result<AppendInfo, AppendError>> {
         self.enqueue_in(self.queue.lock(), push)
     }
@@ -95,8 +95,8 @@ impl Partition {
             &mut Queue,
             EnqueueTime,
             usize,
-            Answer,
-        ) -> Result<usize, (AppendError, Answer)>,
+            Responder,
+        ) -> Result<usize, (AppendError, Responder)>,
     ) -> BoxFuture<Result<AppendInfo, AppendError>> {
         let (answer, answered) = oneshot::channel();
         let waiting = self.shared.waiting.load(Ordering::Relaxed);
@@ -130,8 +130,8 @@ impl Partition {
     /// Writes what is queued and answers those who wait for it. Called by one committer at a time.
     pub fn commit(&self) {
         let staged = self.queue.lock().take(self.now());
-        let bytes = staged.iter().map(Staged::bytes).sum::<usize>();
-        let group = Group::new(staged.iter().filter_map(|staged| staged.placed.as_ref()));
+        let bytes = staged.iter().map(QueuedAppend::bytes).sum::<usize>();
+        let group = WriteGroup::new(staged.iter().filter_map(|staged| staged.stamped.as_ref()));
         let outcome = match group.is_empty() {
             true => Ok(()),
             false => self.store.append(&group),
@@ -162,7 +162,7 @@ impl Partition {
 
     /// The disk is full and has nothing of these batches. Those behind them have offsets that will
     /// not be, so they go too, and the queue goes on from what the disk has.
-    fn turn_away(&self, mut staged: Vec<Staged>, reason: String) {
+    fn turn_away(&self, mut staged: Vec<QueuedAppend>, reason: String) {
         let topic_partition = self.store.topic_partition().clone();
         tracing::warn!(%topic_partition, reason, "no room on the disk: batches turned away");
         let error = AppendError::DiskFull {
@@ -180,18 +180,18 @@ impl Partition {
         };
         self.drop_behind(&behind);
         staged.extend(behind);
-        let batches = staged.iter().filter(|staged| staged.placed.is_some());
+        let batches = staged.iter().filter(|staged| staged.stamped.is_some());
         Counters::add(&self.shared.counters.turned_away, batches.count() as u64);
         staged.into_iter().for_each(|staged| staged.refuse(&error));
     }
 
-    fn drop_behind(&self, behind: &[Staged]) {
-        let bytes = behind.iter().map(Staged::bytes).sum();
+    fn drop_behind(&self, behind: &[QueuedAppend]) {
+        let bytes = behind.iter().map(QueuedAppend::bytes).sum();
         self.shared.waiting.fetch_sub(bytes, Ordering::Relaxed);
         self.queue.lock().done(bytes);
     }
 
-    fn stop_writing(&self, staged: Vec<Staged>, reason: String) {
+    fn stop_writing(&self, staged: Vec<QueuedAppend>, reason: String) {
         let topic_partition = self.store.topic_partition().clone();
         tracing::error!(%topic_partition, reason, "the partition takes no writes until the node is restarted");
         self.refuse_all(
@@ -204,7 +204,7 @@ impl Partition {
     }
 
     /// From now on, and for all that waits.
-    fn refuse_all(&self, mut staged: Vec<Staged>, error: AppendError) {
+    fn refuse_all(&self, mut staged: Vec<QueuedAppend>, error: AppendError) {
         let behind = {
             let mut queue = self.queue.lock();
             queue.refuse(error.clone());
@@ -327,9 +327,9 @@ impl highwater_log::Partition for Partition {
         bytes_max: usize,
         isolation: Isolation,
     ) -> BoxFuture<Result<FetchData, ReadError>> {
-        match self.store.read_now(from, bytes_max, isolation) {
-            storage::Answer::Now(answer) => Box::pin(std::future::ready(answer)),
-            storage::Answer::OnDisk => {
+        match self.store.read_tail(from, bytes_max, isolation) {
+            storage::TailRead::Ready(answer) => Box::pin(std::future::ready(answer)),
+            storage::TailRead::OnDisk => {
                 self.on_disk(move |store| store.read(from, bytes_max, isolation))
             }
         }

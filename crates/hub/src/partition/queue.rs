@@ -11,9 +11,9 @@ use highwater_log::{
 };
 use tokio::sync::oneshot;
 
-use crate::storage::Placed;
+use crate::storage::StampedBatch;
 
-pub type Answer = oneshot::Sender<Result<AppendInfo, AppendError>>;
+pub type Responder = oneshot::Sender<Result<AppendInfo, AppendError>>;
 
 pub struct Queue {
     topic_partition: TopicPartition,
@@ -21,10 +21,10 @@ pub struct Queue {
     /// As they will be when everything here is written.
     producers: ProducerStates,
     last_time: Option<EnqueueTime>,
-    staged: Vec<Staged>,
+    staged: Vec<QueuedAppend>,
     /// Records of several callers, which will be one batch.
     shared: BatchBuilder,
-    sharers: Vec<Sharer>,
+    callers: Vec<SharedBatchCaller>,
     bytes: usize,
     /// A committer has the partition, or is about to.
     pub scheduled: bool,
@@ -40,21 +40,21 @@ pub struct Limits {
 }
 
 /// A batch, or none where only an answer has to wait for what is ahead of it.
-pub struct Staged {
-    pub placed: Option<Placed>,
+pub struct QueuedAppend {
+    pub stamped: Option<StampedBatch>,
     pub first: AppendInfo,
-    pub answers: Answers,
+    pub answers: Callers,
 }
 
-pub enum Answers {
-    One(Answer),
-    Shared(Vec<Sharer>),
+pub enum Callers {
+    One(Responder),
+    Shared(Vec<SharedBatchCaller>),
 }
 
 /// Somebody whose records are in a shared batch, from this one on.
-pub struct Sharer {
+pub struct SharedBatchCaller {
     delta: i32,
-    answer: Answer,
+    answer: Responder,
 }
 
 impl Queue {
@@ -66,7 +66,7 @@ impl Queue {
             last_time: None,
             staged: Vec::new(),
             shared: BatchBuilder::new(),
-            sharers: Vec::new(),
+            callers: Vec::new(),
             bytes: 0,
             scheduled: false,
             refusal: None,
@@ -100,7 +100,7 @@ impl Queue {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.staged.is_empty() && self.sharers.is_empty()
+        self.staged.is_empty() && self.callers.is_empty()
     }
 
     /// What is appended next begins here.
@@ -114,8 +114,8 @@ impl Queue {
         batch: Batch,
         now: EnqueueTime,
         room: usize,
-        answer: Answer,
-    ) -> Result<usize, (AppendError, Answer)> {
+        answer: Responder,
+    ) -> Result<usize, (AppendError, Responder)> {
         let judged = self
             .check_size(batch.size())
             .and_then(|()| self.producers.check(batch.header()));
@@ -123,7 +123,7 @@ impl Queue {
             Err(error) => Err((error, answer)),
             Ok(SequenceCheck::Duplicate { first, time, .. }) => {
                 let first = appended(first, time, true);
-                let answers = Answers::One(answer);
+                let answers = Callers::One(answer);
                 self.stage(None, first, answers);
                 Ok(0)
             }
@@ -134,7 +134,7 @@ impl Queue {
                 }
                 Ok(()) => {
                     self.seal(now);
-                    Ok(self.place_batch(batch, None, now, Answers::One(answer)))
+                    Ok(self.place_batch(batch, None, now, Callers::One(answer)))
                 }
             },
         }
@@ -146,8 +146,8 @@ impl Queue {
         records: &[NewRecord<'_>],
         now: EnqueueTime,
         room: usize,
-        answer: Answer,
-    ) -> Result<usize, (AppendError, Answer)> {
+        answer: Responder,
+    ) -> Result<usize, (AppendError, Responder)> {
         let size = records.iter().map(size_max).sum::<usize>();
         let limit = (self.limits.shared_batch_bytes).min(self.limits.batch_bytes_max);
         if size > limit || records.is_empty() {
@@ -177,7 +177,7 @@ impl Queue {
         for record in records {
             self.shared.push(record);
         }
-        self.sharers.push(Sharer { delta, answer });
+        self.callers.push(SharedBatchCaller { delta, answer });
         let more = self.shared.size() - before;
         self.bytes += more;
         Ok(more)
@@ -188,8 +188,8 @@ impl Queue {
         producer: Producer,
         marker: TransactionMarker,
         now: EnqueueTime,
-        answer: Answer,
-    ) -> Result<usize, (AppendError, Answer)> {
+        answer: Responder,
+    ) -> Result<usize, (AppendError, Responder)> {
         let judged = self
             .check_size(0)
             .and_then(|()| self.producers.check_marker(producer, &self.topic_partition));
@@ -198,15 +198,15 @@ impl Queue {
         }
         self.seal(now);
         let batch = Batch::marker(producer, marker);
-        Ok(self.place_batch(batch, Some(marker), now, Answers::One(answer)))
+        Ok(self.place_batch(batch, Some(marker), now, Callers::One(answer)))
     }
 
     pub fn push_punctuation(
         &mut self,
         now: EnqueueTime,
         room: usize,
-        answer: Answer,
-    ) -> Result<usize, (AppendError, Answer)> {
+        answer: Responder,
+    ) -> Result<usize, (AppendError, Responder)> {
         let batch = Batch::punctuation();
         let judged = self
             .check_size(0)
@@ -215,7 +215,7 @@ impl Queue {
             return Err((error, answer));
         }
         self.seal(now);
-        Ok(self.place_batch(batch, None, now, Answers::One(answer)))
+        Ok(self.place_batch(batch, None, now, Callers::One(answer)))
     }
 
     fn check_size(&self, bytes: usize) -> Result<(), AppendError> {
@@ -253,9 +253,9 @@ impl Queue {
         let counted = self.shared.size();
         let batch = self.shared.build(&BatchOptions::default());
         let batch = batch.expect("shared records are few enough for a batch");
-        let sharers = std::mem::take(&mut self.sharers);
+        let callers = std::mem::take(&mut self.callers);
         self.bytes -= counted;
-        self.place_batch(batch, None, now, Answers::Shared(sharers));
+        self.place_batch(batch, None, now, Callers::Shared(callers));
     }
 
     fn place_batch(
@@ -263,7 +263,7 @@ impl Queue {
         mut batch: Batch,
         marker: Option<TransactionMarker>,
         now: EnqueueTime,
-        answers: Answers,
+        answers: Callers,
     ) -> usize {
         let time = self.last_time.map_or(now, |last| last.max(now));
         let offset = self.producers.end();
@@ -277,21 +277,21 @@ impl Queue {
         self.last_time = Some(time);
         let size = batch.size();
         self.bytes += size;
-        let placed = Placed { batch, marker };
-        self.stage(Some(placed), appended(offset, time, false), answers);
+        let stamped = StampedBatch { batch, marker };
+        self.stage(Some(stamped), appended(offset, time, false), answers);
         size
     }
 
-    fn stage(&mut self, placed: Option<Placed>, first: AppendInfo, answers: Answers) {
-        self.staged.push(Staged {
-            placed,
+    fn stage(&mut self, stamped: Option<StampedBatch>, first: AppendInfo, answers: Callers) {
+        self.staged.push(QueuedAppend {
+            stamped,
             first,
             answers,
         });
     }
 
     /// Hands over everything that waits. It stays counted until [`Queue::done`].
-    pub fn take(&mut self, now: EnqueueTime) -> Vec<Staged> {
+    pub fn take(&mut self, now: EnqueueTime) -> Vec<QueuedAppend> {
         self.seal(now);
         std::mem::take(&mut self.staged)
     }
@@ -303,18 +303,20 @@ impl Queue {
 
     /// Says of batches that were turned away after they had been taken in that they are still to
     /// come.
-    pub fn expect(&mut self, staged: &[Staged], now: EnqueueTime) {
-        for placed in staged.iter().filter_map(|staged| staged.placed.as_ref()) {
-            if placed.marker.is_none() {
-                self.producers.expect_sequence(placed.batch.header(), now);
+    pub fn expect(&mut self, staged: &[QueuedAppend], now: EnqueueTime) {
+        for stamped in staged.iter().filter_map(|staged| staged.stamped.as_ref()) {
+            if stamped.marker.is_none() {
+                self.producers.expect_sequence(stamped.batch.header(), now);
             }
         }
     }
 }
 
-impl Staged {
+impl QueuedAppend {
     pub fn bytes(&self) -> usize {
-        self.placed.as_ref().map_or(0, |placed| placed.batch.size())
+        self.stamped
+            .as_ref()
+            .map_or(0, |stamped| stamped.batch.size())
     }
 
     /// Answers everybody who waits for it. `start` is where the partition starts.
@@ -324,9 +326,9 @@ impl Staged {
             ..self.first
         };
         match self.answers {
-            Answers::One(answer) => send(answer, Ok(first)),
-            Answers::Shared(sharers) => {
-                for Sharer { delta, answer } in sharers {
+            Callers::One(answer) => send(answer, Ok(first)),
+            Callers::Shared(callers) => {
+                for SharedBatchCaller { delta, answer } in callers {
                     let offset = Offset(first.offset.0 + i64::from(delta));
                     send(answer, Ok(AppendInfo { offset, ..first }));
                 }
@@ -336,9 +338,9 @@ impl Staged {
 
     pub fn refuse(self, error: &AppendError) {
         match self.answers {
-            Answers::One(answer) => send(answer, Err(error.clone())),
-            Answers::Shared(sharers) => {
-                for sharer in sharers {
+            Callers::One(answer) => send(answer, Err(error.clone())),
+            Callers::Shared(callers) => {
+                for sharer in callers {
                     send(sharer.answer, Err(error.clone()));
                 }
             }
@@ -347,7 +349,7 @@ impl Staged {
 }
 
 /// Whoever asked may have stopped waiting.
-pub fn send(answer: Answer, result: Result<AppendInfo, AppendError>) {
+pub fn send(answer: Responder, result: Result<AppendInfo, AppendError>) {
     let _ = answer.send(result);
 }
 

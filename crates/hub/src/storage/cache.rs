@@ -4,23 +4,23 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 pub struct Cache<T> {
-    kept: Mutex<Kept<T>>,
+    kept: Mutex<CacheState<T>>,
     count_max: usize,
 }
 
-struct Kept<T> {
-    items: HashMap<u64, Item<T>>,
+struct CacheState<T> {
+    items: HashMap<u64, CacheItem<T>>,
     clock: u64,
 }
 
-struct Item<T> {
+struct CacheItem<T> {
     value: T,
     used: u64,
 }
 
 impl<T: Clone> Cache<T> {
     pub fn new(count_max: usize) -> Cache<T> {
-        let kept = Kept {
+        let kept = CacheState {
             items: HashMap::new(),
             clock: 0,
         };
@@ -49,7 +49,7 @@ impl<T: Clone> Cache<T> {
     }
 }
 
-impl<T: Clone> Kept<T> {
+impl<T: Clone> CacheState<T> {
     fn touch(&mut self, id: u64) -> Option<T> {
         self.clock += 1;
         let item = self.items.get_mut(&id)?;
@@ -57,10 +57,10 @@ impl<T: Clone> Kept<T> {
         Some(item.value.clone())
     }
 
-    fn insert(&mut self, id: u64, value: T, count_max: usize) -> Option<Item<T>> {
+    fn insert(&mut self, id: u64, value: T, count_max: usize) -> Option<CacheItem<T>> {
         self.clock += 1;
         let used = self.clock;
-        self.items.insert(id, Item { value, used });
+        self.items.insert(id, CacheItem { value, used });
         if self.items.len() <= count_max {
             return None;
         }

@@ -10,7 +10,7 @@ use highwater_env::Disk;
 use highwater_log::Offset;
 use highwater_log::producer_states::ProducerStates;
 
-use super::checked::{self, Found};
+use super::checked_file::{self, CheckedFile};
 use super::index::Index;
 use super::names;
 
@@ -31,12 +31,12 @@ pub fn encode(index: &Index, producers: &ProducerStates) -> Vec<u8> {
 
 pub fn write(disk: &dyn Disk, folder: &Path, base: Offset, body: &[u8]) -> io::Result<()> {
     let path = folder.join(names::checkpoint(base));
-    checked::replace(disk, &path, KIND, body, false)
+    checked_file::replace(disk, &path, KIND, body, false)
 }
 
 pub fn read(disk: &dyn Disk, folder: &Path, base: Offset) -> io::Result<Option<Checkpoint>> {
     let path = folder.join(names::checkpoint(base));
-    let Found::Body(body) = checked::read(disk, &path, KIND)? else {
+    let CheckedFile::Body(body) = checked_file::read(disk, &path, KIND)? else {
         return Ok(None);
     };
     let mut from = Reader::new(&body);

@@ -45,7 +45,7 @@ impl Store {
             if end <= view.compacted {
                 return Ok(());
             }
-            let rules = Rules {
+            let rules = CompactionRules {
                 latest: HashMap::with_hasher(FixedState::default()),
                 stable: view.stable,
                 aborted: view.producers.aborted_ranges().to_vec(),
@@ -78,7 +78,11 @@ impl Store {
     }
 
     /// Finds the last offset of every key.
-    fn learn(&self, closed: &[Arc<Segment>], mut rules: Rules) -> io::Result<Rules> {
+    fn learn(
+        &self,
+        closed: &[Arc<Segment>],
+        mut rules: CompactionRules,
+    ) -> io::Result<CompactionRules> {
         let mut decompressor = Decompressor::new(UNPACKED_MAX);
         for segment in closed {
             self.each_batch(segment, |batch| rules.learn(batch, &mut decompressor))?;
@@ -104,14 +108,14 @@ impl Store {
         }
     }
 
-    fn compact_run(&self, run: &[Arc<Segment>], rules: &Rules) -> io::Result<()> {
+    fn compact_run(&self, run: &[Arc<Segment>], rules: &CompactionRules) -> io::Result<()> {
         let disk = &*self.shared.disk;
         let base = run[0].base;
         let next = self.view.read().base_after(run[run.len() - 1].base);
         let path = self.folder.join(names::cleaned(base));
         let file = disk.open(&path, Access::Create)?;
         file.set_len(0)?;
-        let mut output = Output::new(&*file, base, self.shared.options.index_bytes);
+        let mut output = CompactedSegment::new(&*file, base, self.shared.options.index_bytes);
         let mut decompressor = Decompressor::new(UNPACKED_MAX);
         for segment in run {
             self.each_batch(segment, |batch| {
@@ -165,7 +169,7 @@ impl Store {
 }
 
 /// What decides which records stay.
-struct Rules {
+struct CompactionRules {
     latest: HashMap<Box<[u8]>, Offset, FixedState>,
     /// Transactions from here on may still be open.
     stable: Offset,
@@ -174,7 +178,7 @@ struct Rules {
     end: Offset,
 }
 
-impl Rules {
+impl CompactionRules {
     fn learn(
         &mut self,
         batch: &StoredBatch<'_>,
@@ -251,7 +255,7 @@ impl Rules {
 }
 
 /// The file that is being written, and the gap that the next batch will have before it.
-struct Output<'a> {
+struct CompactedSegment<'a> {
     file: &'a dyn DiskFile,
     index: Index,
     interval: u64,
@@ -262,9 +266,9 @@ struct Output<'a> {
 
 const BUFFER: usize = 1 << 20;
 
-impl Output<'_> {
-    fn new(file: &dyn DiskFile, base: Offset, interval: u64) -> Output<'_> {
-        Output {
+impl CompactedSegment<'_> {
+    fn new(file: &dyn DiskFile, base: Offset, interval: u64) -> CompactedSegment<'_> {
+        CompactedSegment {
             file,
             index: Index::new(base, None),
             interval,

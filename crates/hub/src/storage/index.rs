@@ -9,7 +9,7 @@ use highwater_log::batch::BatchHeader;
 use highwater_log::{EnqueueTime, Offset};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct IndexEntry {
     /// Of the first record of a batch.
     pub offset: Offset,
     /// Of that batch.
@@ -21,7 +21,7 @@ pub struct Entry {
 /// The index of one segment, with what else one wants to know without reading it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Index {
-    entries: Vec<Entry>,
+    entries: Vec<IndexEntry>,
     /// Of the whole segment.
     pub bytes: u64,
     /// The first offset after the segment.
@@ -48,7 +48,7 @@ impl Index {
             None => true,
         };
         if due {
-            self.entries.push(Entry {
+            self.entries.push(IndexEntry {
                 offset: header.base_offset(),
                 time: header.enqueue_time(),
                 position: self.bytes,
@@ -61,16 +61,16 @@ impl Index {
     }
 
     /// A batch at or before the one that holds `offset`; `None` if the segment is empty.
-    pub fn seek(&self, offset: Offset) -> Option<Entry> {
+    pub fn seek(&self, offset: Offset) -> Option<IndexEntry> {
         self.last_while(|entry| entry.offset <= offset)
     }
 
     /// A batch at or before the first one of `time` or later.
-    pub fn seek_time(&self, time: EnqueueTime) -> Option<Entry> {
+    pub fn seek_time(&self, time: EnqueueTime) -> Option<IndexEntry> {
         self.last_while(|entry| entry.time < time)
     }
 
-    fn last_while(&self, still: impl Fn(&Entry) -> bool) -> Option<Entry> {
+    fn last_while(&self, still: impl Fn(&IndexEntry) -> bool) -> Option<IndexEntry> {
         let count = self.entries.partition_point(still);
         self.entries.get(count.saturating_sub(1)).copied()
     }
@@ -103,7 +103,7 @@ impl Index {
         let count = from.u64_be()?;
         let mut entries = Vec::new();
         for _ in 0..count {
-            entries.push(Entry {
+            entries.push(IndexEntry {
                 offset: Offset(from.i64_be()?),
                 time: EnqueueTime(from.i64_be()?),
                 position: from.u64_be()?,

@@ -8,13 +8,10 @@
 //! `docs/formats/log.md` draws the files.
 
 pub mod cache;
-pub mod checked;
+pub mod checked_file;
 mod checkpoint;
 mod compact;
-mod find;
-mod group;
 mod index;
-mod mark;
 mod names;
 mod read;
 mod recover;
@@ -24,13 +21,16 @@ mod scan;
 mod segment;
 mod shared;
 mod store;
+mod sync_marker;
 mod tail;
+mod time_lookup;
 mod view;
+mod write_group;
 
-pub use group::{Group, Placed};
-pub use read::Answer;
-pub use recover::{Cut, Recovery};
+pub use read::TailRead;
+pub use recover::{Recovery, TornTail};
 pub use retain::before;
 pub use shared::{Counters, Shared};
 pub use store::{Store, WriteError};
 pub use view::Damage;
+pub use write_group::{StampedBatch, WriteGroup};

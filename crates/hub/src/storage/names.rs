@@ -44,7 +44,7 @@ pub enum Kind {
 }
 
 pub fn kind(name: &str) -> Kind {
-    if name.ends_with(super::checked::TEMPORARY) || name.ends_with(".cleaned") {
+    if name.ends_with(super::checked_file::TEMPORARY) || name.ends_with(".cleaned") {
         return Kind::Leftover;
     }
     let parsed = match name.rsplit_once('.') {

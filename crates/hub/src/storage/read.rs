@@ -8,31 +8,31 @@ use bytes::Bytes;
 use highwater_log::batch::{BatchError, Batches, CorruptBatch, HEADER_LEN};
 use highwater_log::{Bounds, FetchData, Isolation, Offset, ReadError};
 
-use super::index::Entry;
+use super::index::IndexEntry;
 use super::segment::Segment;
 use super::store::Store;
 use super::view::{Damage, View};
 use super::{Counters, names};
 
 /// What can be said without asking the disk.
-pub enum Answer {
-    Now(Result<FetchData, ReadError>),
+pub enum TailRead {
+    Ready(Result<FetchData, ReadError>),
     /// Ask [`Store::read`], where waiting does no harm.
     OnDisk,
 }
 
 /// A part of a segment, where the search for an offset begins.
-struct Stretch {
-    from: Entry,
+struct SegmentRange {
+    from: IndexEntry,
     to: u64,
 }
 
 impl Store {
-    pub fn read_now(&self, from: Offset, bytes_max: usize, isolation: Isolation) -> Answer {
+    pub fn read_tail(&self, from: Offset, bytes_max: usize, isolation: Isolation) -> TailRead {
         let view = self.view.read();
         let bounds = view.bounds();
         if let Err(error) = self.check_readable(&view, &bounds, from) {
-            return Answer::Now(Err(error));
+            return TailRead::Ready(Err(error));
         }
         let limit = bounds.visible(isolation);
         let pieces = match from >= limit {
@@ -40,12 +40,12 @@ impl Store {
             false => view.tail.read(from, limit, bytes_max),
         };
         match pieces {
-            None => Answer::OnDisk,
+            None => TailRead::OnDisk,
             Some(pieces) => {
                 if !pieces.is_empty() {
                     self.count(&self.shared.counters.reads_tail, &pieces);
                 }
-                Answer::Now(Ok(fetched(&view, bounds, from, pieces, isolation)))
+                TailRead::Ready(Ok(fetched(&view, bounds, from, pieces, isolation)))
             }
         }
     }
@@ -71,7 +71,7 @@ impl Store {
         isolation: Isolation,
     ) -> Result<FetchData, ReadError> {
         loop {
-            let (bounds, segment, stretch) = {
+            let (bounds, segment, range) = {
                 let view = self.view.read();
                 let bounds = view.bounds();
                 self.check_readable(&view, &bounds, from)?;
@@ -81,11 +81,11 @@ impl Store {
                     None => match active.and_then(|active| active.index.seek(from)) {
                         Some(entry) => {
                             let active = active.expect("it was asked for an entry");
-                            let stretch = Stretch {
+                            let range = SegmentRange {
                                 from: entry,
                                 to: active.index.bytes,
                             };
-                            (bounds, active.segment.clone(), Some(stretch))
+                            (bounds, active.segment.clone(), Some(range))
                         }
                         None => return Ok(fetched(&view, bounds, from, Vec::new(), isolation)),
                     },
@@ -94,7 +94,7 @@ impl Store {
             let limit = bounds.visible(isolation);
             let found = match from >= limit {
                 true => Ok(Bytes::new()),
-                false => self.read_segment(&segment, stretch, from, limit, bytes_max),
+                false => self.read_segment(&segment, range, from, limit, bytes_max),
             };
             if found.is_err() && self.was_replaced(&segment) {
                 continue;
@@ -130,15 +130,15 @@ impl Store {
     fn read_segment(
         &self,
         segment: &Segment,
-        stretch: Option<Stretch>,
+        range: Option<SegmentRange>,
         from: Offset,
         limit: Offset,
         bytes_max: usize,
     ) -> Result<Bytes, ReadError> {
-        let stretch = match stretch {
-            Some(stretch) => stretch,
+        let range = match range {
+            Some(range) => range,
             None => match self.closed_stretch(segment, from)? {
-                Some(stretch) => stretch,
+                Some(range) => range,
                 None => return Ok(Bytes::new()),
             },
         };
@@ -147,12 +147,12 @@ impl Store {
             .map_err(|e| self.storage_error(&e))?;
         let mut wanted = (bytes_max as u64).saturating_add(self.shared.options.index_bytes);
         loop {
-            let size = wanted.min(stretch.to - stretch.from.position) as usize;
+            let size = wanted.min(range.to - range.from.position) as usize;
             let mut bytes = vec![0; size];
-            let count = file.read_full_at(&mut bytes, stretch.from.position);
+            let count = file.read_full_at(&mut bytes, range.from.position);
             let count = count.map_err(|error| self.storage_error(&error))?;
             bytes.truncate(count);
-            match choose(&bytes, &stretch, from, limit, bytes_max) {
+            match choose(&bytes, &range, from, limit, bytes_max) {
                 Ok(range) => return Ok(Bytes::from(bytes).slice(range)),
                 // The batch is longer than what was read of it.
                 Err(CorruptBatch {
@@ -164,7 +164,7 @@ impl Store {
                 Err(CorruptBatch { position, error }) => {
                     return Err(self.damaged(Damage {
                         file: names::segment(segment.base),
-                        position: stretch.from.position + position as u64,
+                        position: range.from.position + position as u64,
                         reason: error.to_string(),
                     }));
                 }
@@ -177,7 +177,7 @@ impl Store {
         &self,
         segment: &Segment,
         from: Offset,
-    ) -> Result<Option<Stretch>, ReadError> {
+    ) -> Result<Option<SegmentRange>, ReadError> {
         let facts = segment.facts(&self.shared);
         let facts = facts.map_err(|error| self.storage_error(&error))?;
         let next = self.view.read().base_after(segment.base);
@@ -199,7 +199,7 @@ impl Store {
                 reason,
             })),
             _ if from >= facts.index.next => Ok(None),
-            _ => Ok(facts.index.seek(from).map(|entry| Stretch {
+            _ => Ok(facts.index.seek(from).map(|entry| SegmentRange {
                 from: entry,
                 to: facts.index.bytes,
             })),
@@ -243,14 +243,14 @@ impl Store {
 /// for the next read to find.
 fn choose(
     bytes: &[u8],
-    stretch: &Stretch,
+    range: &SegmentRange,
     from: Offset,
     limit: Offset,
     bytes_max: usize,
 ) -> Result<Range<usize>, CorruptBatch> {
     let mut chosen = 0..0;
     let mut trouble = None;
-    for batch in Batches::new(bytes).following(stretch.from.offset) {
+    for batch in Batches::new(bytes).following(range.from.offset) {
         let batch = match batch {
             Ok(batch) if batch.header.last_offset() < from => {
                 chosen = batch.end()..batch.end();

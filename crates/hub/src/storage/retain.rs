@@ -12,7 +12,7 @@ use highwater_codec::Reader;
 use highwater_env::Disk;
 use highwater_log::{CleanupPolicy, EnqueueTime, HubSettings, Offset, ReadError};
 
-use super::checked::{self, Found};
+use super::checked_file::{self, CheckedFile};
 use super::names;
 use super::segment::Segment;
 use super::store::{Store, WriteError, Writer};
@@ -120,7 +120,7 @@ impl Store {
     fn move_start(&self, _writer: &mut Writer, start: Offset) -> io::Result<()> {
         let disk = &*self.shared.disk;
         let path = self.folder.join(names::START);
-        checked::replace(disk, &path, KIND, &start.0.to_be_bytes(), true)?;
+        checked_file::replace(disk, &path, KIND, &start.0.to_be_bytes(), true)?;
         let gone = {
             let view = &mut *self.view.write();
             view.start = start;
@@ -169,10 +169,10 @@ fn remove(disk: &dyn Disk, segment: &Segment) -> io::Result<()> {
 
 /// Where the partition starts, or what is wrong with the file that says so.
 pub fn read_start(disk: &dyn Disk, folder: &Path) -> io::Result<Result<Offset, Damage>> {
-    let start = match checked::read(disk, &folder.join(names::START), KIND)? {
-        Found::Nothing => Some(0),
-        Found::Body(body) => Reader::new(&body).i64_be().ok(),
-        Found::Damaged => None,
+    let start = match checked_file::read(disk, &folder.join(names::START), KIND)? {
+        CheckedFile::Nothing => Some(0),
+        CheckedFile::Body(body) => Reader::new(&body).i64_be().ok(),
+        CheckedFile::Damaged => None,
     };
     Ok(start.map(Offset).ok_or_else(|| Damage {
         file: names::START.into(),

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use highwater_env::disk::Access;
 
 use super::index::Index;
-use super::mark::{self, Mark};
 use super::names;
 use super::segment::Segment;
-use super::store::{Store, WriteError, Writer, Written, failed, is_full};
-use super::view::Active;
+use super::store::{ActiveWriter, Store, WriteError, Writer, failed, is_full};
+use super::sync_marker::{self, SyncMarker};
+use super::view::ActiveSegment;
 
 impl Store {
     /// Makes sure that there is a segment to write to, and that `size` more bytes do not make it too
@@ -57,7 +57,7 @@ impl Store {
         file.set_len(0).map_err(failed("cut"))?;
         disk.sync_folder(&self.folder).map_err(failed("name"))?;
         self.show_segment(segment.clone());
-        writer.active = Some(Written {
+        writer.active = Some(ActiveWriter {
             segment,
             bytes: 0,
             synced: 0,
@@ -74,11 +74,11 @@ impl Store {
         if writer.mark_number > 0 {
             return Ok(());
         }
-        let path = self.folder.join(mark::FILE);
+        let path = self.folder.join(sync_marker::FILE);
         let write = || {
             let file = self.shared.open(writer.mark_id, &path, Access::Create)?;
             for number in [1, 2] {
-                Mark::nothing(number).write(&*file)?;
+                SyncMarker::nothing(number).write(&*file)?;
             }
             file.sync_all()
         };
@@ -113,6 +113,6 @@ impl Store {
         let view = &mut *self.view.write();
         let index = Index::new(segment.base, view.last_time);
         view.closed.extend(old.map(|(closed, _)| Arc::new(closed)));
-        view.active = Some(Active { segment, index });
+        view.active = Some(ActiveSegment { segment, index });
     }
 }

@@ -10,7 +10,7 @@ const CHUNK: u64 = 256 << 10;
 
 /// Where a scan came to.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Scanned {
+pub struct ScanResult {
     /// Up to here there are whole batches, each following the one before.
     pub bytes: u64,
     /// The offset that follows them.
@@ -26,8 +26,8 @@ pub fn scan(
     to: u64,
     next: Offset,
     mut each: impl FnMut(u64, &StoredBatch<'_>),
-) -> io::Result<Scanned> {
-    let mut at = Scanned {
+) -> io::Result<ScanResult> {
+    let mut at = ScanResult {
         bytes: from,
         next,
         broken: None,
@@ -57,7 +57,7 @@ pub fn scan(
 /// Walks over one chunk; moves `at` behind the last whole batch.
 fn walk(
     chunk: &[u8],
-    at: &mut Scanned,
+    at: &mut ScanResult,
     each: &mut impl FnMut(u64, &StoredBatch<'_>),
 ) -> Option<BatchError> {
     let start = at.bytes;

@@ -8,7 +8,7 @@ use highwater_codec::Reader;
 use highwater_env::disk::{Access, DiskFile};
 use highwater_log::{EnqueueTime, Offset};
 
-use super::checked::{self, Found};
+use super::checked_file::{self, CheckedFile};
 use super::index::Index;
 use super::scan::scan;
 use super::{Shared, names};
@@ -26,7 +26,7 @@ pub struct Segment {
 
 /// What is known of a closed segment.
 #[derive(Debug)]
-pub struct Facts {
+pub struct SegmentFacts {
     pub index: Index,
     /// Where it is damaged and how; the index ends there.
     pub broken: Option<(u64, String)>,
@@ -59,10 +59,10 @@ impl Segment {
     }
 
     /// Of a closed segment: its index, made again if it is missing or not right.
-    pub fn facts(&self, shared: &Shared) -> io::Result<Arc<Facts>> {
+    pub fn facts(&self, shared: &Shared) -> io::Result<Arc<SegmentFacts>> {
         shared.facts.get(self.id, || {
             let facts = match self.read_index(shared)? {
-                Some(index) => Facts {
+                Some(index) => SegmentFacts {
                     index,
                     broken: None,
                 },
@@ -86,7 +86,8 @@ impl Segment {
     }
 
     fn read_index(&self, shared: &Shared) -> io::Result<Option<Index>> {
-        let Found::Body(body) = checked::read(&*shared.disk, &self.index_path(), INDEX)? else {
+        let CheckedFile::Body(body) = checked_file::read(&*shared.disk, &self.index_path(), INDEX)?
+        else {
             return Ok(None);
         };
         let index = Index::decode(&mut Reader::new(&body)).ok();
@@ -96,10 +97,10 @@ impl Segment {
     /// Only speed depends on it, so it need not be durable.
     pub fn write_index(&self, shared: &Shared, index: &Index) -> io::Result<()> {
         let body = index.encode();
-        checked::replace(&*shared.disk, &self.index_path(), INDEX, &body, false)
+        checked_file::replace(&*shared.disk, &self.index_path(), INDEX, &body, false)
     }
 
-    fn rebuild(&self, shared: &Shared) -> io::Result<Facts> {
+    fn rebuild(&self, shared: &Shared) -> io::Result<SegmentFacts> {
         let file = self.file(shared)?;
         let mut index = Index::new(self.base, None);
         let interval = shared.options.index_bytes;
@@ -116,6 +117,6 @@ impl Segment {
         {
             tracing::warn!(segment = %self.path.display(), %error, "index not written");
         }
-        Ok(Facts { index, broken })
+        Ok(SegmentFacts { index, broken })
     }
 }

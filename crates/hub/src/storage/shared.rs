@@ -10,7 +10,7 @@ use highwater_env::disk::{Access, DiskFile};
 use highwater_env::{Clock, Disk};
 
 use super::cache::Cache;
-use super::segment::Facts;
+use super::segment::SegmentFacts;
 use super::tail::Budget;
 use crate::Options;
 
@@ -19,7 +19,7 @@ pub struct Shared {
     pub clock: Arc<dyn Clock>,
     pub options: Options,
     pub counters: Counters,
-    pub facts: Cache<Arc<Facts>>,
+    pub facts: Cache<Arc<SegmentFacts>>,
     pub tails: Budget,
     /// Bytes that wait for the disk, in all partitions.
     pub waiting: AtomicUsize,

@@ -8,10 +8,10 @@ use highwater_env::disk::{Access, DiskFile};
 use highwater_log::{Bounds, Offset, TopicPartition};
 use parking_lot::{Mutex, RwLock};
 
-use super::mark::{self, Mark};
 use super::segment::Segment;
+use super::sync_marker::{self, SyncMarker};
 use super::view::{Damage, View};
-use super::{Counters, Group, Shared, checkpoint};
+use super::{Counters, Shared, WriteGroup, checkpoint};
 use crate::options::Durability;
 
 pub struct Store {
@@ -27,7 +27,7 @@ pub struct Store {
 
 /// What the writing side alone needs to know.
 pub struct Writer {
-    pub active: Option<Written>,
+    pub active: Option<ActiveWriter>,
     /// Of the last mark that was written.
     pub mark_number: u64,
     pub mark_id: u64,
@@ -39,7 +39,7 @@ pub struct Writer {
 }
 
 /// How far the active segment has come.
-pub struct Written {
+pub struct ActiveWriter {
     pub segment: Arc<Segment>,
     /// Whole batches end here, and everything before has been shown to readers.
     pub bytes: u64,
@@ -62,7 +62,7 @@ pub enum WriteError {
 
 impl Store {
     /// Writes a group, syncs it if the options ask for that, and shows it to readers.
-    pub fn append(&self, group: &Group) -> Result<(), WriteError> {
+    pub fn append(&self, group: &WriteGroup) -> Result<(), WriteError> {
         self.write(|writer| self.append_with(writer, group))
     }
 
@@ -80,7 +80,7 @@ impl Store {
         done
     }
 
-    fn append_with(&self, writer: &mut Writer, group: &Group) -> Result<(), WriteError> {
+    fn append_with(&self, writer: &mut Writer, group: &WriteGroup) -> Result<(), WriteError> {
         let size = group.bytes().len() as u64;
         self.make_room(writer, size)?;
         let written = writer.active.as_mut().ok_or_else(no_segment)?;
@@ -106,12 +106,12 @@ impl Store {
         let Some(written) = &writer.active else {
             return;
         };
-        let mark = Mark {
+        let mark = SyncMarker {
             number: writer.mark_number + 1,
             segment: written.segment.base,
             bytes: written.synced,
         };
-        let path = self.folder.join(mark::FILE);
+        let path = self.folder.join(sync_marker::FILE);
         let file = self.shared.open(writer.mark_id, &path, Access::Create);
         match file.and_then(|file| mark.write(&*file)) {
             Ok(()) => writer.mark_number = mark.number,
@@ -121,7 +121,7 @@ impl Store {
         }
     }
 
-    fn publish(&self, group: &Group) {
+    fn publish(&self, group: &WriteGroup) {
         let counters = &self.shared.counters;
         let pieces = group.pieces();
         let sizes: Vec<usize> = pieces.iter().map(|piece| piece.bytes.len()).collect();
@@ -156,7 +156,7 @@ impl Store {
 
     /// Reserving saves the file system from finding room at every sync. It may fail; writing goes
     /// on without.
-    fn reserve(&self, written: &mut Written, file: &dyn DiskFile, end: u64) {
+    fn reserve(&self, written: &mut ActiveWriter, file: &dyn DiskFile, end: u64) {
         let options = &self.shared.options;
         if end <= written.reserved || options.reserve_bytes == 0 {
             return;
@@ -291,7 +291,7 @@ const RESERVE_MIN: u64 = 64 << 10;
 
 /// After a failed write. If only room was missing, the file is cut back to what is durable, and once
 /// that is durable too it is certain that the group will never be seen. Otherwise nothing is.
-fn cut_back(written: &mut Written, file: &dyn DiskFile, error: io::Error) -> WriteError {
+fn cut_back(written: &mut ActiveWriter, file: &dyn DiskFile, error: io::Error) -> WriteError {
     if !is_full(&error) {
         return failed("write")(error);
     }

@@ -18,7 +18,7 @@ pub struct View {
     /// Closed segments, oldest first.
     pub closed: Vec<Arc<Segment>>,
     /// The segment that is written to; none before the first append.
-    pub active: Option<Active>,
+    pub active: Option<ActiveSegment>,
     pub producers: ProducerStates,
     pub tail: Tail,
     /// Set when the end of the partition is not where the log ends but where it is damaged.
@@ -28,7 +28,7 @@ pub struct View {
     pub compacted: Offset,
 }
 
-pub struct Active {
+pub struct ActiveSegment {
     pub segment: Arc<Segment>,
     pub index: Index,
 }

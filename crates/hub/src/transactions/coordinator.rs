@@ -9,7 +9,7 @@ use highwater_log::{Log, TransactionError};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
 
-use super::ids::Ids;
+use super::producer_ids::ProducerIds;
 use super::state::{State, Transaction};
 use super::{Options, record};
 use crate::coordinator::deadlines::Deadlines;
@@ -20,9 +20,9 @@ use crate::groups;
 /// What could not be done now is tried again after this.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
 
-pub(super) type Slot = Mutex<Entry>;
+pub(super) type Slot = Mutex<TransactionEntry>;
 
-pub(super) type Answer = oneshot::Sender<Result<(), TransactionError>>;
+pub(super) type Responder = oneshot::Sender<Result<(), TransactionError>>;
 
 pub(super) struct Coordinator {
     pub log: Arc<dyn Log>,
@@ -31,13 +31,13 @@ pub(super) struct Coordinator {
     pub options: Options,
     pub deadlines: Deadlines,
     /// Set when all of the hub has been read.
-    pub loaded: OnceLock<(Journal, Ids)>,
+    pub loaded: OnceLock<(Journal, ProducerIds)>,
     /// Held only to find, add or remove an entry, and never while waiting for one.
     pub slots: RwLock<BTreeMap<String, Arc<Slot>>>,
 }
 
 /// One transactional id.
-pub(super) struct Entry {
+pub(super) struct TransactionEntry {
     pub id: String,
     /// What is durable; `None` until anything is.
     pub durable: Option<Transaction>,
@@ -51,9 +51,9 @@ pub(super) struct Entry {
     pub gone: bool,
 }
 
-impl Entry {
-    pub fn new(id: &str, durable: Option<Transaction>) -> Entry {
-        Entry {
+impl TransactionEntry {
+    pub fn new(id: &str, durable: Option<Transaction>) -> TransactionEntry {
+        TransactionEntry {
             id: id.to_owned(),
             durable,
             under_way: None,
@@ -97,7 +97,7 @@ impl Coordinator {
         }
     }
 
-    pub fn loaded(&self) -> Result<&(Journal, Ids), TransactionError> {
+    pub fn loaded(&self) -> Result<&(Journal, ProducerIds), TransactionError> {
         self.loaded.get().ok_or(TransactionError::Loading)
     }
 
@@ -114,11 +114,11 @@ impl Coordinator {
             return found;
         }
         let mut slots = self.slots.write();
-        let make = || Arc::new(Mutex::new(Entry::new(id, None)));
+        let make = || Arc::new(Mutex::new(TransactionEntry::new(id, None)));
         Arc::clone(slots.entry(id.to_owned()).or_insert_with(make))
     }
 
-    pub fn forget(&self, slot: &Arc<Slot>, entry: &mut Entry) {
+    pub fn forget(&self, slot: &Arc<Slot>, entry: &mut TransactionEntry) {
         entry.gone = true;
         let mut slots = self.slots.write();
         if slots
@@ -135,9 +135,9 @@ impl Coordinator {
     pub fn step(
         self: &Arc<Self>,
         slot: &Arc<Slot>,
-        entry: &mut Entry,
+        entry: &mut TransactionEntry,
         next: Transaction,
-        answer: Option<Answer>,
+        answer: Option<Responder>,
     ) -> Result<(), TransactionError> {
         let (journal, _) = self.loaded()?;
         entry.under_way = Some(next.state);
@@ -181,7 +181,7 @@ impl Coordinator {
     }
 
     /// Has the entry looked at then, or before.
-    pub fn watch(&self, entry: &mut Entry, at: Duration) {
+    pub fn watch(&self, entry: &mut TransactionEntry, at: Duration) {
         if entry.woken_at.is_none_or(|woken_at| at < woken_at) {
             entry.woken_at = Some(at);
             self.deadlines.set(at, &entry.id);

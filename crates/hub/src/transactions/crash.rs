@@ -30,7 +30,7 @@ const HUBS: [&str; 3] = ["a", super::HUB, crate::groups::HUB];
 
 /// What a client knows of a transaction it began.
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct ClientTransaction {
     producer: u64,
     /// Where its writes were acknowledged.
     written: BTreeSet<TopicPartition>,
@@ -42,19 +42,19 @@ struct Known {
 }
 
 #[derive(Clone, Default)]
-struct Ledger(Arc<Mutex<Vec<Known>>>);
+struct Ledger(Arc<Mutex<Vec<ClientTransaction>>>);
 
 impl Ledger {
     fn begin(&self, producer: u64) -> i64 {
         let mut all = self.0.lock().unwrap();
-        all.push(Known {
+        all.push(ClientTransaction {
             producer,
-            ..Known::default()
+            ..ClientTransaction::default()
         });
         all.len() as i64 - 1
     }
 
-    fn note(&self, number: i64, note: impl FnOnce(&mut Known)) {
+    fn note(&self, number: i64, note: impl FnOnce(&mut ClientTransaction)) {
         note(&mut self.0.lock().unwrap()[number as usize]);
     }
 }
@@ -248,7 +248,7 @@ impl World {
     }
 
     /// The last node has all the time it needs, and nobody disturbs it.
-    fn check(&self) -> Seen {
+    fn check(&self) -> CommitCounts {
         self.log.open();
         runtime().block_on(async {
             let node = Node::start(&self.log, self.unix);
@@ -279,7 +279,7 @@ impl World {
                 "{stored} {found} {tried}"
             );
             let (_, last) = &seen[PARTITIONS as usize - 1];
-            Seen {
+            CommitCounts {
                 committed: last.len(),
                 begun: self.ledger.0.lock().unwrap().len(),
             }
@@ -324,7 +324,7 @@ impl World {
     }
 }
 
-struct Seen {
+struct CommitCounts {
     committed: usize,
     begun: usize,
 }

@@ -52,7 +52,7 @@ impl Handle {
     /// Every transactional id, by name.
     pub fn list(&self) -> Vec<TransactionInfo> {
         let slots: Vec<_> = self.coordinator.slots.read().values().cloned().collect();
-        let info = |entry: &super::coordinator::Entry| {
+        let info = |entry: &super::coordinator::TransactionEntry| {
             let known = entry.durable.as_ref()?;
             Some(TransactionInfo::new(&entry.id, known))
         };

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use highwater_codec::DecodeError;
 
 use super::HUB;
-use super::coordinator::{Coordinator, Entry, RETRY, Slot};
-use super::ids::Ids;
+use super::coordinator::{Coordinator, RETRY, Slot, TransactionEntry};
+use super::producer_ids::ProducerIds;
 use super::record::{self, Key};
 use super::state::{State, Transaction};
 use crate::coordinator::JournalError;
@@ -18,12 +18,12 @@ use crate::coordinator::journal::{Entries, Journal};
 use crate::coordinator::spawn;
 
 #[derive(Default)]
-struct Found {
+struct LoadedTransactions {
     next_id: i64,
     transactions: BTreeMap<String, Transaction>,
 }
 
-impl Found {
+impl LoadedTransactions {
     fn take(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), DecodeError> {
         match (record::read_key(key)?, value) {
             (Key::ProducerIds, Some(value)) => self.next_id = record::read_ids(value)?,
@@ -43,7 +43,7 @@ impl Found {
 impl Coordinator {
     pub async fn load(self: &Arc<Self>) -> Result<(), JournalError> {
         let journal = Journal::open(&*self.log, HUB, self.options.partitions).await?;
-        let mut found = Found::default();
+        let mut found = LoadedTransactions::default();
         journal.replay(|key, value| found.take(key, value)).await?;
         let mut decided = Vec::new();
         for (id, transaction) in found.transactions {
@@ -54,7 +54,10 @@ impl Coordinator {
             }
             self.slots.write().insert(id, slot);
         }
-        let loaded = self.loaded.set((journal, Ids::new(found.next_id))).is_ok();
+        let loaded = self
+            .loaded
+            .set((journal, ProducerIds::new(found.next_id)))
+            .is_ok();
         assert!(loaded, "a coordinator is loaded once");
         for slot in decided {
             let coordinator = Arc::clone(self);
@@ -65,8 +68,8 @@ impl Coordinator {
 
     /// An open transaction has the time that is left to it, by the wall clock but never more than it
     /// asked for.
-    fn restore(&self, id: &str, transaction: Transaction) -> Entry {
-        let mut entry = Entry::new(id, None);
+    fn restore(&self, id: &str, transaction: Transaction) -> TransactionEntry {
+        let mut entry = TransactionEntry::new(id, None);
         if transaction.state == State::Ongoing {
             let since_ms = self.now_ms().saturating_sub(transaction.started_ms);
             let since = Duration::from_millis(since_ms.max(0) as u64);

@@ -22,13 +22,13 @@
 //! next: a request to end that was under way for so long that the next transaction has begun ends
 //! that one. The second version closes it by raising the epoch with every transaction.
 
+mod completion;
 mod coordinator;
 #[cfg(test)]
 mod crash;
-mod ending;
 mod handle;
-mod ids;
 mod load;
+mod producer_ids;
 mod record;
 mod requests;
 mod state;

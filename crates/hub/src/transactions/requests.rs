@@ -11,14 +11,14 @@ use highwater_log::{
 };
 use tokio::sync::oneshot;
 
-use super::coordinator::{Coordinator, Entry, Slot};
-use super::state::{End, Init, Transaction};
+use super::coordinator::{Coordinator, Slot, TransactionEntry};
+use super::state::{EndDecision, InitDecision, Transaction};
 
 /// Ready when the step is durable, and its markers if it has any.
-type Done = oneshot::Receiver<Result<(), TransactionError>>;
+type StepReceiver = oneshot::Receiver<Result<(), TransactionError>>;
 
-/// A producer that may go on once `Done` is.
-type Introduced = (Producer, Option<Done>);
+/// A producer that may go on once `StepReceiver` is.
+type InitOutcome = (Producer, Option<StepReceiver>);
 
 impl Coordinator {
     pub async fn init(
@@ -67,7 +67,7 @@ impl Coordinator {
         id: &str,
         request: &InitProducerRequest,
         fresh: Option<i64>,
-    ) -> Result<Option<Introduced>, TransactionError> {
+    ) -> Result<Option<InitOutcome>, TransactionError> {
         // There is nothing to find before there is an id to put there.
         let find = || match fresh {
             Some(_) => Some(self.find_or_make(id)),
@@ -85,25 +85,25 @@ impl Coordinator {
     fn introduce_to(
         self: &Arc<Self>,
         slot: &Arc<Slot>,
-        entry: &mut Entry,
+        entry: &mut TransactionEntry,
         request: &InitProducerRequest,
         fresh: Option<i64>,
-    ) -> Result<Option<Introduced>, TransactionError> {
+    ) -> Result<Option<InitOutcome>, TransactionError> {
         let (timeout, now_ms) = (request.timeout, self.now_ms());
         let init = match (entry.settled()?, fresh) {
             (Some(known), _) => known.init(request.current, timeout, fresh, now_ms)?,
-            (None, Some(fresh)) => Init::Store(Transaction::new(fresh, timeout, now_ms)),
-            (None, None) => Init::NeedsId,
+            (None, Some(fresh)) => InitDecision::Store(Transaction::new(fresh, timeout, now_ms)),
+            (None, None) => InitDecision::NeedsId,
         };
         match init {
-            Init::NeedsId => Ok(None),
-            Init::Known(producer) => Ok(Some((producer, None))),
-            Init::Store(next) => {
+            InitDecision::NeedsId => Ok(None),
+            InitDecision::Known(producer) => Ok(Some((producer, None))),
+            InitDecision::Store(next) => {
                 let producer = next.producer;
                 let done = self.begin_step(slot, entry, next)?;
                 Ok(Some((producer, Some(done))))
             }
-            Init::Abort(next) => {
+            InitDecision::Abort(next) => {
                 self.step(slot, entry, next, None)?;
                 Err(TransactionError::Concurrent)
             }
@@ -113,9 +113,9 @@ impl Coordinator {
     fn begin_step(
         self: &Arc<Self>,
         slot: &Arc<Slot>,
-        entry: &mut Entry,
+        entry: &mut TransactionEntry,
         next: Transaction,
-    ) -> Result<Done, TransactionError> {
+    ) -> Result<StepReceiver, TransactionError> {
         let (answer, done) = oneshot::channel();
         self.step(slot, entry, next, Some(answer))?;
         Ok(done)
@@ -170,8 +170,8 @@ impl Coordinator {
             let unknown = TransactionError::UnknownProducer(producer);
             let known = entry.settled()?.ok_or(unknown)?;
             match known.end(producer, marker, self.now_ms())? {
-                End::Known => Ok(None),
-                End::Prepare(next) => Ok(Some(self.begin_step(slot, entry, next)?)),
+                EndDecision::Known => Ok(None),
+                EndDecision::Prepare(next) => Ok(Some(self.begin_step(slot, entry, next)?)),
             }
         })?;
         match done {
@@ -259,7 +259,7 @@ impl Coordinator {
     fn with_entry<R>(
         self: &Arc<Self>,
         transaction: &TransactionRef,
-        act: impl FnOnce(&Arc<Slot>, &mut Entry) -> Result<R, TransactionError>,
+        act: impl FnOnce(&Arc<Slot>, &mut TransactionEntry) -> Result<R, TransactionError>,
     ) -> Result<R, TransactionError> {
         self.loaded()?;
         if transaction.id.is_empty() {
@@ -272,6 +272,6 @@ impl Coordinator {
     }
 }
 
-async fn wait(done: Done) -> Result<(), TransactionError> {
+async fn wait(done: StepReceiver) -> Result<(), TransactionError> {
     done.await.unwrap_or(Err(TransactionError::Loading))
 }

@@ -42,7 +42,7 @@ pub(super) enum State {
 
 /// How to meet a producer that introduces itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Init {
+pub(super) enum InitDecision {
     /// It was told before.
     Known(Producer),
     Store(Transaction),
@@ -54,7 +54,7 @@ pub(super) enum Init {
 
 /// How to meet the wish to end a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum EndDecision {
     /// It ended that way before.
     Known,
     Prepare(Transaction),
@@ -87,7 +87,7 @@ impl Transaction {
         timeout: Duration,
         fresh: Option<i64>,
         now_ms: i64,
-    ) -> Result<Init, TransactionError> {
+    ) -> Result<InitDecision, TransactionError> {
         if let Some(current) = current
             && current != self.producer
             && Some(current) != self.before
@@ -98,10 +98,10 @@ impl Transaction {
             State::Preparing(_) => Err(TransactionError::Concurrent),
             State::Ongoing => match current {
                 Some(old) if old != self.producer => Err(TransactionError::Fenced(old)),
-                _ => Ok(Init::Abort(self.abort(current, now_ms))),
+                _ => Ok(InitDecision::Abort(self.abort(current, now_ms))),
             },
             State::Empty | State::Complete(_) => match current {
-                Some(old) if old != self.producer => Ok(Init::Known(self.producer)),
+                Some(old) if old != self.producer => Ok(InitDecision::Known(self.producer)),
                 _ => Ok(self.raise(current, timeout, fresh, now_ms)),
             },
         }
@@ -113,7 +113,7 @@ impl Transaction {
         timeout: Duration,
         fresh: Option<i64>,
         now_ms: i64,
-    ) -> Init {
+    ) -> InitDecision {
         let Producer { id, epoch } = self.producer;
         let producer = match fresh {
             _ if epoch < EPOCH_LAST => Producer {
@@ -121,9 +121,9 @@ impl Transaction {
                 epoch: epoch + 1,
             },
             Some(id) => Producer { id, epoch: 0 },
-            None => return Init::NeedsId,
+            None => return InitDecision::NeedsId,
         };
-        Init::Store(Transaction {
+        InitDecision::Store(Transaction {
             producer,
             before,
             timeout,
@@ -193,11 +193,11 @@ impl Transaction {
         producer: Producer,
         marker: TransactionMarker,
         now_ms: i64,
-    ) -> Result<End, TransactionError> {
+    ) -> Result<EndDecision, TransactionError> {
         self.check(producer)?;
         match self.state {
-            State::Ongoing => Ok(End::Prepare(self.prepare(marker, now_ms))),
-            State::Complete(done) if done == marker => Ok(End::Known),
+            State::Ongoing => Ok(EndDecision::Prepare(self.prepare(marker, now_ms))),
+            State::Complete(done) if done == marker => Ok(EndDecision::Known),
             State::Preparing(doing) if doing == marker => Err(TransactionError::Concurrent),
             State::Empty => Err(TransactionError::InvalidState("nothing has been begun")),
             State::Complete(TransactionMarker::Commit)
@@ -258,9 +258,9 @@ mod tests {
         Producer { id: 7, epoch }
     }
 
-    fn raised(init: Init) -> Transaction {
+    fn raised(init: InitDecision) -> Transaction {
         match init {
-            Init::Store(next) => next,
+            InitDecision::Store(next) => next,
             other => panic!("{other:?}"),
         }
     }
@@ -276,7 +276,7 @@ mod tests {
         let next = raised(empty().init(Some(epoch(0)), TIMEOUT, None, 1).unwrap());
         assert_eq!(next.producer, epoch(1));
         let again = next.init(Some(epoch(0)), TIMEOUT, None, 2);
-        assert_eq!(again, Ok(Init::Known(epoch(1))));
+        assert_eq!(again, Ok(InitDecision::Known(epoch(1))));
     }
 
     #[test]
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn what_an_earlier_holder_left_open_is_aborted_and_the_holder_fenced() {
-        let Ok(Init::Abort(next)) = ongoing().init(None, TIMEOUT, None, 9) else {
+        let Ok(InitDecision::Abort(next)) = ongoing().init(None, TIMEOUT, None, 9) else {
             panic!("it is open");
         };
         assert_eq!(next.state, State::Preparing(TransactionMarker::Abort));
@@ -312,7 +312,7 @@ mod tests {
         let late = complete.add(epoch(0), &[topic_partition(0)], &[], 11);
         assert_eq!(late, Err(TransactionError::Fenced(epoch(0))));
         let back = complete.init(Some(epoch(0)), TIMEOUT, None, 12);
-        assert_eq!(back, Ok(Init::Known(epoch(1))));
+        assert_eq!(back, Ok(InitDecision::Known(epoch(1))));
     }
 
     #[test]
@@ -320,7 +320,7 @@ mod tests {
         let mut last = empty();
         last.producer.epoch = EPOCH_LAST;
         let now = last.init(Some(last.producer), TIMEOUT, None, 1);
-        assert_eq!(now, Ok(Init::NeedsId));
+        assert_eq!(now, Ok(InitDecision::NeedsId));
         let next = raised(last.init(Some(last.producer), TIMEOUT, Some(8), 1).unwrap());
         assert_eq!(next.producer, Producer { id: 8, epoch: 0 });
         let old = next.check(last.producer);
@@ -330,7 +330,10 @@ mod tests {
         let fenced = open.time_out(2);
         assert_eq!(fenced.producer.epoch, i16::MAX);
         let complete = fenced.complete(TransactionMarker::Abort, 3);
-        assert_eq!(complete.init(None, TIMEOUT, None, 4), Ok(Init::NeedsId));
+        assert_eq!(
+            complete.init(None, TIMEOUT, None, 4),
+            Ok(InitDecision::NeedsId)
+        );
     }
 
     #[test]
@@ -347,7 +350,8 @@ mod tests {
 
     #[test]
     fn ending_twice_gives_the_same_answer_and_the_other_way_is_refused() {
-        let Ok(End::Prepare(next)) = ongoing().end(epoch(0), TransactionMarker::Commit, 9) else {
+        let Ok(EndDecision::Prepare(next)) = ongoing().end(epoch(0), TransactionMarker::Commit, 9)
+        else {
             panic!("it is open");
         };
         let again = next.end(epoch(0), TransactionMarker::Commit, 9);
@@ -361,7 +365,7 @@ mod tests {
         let done = next.complete(TransactionMarker::Commit, 10);
         assert_eq!(
             done.end(epoch(0), TransactionMarker::Commit, 11),
-            Ok(End::Known)
+            Ok(EndDecision::Known)
         );
         for state in [done, next, empty()] {
             let other = state.end(epoch(0), TransactionMarker::Abort, 12);

@@ -141,7 +141,7 @@ fn any_changed_byte_of_the_last_batch_is_damage_that_is_named() {
                 .clone()
                 .expect("the last batch was promised");
             assert_eq!(
-                (damage.position, recoveries[0].cut.clone()),
+                (damage.position, recoveries[0].torn_tail.clone()),
                 (first, None),
                 "{position}"
             );
@@ -195,7 +195,10 @@ fn indexes_and_checkpoints_are_made_again() {
             let world = fixture.build();
             world.flip(&file, position, (position % 8) as u32);
             let (hub, recoveries) = start(&world.disk, &world.options).unwrap();
-            assert_eq!((&recoveries[0].cut, &recoveries[0].damage), (&None, &None));
+            assert_eq!(
+                (&recoveries[0].torn_tail, &recoveries[0].damage),
+                (&None, &None)
+            );
             let (_, found, error) = all(&hub);
             assert_eq!(
                 (&found, error),

@@ -22,7 +22,7 @@ fn start(folder: &Path) -> (Hub, Vec<Recovery>) {
         ..Options::default()
     };
     let recoveries = Mutex::new(Vec::new());
-    let note = |progress: highwater_hub::Progress| recoveries.lock().push(progress.recovery);
+    let note = |progress: highwater_hub::OpenProgress| recoveries.lock().push(progress.recovery);
     let clock = Arc::new(RealClock::new());
     let hub = Hub::open(Arc::new(RealDisk), folder, options, clock, &note).unwrap();
     (hub, recoveries.into_inner())

@@ -271,7 +271,7 @@ fn start(disk: &SimDisk, clock: &Arc<SimClock>, options: &Options) -> Hub {
     let clock: Arc<dyn Clock> = clock.clone();
     let (hub, recoveries) = open(&disk, &clock, options).unwrap();
     for recovery in recoveries {
-        assert_eq!((recovery.cut, recovery.damage), (None, None));
+        assert_eq!((recovery.torn_tail, recovery.damage), (None, None));
     }
     hub
 }

@@ -17,7 +17,7 @@ use kafka_protocol::messages::{
 };
 
 use super::Remote;
-use super::cluster::{Ask, Cluster, TOPIC, To};
+use super::cluster::{Cluster, ClusterRequest, Destination, TOPIC};
 use super::errors::{Failure, admin_error, all_ok, ok_or};
 use super::groups::millis;
 use super::retry::Retry;
@@ -61,7 +61,7 @@ impl Log for Remote {
                 return Err(AdminError::Partitions { requested, max });
             }
             let created = cluster.ask(
-                Ask::new(To::Controller),
+                ClusterRequest::new(Destination::Controller),
                 |_| create_request(&cluster, &spec),
                 |answer| {
                     let one = answer.topics.into_iter().next();
@@ -89,10 +89,14 @@ impl Log for Remote {
                     .with_topic_names(vec![topic(name.as_str())])
                     .with_timeout_ms(timeout_ms)
             };
-            let deleted = cluster.ask(Ask::new(To::Controller), request, |answer| {
-                let codes = answer.responses.iter().map(|one| one.error_code);
-                all_ok(codes)
-            });
+            let deleted = cluster.ask(
+                ClusterRequest::new(Destination::Controller),
+                request,
+                |answer| {
+                    let codes = answer.responses.iter().map(|one| one.error_code);
+                    all_ok(codes)
+                },
+            );
             deleted
                 .await
                 .map_err(|failure| admin_error(&name, 0, failure))?;
@@ -121,11 +125,15 @@ impl Log for Remote {
                     .with_topics(vec![grown])
                     .with_timeout_ms(timeout_ms)
             };
-            let grown = cluster.ask(Ask::new(To::Controller), request, |answer| {
-                let one = answer.results.into_iter().next();
-                let one = one.ok_or(Code::UnknownServerError)?;
-                ok_or(one.error_code, one.error_message)
-            });
+            let grown = cluster.ask(
+                ClusterRequest::new(Destination::Controller),
+                request,
+                |answer| {
+                    let one = answer.results.into_iter().next();
+                    let one = one.ok_or(Code::UnknownServerError)?;
+                    ok_or(one.error_code, one.error_message)
+                },
+            );
             let failed = |failure| admin_error(&name, partitions, failure);
             grown.await.map_err(failed)?;
             let has_grown =
@@ -143,7 +151,7 @@ impl Log for Remote {
         let (cluster, name) = (self.cluster(), name.clone());
         Box::pin(async move {
             let changed = cluster.ask(
-                Ask::new(To::Controller),
+                ClusterRequest::new(Destination::Controller),
                 |_| change_request(&name, &settings),
                 |answer| {
                     let one = answer.responses.into_iter().next();

@@ -15,11 +15,11 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::Request;
 use tokio::runtime::Handle;
 
-use super::connection::{CallError, Connection, How};
+use super::connection::{CallError, CallOptions, Connection};
 use super::dial::Address;
-use super::errors::{Failure, Said, is_unknown, ok_or, passes};
+use super::errors::{BrokerError, Failure, is_retriable, is_unknown, ok_or};
 use super::options::Options;
-use super::pool::{Lane, Pool};
+use super::pool::{ConnectionClass, Pool};
 use super::retry::Retry;
 use super::view::{Target, View};
 use crate::codes::OK;
@@ -55,7 +55,7 @@ pub(crate) enum Key {
 
 /// Who is asked.
 #[derive(Clone, Debug)]
-pub(crate) enum To {
+pub(crate) enum Destination {
     Anybody,
     Controller,
     Leader(Target),
@@ -65,9 +65,9 @@ pub(crate) enum To {
 
 /// How something is asked.
 #[derive(Clone, Debug)]
-pub(crate) struct Ask {
-    pub to: To,
-    pub lane: Lane,
+pub(crate) struct ClusterRequest {
+    pub to: Destination,
+    pub class: ConnectionClass,
     /// The broker may hold the answer back for so long; it has a connection of its own then.
     pub held: Option<Duration>,
     pub version_max: i16,
@@ -75,11 +75,11 @@ pub(crate) struct Ask {
     pub client: Option<String>,
 }
 
-impl Ask {
-    pub fn new(to: To) -> Ask {
-        Ask {
+impl ClusterRequest {
+    pub fn new(to: Destination) -> ClusterRequest {
+        ClusterRequest {
             to,
-            lane: Lane::Control,
+            class: ConnectionClass::Control,
             held: None,
             version_max: i16::MAX,
             client: None,
@@ -139,7 +139,7 @@ impl Cluster {
                 .with_topics(None)
                 .with_allow_auto_topic_creation(false)
         };
-        let answer = connection.call(self.plainly(), request).await?;
+        let answer = connection.call(self.with_timeout(), request).await?;
         let settings = self.settings(&connection, &answer).await;
         let view = View::read(answer, &settings, number + 1);
         *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
@@ -168,7 +168,7 @@ impl Cluster {
             return BTreeMap::new();
         }
         let request = |_| DescribeConfigsRequest::default().with_resources(resources);
-        let Ok(described) = connection.call(self.plainly(), request).await else {
+        let Ok(described) = connection.call(self.with_timeout(), request).await else {
             return BTreeMap::new();
         };
         let results = described.results.into_iter();
@@ -186,8 +186,8 @@ impl Cluster {
         read.flatten().collect()
     }
 
-    fn plainly(&self) -> How<'static> {
-        How::plainly(self.options.request_timeout)
+    fn with_timeout(&self) -> CallOptions<'static> {
+        CallOptions::with_timeout(self.options.request_timeout)
     }
 
     /// Any broker that can be reached, and a connection to it.
@@ -195,7 +195,11 @@ impl Cluster {
         let view = self.view();
         let mut trouble = None;
         for address in view.anybody().chain(&self.servers) {
-            match self.pool.lane(address, Lane::Control).await {
+            match self
+                .pool
+                .connection(address, ConnectionClass::Control)
+                .await
+            {
                 Ok(connection) => return Ok((address.clone(), connection)),
                 Err(error) => trouble = Some(error),
             }
@@ -207,9 +211,9 @@ impl Cluster {
     /// the broker has against it, if it has.
     pub async fn ask<R: Request, T>(
         &self,
-        ask: Ask,
+        ask: ClusterRequest,
         make: impl Fn(i16) -> R,
-        read: impl Fn(R::Response) -> Result<T, Said>,
+        read: impl Fn(R::Response) -> Result<T, BrokerError>,
     ) -> Result<T, Failure> {
         let mut retry = Retry::new(&self.options);
         let mut unknown = 0;
@@ -218,17 +222,17 @@ impl Cluster {
             let failure = match self.ask_once(&ask, &make).await {
                 Ok(answer) => match read(answer) {
                     Ok(done) => return Ok(done),
-                    Err(said) => Failure::Said(said),
+                    Err(error) => Failure::Broker(error),
                 },
                 Err(failure) => failure,
             };
             unknown += u32::from(failure.code().is_some_and(is_unknown));
-            let passes = match &failure {
+            let is_retriable = match &failure {
                 Failure::Call(CallError::Lost(_)) => true,
                 Failure::Call(CallError::Refused(_)) => false,
-                Failure::Said(said) => passes(said.code) && unknown < UNKNOWN_MAX,
+                Failure::Broker(error) => is_retriable(error.code) && unknown < UNKNOWN_MAX,
             };
-            if !passes || !retry.pause().await {
+            if !is_retriable || !retry.pause().await {
                 return Err(failure);
             }
             self.look_again(&ask.to, seen).await;
@@ -237,42 +241,42 @@ impl Cluster {
 
     async fn ask_once<R: Request>(
         &self,
-        ask: &Ask,
+        ask: &ClusterRequest,
         make: impl Fn(i16) -> R,
     ) -> Result<R::Response, Failure> {
         let address = self.find(&ask.to).await?;
-        let mut how = How {
+        let mut options = CallOptions {
             version_max: ask.version_max,
             client: ask.client.as_deref(),
             timeout: self.options.request_timeout,
         };
         let Some(held) = ask.held else {
-            let connection = self.pool.lane(&address, ask.lane).await;
-            let called = connection.map_err(Failure::Call)?.call(how, make).await;
+            let connection = self.pool.connection(&address, ask.class).await;
+            let called = connection.map_err(Failure::Call)?.call(options, make).await;
             return called.map_err(Failure::Call);
         };
-        how.timeout += held;
-        let connection = self.pool.own(&address).await.map_err(Failure::Call)?;
-        let called = connection.call(how, make).await;
+        options.timeout += held;
+        let connection = self.pool.exclusive(&address).await.map_err(Failure::Call)?;
+        let called = connection.call(options, make).await;
         if called.is_ok() {
-            self.pool.give_back(&address, connection);
+            self.pool.release(&address, connection);
         }
         called.map_err(Failure::Call)
     }
 
     /// Where to ask, as far as it is known or can be found out at once.
-    pub async fn find(&self, to: &To) -> Result<Address, Failure> {
+    pub async fn find(&self, to: &Destination) -> Result<Address, Failure> {
         let view = self.view();
         let found = match to {
-            To::Broker(address) => Some(address),
-            To::Controller => view.controller(),
-            To::Leader(target) => {
+            Destination::Broker(address) => Some(address),
+            Destination::Controller => view.controller(),
+            Destination::Leader(target) => {
                 let leader = view.leader(target).ok_or(Code::UnknownTopicOrPartition);
                 let leader = leader.and_then(|leader| leader.ok_or(Code::LeaderNotAvailable));
-                return leader.cloned().map_err(|code| Failure::Said(code.into()));
+                return leader.cloned().map_err(|code| Failure::Broker(code.into()));
             }
-            To::Coordinator(key) => return self.coordinator(key).await,
-            To::Anybody => None,
+            Destination::Coordinator(key) => return self.coordinator(key).await,
+            Destination::Anybody => None,
         };
         match found {
             Some(address) => Ok(address.clone()),
@@ -302,11 +306,11 @@ impl Cluster {
                 .with_key(text(&**name))
                 .with_key_type(kind)
         };
-        let answer = connection.call(self.plainly(), request).await;
+        let answer = connection.call(self.with_timeout(), request).await;
         let answer = answer.map_err(Failure::Call)?;
-        ok_or(answer.error_code, answer.error_message).map_err(Failure::Said)?;
+        ok_or(answer.error_code, answer.error_message).map_err(Failure::Broker)?;
         let address = Address::of(&answer.host, answer.port)
-            .ok_or(Failure::Said(Code::CoordinatorNotAvailable.into()))?;
+            .ok_or(Failure::Broker(Code::CoordinatorNotAvailable.into()))?;
         let mut coordinators = self
             .coordinators
             .lock()
@@ -316,17 +320,17 @@ impl Cluster {
     }
 
     /// Forgets who was asked in vain.
-    pub async fn look_again(&self, to: &To, seen: u64) {
+    pub async fn look_again(&self, to: &Destination, seen: u64) {
         match to {
-            To::Coordinator(key) => {
+            Destination::Coordinator(key) => {
                 let mut coordinators = self
                     .coordinators
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner);
                 coordinators.remove(key);
             }
-            To::Broker(_) => {}
-            To::Anybody | To::Controller | To::Leader(_) => {
+            Destination::Broker(_) => {}
+            Destination::Anybody | Destination::Controller | Destination::Leader(_) => {
                 if let Err(error) = self.refresh(seen).await {
                     tracing::debug!(%error, "the catalogue could not be read");
                 }

@@ -66,32 +66,32 @@ pub(crate) struct Connection {
     versions: Versions,
     timeout: Duration,
     sent: AtomicI32,
-    outgoing: mpsc::Sender<Outgoing>,
-    ending: Arc<Ending>,
+    outgoing: mpsc::Sender<OutgoingRequest>,
+    ending: Arc<CloseState>,
 }
 
 /// How a connection is ended by those who use it, and why it has ended.
 #[derive(Debug, Default)]
-struct Ending {
+struct CloseState {
     wanted: Notify,
     reason: OnceLock<String>,
 }
 
 #[derive(Debug)]
-struct Outgoing {
+struct OutgoingRequest {
     frame: Bytes,
-    expected: Expected,
+    expected: PendingReply,
 }
 
 #[derive(Debug)]
-struct Expected {
+struct PendingReply {
     correlation: i32,
     answer: oneshot::Sender<Bytes>,
 }
 
 /// How a request is sent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct How<'a> {
+pub(crate) struct CallOptions<'a> {
     pub version_max: i16,
     /// Under which name, if not that of the options.
     pub client: Option<&'a str>,
@@ -99,9 +99,9 @@ pub(crate) struct How<'a> {
     pub timeout: Duration,
 }
 
-impl How<'_> {
-    pub fn plainly(timeout: Duration) -> How<'static> {
-        How {
+impl CallOptions<'_> {
+    pub fn with_timeout(timeout: Duration) -> CallOptions<'static> {
+        CallOptions {
             version_max: i16::MAX,
             client: None,
             timeout,
@@ -126,7 +126,7 @@ impl Connection {
         versions: Versions,
     ) -> Connection {
         let (outgoing, requests) = mpsc::channel(UNDER_WAY_MAX);
-        let ending = Arc::new(Ending::default());
+        let ending = Arc::new(CloseState::default());
         let (reader, writer) = tokio::io::split(stream);
         let task = serve(
             reader,
@@ -168,12 +168,12 @@ impl Connection {
     /// Sends a request and waits for the answer.
     pub async fn call<R: Request>(
         &self,
-        how: How<'_>,
+        options: CallOptions<'_>,
         make: impl FnOnce(i16) -> R,
     ) -> Result<R::Response, CallError> {
-        let version = self.version::<R>(how.version_max)?;
-        let frame = self.push(version, how.client, &make(version)).await?;
-        self.answer::<R>(version, how.timeout, frame).await
+        let version = self.version::<R>(options.version_max)?;
+        let frame = self.push(version, options.client, &make(version)).await?;
+        self.answer::<R>(version, options.timeout, frame).await
     }
 
     /// Sends a request, which has its place in the order of this connection when this is ready.
@@ -204,11 +204,14 @@ impl Connection {
             .with_client_id(Some(text(client.unwrap_or(&self.client_id))));
         let frame = self.encode(version, &header, request)?;
         let (answer, frame_of_answer) = oneshot::channel();
-        let expected = Expected {
+        let expected = PendingReply {
             correlation,
             answer,
         };
-        let sent = self.outgoing.send(Outgoing { frame, expected }).await;
+        let sent = self
+            .outgoing
+            .send(OutgoingRequest { frame, expected })
+            .await;
         sent.map_err(|_| self.lost())?;
         Ok(frame_of_answer)
     }
@@ -281,9 +284,9 @@ fn decode<R: Request>(mut frame: Bytes, version: i16) -> Result<R::Response, Str
 async fn serve<S: AsyncRead + AsyncWrite>(
     reader: ReadHalf<S>,
     writer: WriteHalf<S>,
-    requests: mpsc::Receiver<Outgoing>,
+    requests: mpsc::Receiver<OutgoingRequest>,
     answer_bytes_max: usize,
-    ending: Arc<Ending>,
+    ending: Arc<CloseState>,
 ) {
     let (expect, expected) = mpsc::channel(UNDER_WAY_MAX);
     let reason = tokio::select! {
@@ -298,10 +301,10 @@ async fn serve<S: AsyncRead + AsyncWrite>(
 
 async fn write<S: AsyncRead + AsyncWrite>(
     mut writer: WriteHalf<S>,
-    mut requests: mpsc::Receiver<Outgoing>,
-    expect: mpsc::Sender<Expected>,
+    mut requests: mpsc::Receiver<OutgoingRequest>,
+    expect: mpsc::Sender<PendingReply>,
 ) -> io::Result<()> {
-    while let Some(Outgoing { frame, expected }) = requests.recv().await {
+    while let Some(OutgoingRequest { frame, expected }) = requests.recv().await {
         if expect.send(expected).await.is_err() {
             return Ok(());
         }
@@ -314,7 +317,7 @@ async fn write<S: AsyncRead + AsyncWrite>(
 /// Hands out answers until something is wrong, and says what.
 async fn read<S: AsyncRead + AsyncWrite>(
     mut reader: ReadHalf<S>,
-    mut expected: mpsc::Receiver<Expected>,
+    mut expected: mpsc::Receiver<PendingReply>,
     answer_bytes_max: usize,
 ) -> String {
     let mut buffer = BytesMut::new();

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::connection::{CallError, Connection, How};
+use super::connection::{CallError, CallOptions, Connection};
 use super::options::{Login, Options};
 use super::versions::Versions;
 use crate::codes::OK;
@@ -109,9 +109,9 @@ async fn set_up(
 ) -> Result<Arc<Connection>, CallError> {
     let first = Versions::new([(ApiKey::ApiVersions as i16, 0, 0)]);
     let mut connection = Connection::start(stream, address, options, first);
-    let how = How::plainly(options.request_timeout);
+    let call = CallOptions::with_timeout(options.request_timeout);
     let versions = connection
-        .call(how, |_| ApiVersionsRequest::default())
+        .call(call, |_| ApiVersionsRequest::default())
         .await?;
     if versions.error_code != OK {
         let code = Code::Unknown(versions.error_code);
@@ -122,14 +122,18 @@ async fn set_up(
         ranges.map(|range| (range.api_key, range.min_version, range.max_version)),
     ));
     if let Some(login) = &options.login {
-        log_in(&connection, how, login).await?;
+        log_in(&connection, call, login).await?;
     }
     Ok(Arc::new(connection))
 }
 
-async fn log_in(connection: &Connection, how: How<'_>, login: &Login) -> Result<(), CallError> {
+async fn log_in(
+    connection: &Connection,
+    options: CallOptions<'_>,
+    login: &Login,
+) -> Result<(), CallError> {
     let shaken = connection
-        .call(how, |_| {
+        .call(options, |_| {
             SaslHandshakeRequest::default().with_mechanism(text("PLAIN"))
         })
         .await?;
@@ -140,16 +144,18 @@ async fn log_in(connection: &Connection, how: How<'_>, login: &Login) -> Result<
     }
     let token = Bytes::from(format!("\0{}\0{}", login.user, login.password));
     let answer = connection
-        .call(how, |_| {
+        .call(options, |_| {
             SaslAuthenticateRequest::default().with_auth_bytes(token.clone())
         })
         .await?;
     match answer.error_code {
         OK => Ok(()),
         code => {
-            let said = answer.error_message.map(|said| said.to_string());
-            let said = said.unwrap_or_else(|| super::errors::kind(code).to_string());
-            Err(CallError::Refused(format!("the login was refused: {said}")))
+            let error = answer.error_message.map(|error| error.to_string());
+            let error = error.unwrap_or_else(|| super::errors::kind(code).to_string());
+            Err(CallError::Refused(format!(
+                "the login was refused: {error}"
+            )))
         }
     }
 }

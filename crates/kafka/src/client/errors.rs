@@ -12,21 +12,21 @@ use crate::codes::OK;
 
 /// What a broker has against a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct BrokerError {
     pub code: Code,
     pub message: Option<String>,
 }
 
-impl From<Code> for Said {
-    fn from(code: Code) -> Said {
-        Said {
+impl From<Code> for BrokerError {
+    fn from(code: Code) -> BrokerError {
+        BrokerError {
             code,
             message: None,
         }
     }
 }
 
-impl std::fmt::Display for Said {
+impl std::fmt::Display for BrokerError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.message {
             Some(message) => write!(f, "{message} ({})", self.code),
@@ -39,14 +39,14 @@ impl std::fmt::Display for Said {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     Call(CallError),
-    Said(Said),
+    Broker(BrokerError),
 }
 
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Failure::Call(error) => error.fmt(f),
-            Failure::Said(said) => said.fmt(f),
+            Failure::Broker(error) => error.fmt(f),
         }
     }
 }
@@ -54,7 +54,7 @@ impl std::fmt::Display for Failure {
 impl Failure {
     pub fn code(&self) -> Option<Code> {
         match self {
-            Failure::Said(said) => Some(said.code),
+            Failure::Broker(error) => Some(error.code),
             Failure::Call(_) => None,
         }
     }
@@ -65,30 +65,30 @@ pub(crate) fn kind(code: i16) -> Code {
 }
 
 /// What a code says, if it is one of an error.
-pub(crate) fn ok(code: i16) -> Result<(), Said> {
+pub(crate) fn ok(code: i16) -> Result<(), BrokerError> {
     ok_or(code, None)
 }
 
 /// The first of several that says something.
-pub(crate) fn all_ok(codes: impl IntoIterator<Item = i16>) -> Result<(), Said> {
+pub(crate) fn all_ok(codes: impl IntoIterator<Item = i16>) -> Result<(), BrokerError> {
     codes.into_iter().try_for_each(ok)
 }
 
 pub(crate) fn ok_or(
     code: i16,
     message: Option<kafka_protocol::protocol::StrBytes>,
-) -> Result<(), Said> {
+) -> Result<(), BrokerError> {
     match code {
         OK => Ok(()),
-        code => Err(Said {
+        code => Err(BrokerError {
             code: kind(code),
-            message: message.map(|said| said.to_string()),
+            message: message.map(|text| text.to_string()),
         }),
     }
 }
 
 /// The broker asked is not, or not yet, the one to ask; or it cannot for the moment.
-pub(crate) fn passes(code: Code) -> bool {
+pub(crate) fn is_retriable(code: Code) -> bool {
     is_unknown(code)
         || matches!(
             code,
@@ -139,15 +139,15 @@ pub(crate) fn append_error(
     topic_partition: &TopicPartition,
     batch: &Batch,
     bytes_max: usize,
-    said: &Said,
+    error: &BrokerError,
 ) -> AppendError {
     let header = batch.header();
-    let (topic_partition, reason) = (topic_partition.clone(), said.to_string());
+    let (topic_partition, reason) = (topic_partition.clone(), error.to_string());
     let producer = header
         .producer()
         .unwrap_or(highwater_log::Producer { id: -1, epoch: -1 });
     let sequence = header.base_sequence();
-    match said.code {
+    match error.code {
         code if is_unknown(code) => AppendError::Deleted(topic_partition),
         Code::MessageTooLarge | Code::RecordListTooLarge => AppendError::TooLarge {
             topic_partition,

@@ -8,21 +8,21 @@ use kafka_protocol::messages::fetch_response::PartitionData;
 use kafka_protocol::messages::{BrokerId, FetchRequest, FetchResponse};
 use uuid::Uuid;
 
-use super::errors::{Said, ok};
+use super::errors::{BrokerError, ok};
 use super::versions::BY_ID;
 use super::view::Target;
 use crate::handlers::topic;
 
 /// What is wanted of one partition.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct FetchPartitionRequest {
     pub target: Target,
     pub from: Offset,
     pub bytes_max: usize,
 }
 
 /// The version in which these can be asked for.
-pub(crate) fn version_max(wanted: &[Wanted]) -> i16 {
+pub(crate) fn version_max(wanted: &[FetchPartitionRequest]) -> i16 {
     match wanted.iter().all(|wanted| wanted.target.by_id) {
         true => i16::MAX,
         false => BY_ID - 1,
@@ -32,7 +32,7 @@ pub(crate) fn version_max(wanted: &[Wanted]) -> i16 {
 /// Partitions of one hub stand next to each other in `wanted`.
 pub(crate) fn request(
     version: i16,
-    wanted: &[Wanted],
+    wanted: &[FetchPartitionRequest],
     isolation: Isolation,
     wait_ms: i32,
 ) -> FetchRequest {
@@ -55,8 +55,8 @@ pub(crate) fn level(isolation: Isolation) -> i8 {
     }
 }
 
-fn of_one(version: i16, wanted: &[Wanted]) -> FetchTopic {
-    let partition = |wanted: &Wanted| {
+fn of_one(version: i16, wanted: &[FetchPartitionRequest]) -> FetchTopic {
+    let partition = |wanted: &FetchPartitionRequest| {
         FetchPartition::default()
             .with_partition(wanted.target.topic_partition.partition as i32)
             .with_fetch_offset(wanted.from.0)
@@ -79,7 +79,7 @@ fn bytes(count: usize) -> i32 {
 /// What was said of each partition, in no order.
 pub(crate) fn answers(
     answer: FetchResponse,
-) -> Result<impl Iterator<Item = (Uuid, String, PartitionData)>, Said> {
+) -> Result<impl Iterator<Item = (Uuid, String, PartitionData)>, BrokerError> {
     ok(answer.error_code)?;
     let topics = answer.responses.into_iter();
     Ok(topics.flat_map(|topic| {
@@ -90,7 +90,7 @@ pub(crate) fn answers(
 }
 
 /// What one partition has; an error of the data is told as a [`CorruptBatch`].
-pub(crate) fn found(data: PartitionData) -> Result<Result<FetchData, CorruptBatch>, Said> {
+pub(crate) fn found(data: PartitionData) -> Result<Result<FetchData, CorruptBatch>, BrokerError> {
     ok(data.error_code)?;
     let mut bounds = Bounds {
         start: Offset(data.log_start_offset.max(0)),

@@ -15,10 +15,10 @@ use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListO
 use kafka_protocol::messages::{BrokerId, DeleteRecordsRequest, ListOffsetsRequest};
 
 use super::append::Appender;
-use super::cluster::{Ask, Cluster, To};
+use super::cluster::{Cluster, ClusterRequest, Destination};
 use super::errors::{Failure, ok, out_of_range, read_error};
-use super::fetch::{self, Wanted};
-use super::pool::Lane;
+use super::fetch::{self, FetchPartitionRequest};
+use super::pool::ConnectionClass;
 use super::view::Target;
 use super::watch::Watch;
 use crate::handlers::topic;
@@ -32,54 +32,57 @@ const START: i64 = -2;
 pub(crate) struct RemotePartition {
     pub cluster: Arc<Cluster>,
     pub target: Target,
-    pub heard: Arc<Heard>,
+    pub cache: Arc<PartitionCache>,
     appender: Arc<Appender>,
     watch: Arc<Watch>,
 }
 
 /// What was last heard of a partition.
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct PartitionCache {
     bounds: Mutex<Bounds>,
     /// What came with the answer that said there is more.
-    ahead: Mutex<Option<Ahead>>,
+    prefetched: Mutex<Option<PrefetchedData>>,
 }
 
 #[derive(Debug)]
-struct Ahead {
+struct PrefetchedData {
     from: Offset,
     isolation: Isolation,
     fetched: FetchData,
 }
 
-impl Heard {
+impl PartitionCache {
     pub fn bounds(&self) -> Bounds {
         *lock(&self.bounds)
     }
 
     /// Answers overtake each other, and a partition never goes back: the furthest counts.
-    pub fn hear(&self, said: Bounds) {
+    pub fn observe(&self, observed: Bounds) {
         let mut bounds = lock(&self.bounds);
-        if said.end >= bounds.end {
-            bounds.last_time = said
+        if observed.end >= bounds.end {
+            bounds.last_time = observed
                 .last_time
-                .or(bounds.last_time.filter(|_| said.end == bounds.end));
+                .or(bounds.last_time.filter(|_| observed.end == bounds.end));
         }
-        bounds.start = bounds.start.max(said.start);
-        bounds.stable = bounds.stable.max(said.stable);
-        bounds.end = bounds.end.max(said.end);
+        bounds.start = bounds.start.max(observed.start);
+        bounds.stable = bounds.stable.max(observed.stable);
+        bounds.end = bounds.end.max(observed.end);
     }
 
     /// Asked for outright, which counts even if the partition did go back: the cluster may have lost its
     /// end with a broker.
-    fn correct(&self, said: Bounds) {
+    fn correct(&self, listed: Bounds) {
         let mut bounds = lock(&self.bounds);
-        let last_time = bounds.last_time.filter(|_| said.end == bounds.end);
-        *bounds = Bounds { last_time, ..said };
+        let last_time = bounds.last_time.filter(|_| listed.end == bounds.end);
+        *bounds = Bounds {
+            last_time,
+            ..listed
+        };
     }
 
     pub fn keep(&self, from: Offset, isolation: Isolation, fetched: FetchData) {
-        *lock(&self.ahead) = Some(Ahead {
+        *lock(&self.prefetched) = Some(PrefetchedData {
             from,
             isolation,
             fetched,
@@ -87,10 +90,16 @@ impl Heard {
     }
 
     fn take(&self, from: Offset, isolation: Isolation, bytes_max: usize) -> Option<FetchData> {
-        let ahead = lock(&self.ahead).take()?;
-        let bytes: usize = ahead.fetched.pieces.iter().map(bytes::Bytes::len).sum();
-        let fits = ahead.from == from && ahead.isolation == isolation && bytes <= bytes_max;
-        fits.then_some(ahead.fetched)
+        let prefetched = lock(&self.prefetched).take()?;
+        let bytes: usize = prefetched
+            .fetched
+            .pieces
+            .iter()
+            .map(bytes::Bytes::len)
+            .sum();
+        let fits =
+            prefetched.from == from && prefetched.isolation == isolation && bytes <= bytes_max;
+        fits.then_some(prefetched.fetched)
     }
 }
 
@@ -100,12 +109,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl RemotePartition {
     pub fn new(cluster: Arc<Cluster>, watch: Arc<Watch>, target: Target) -> RemotePartition {
-        let heard = Arc::new(Heard::default());
-        let appender = Appender::new(Arc::clone(&cluster), target.clone(), Arc::clone(&heard));
+        let cache = Arc::new(PartitionCache::default());
+        let appender = Appender::new(Arc::clone(&cluster), target.clone(), Arc::clone(&cache));
         RemotePartition {
             cluster,
             target,
-            heard,
+            cache,
             appender: Arc::new(appender),
             watch,
         }
@@ -126,15 +135,15 @@ impl RemotePartition {
         isolation: Isolation,
     ) -> Result<FetchData, ReadError> {
         let topic_partition = &self.target.topic_partition;
-        let wanted = [Wanted {
+        let wanted = [FetchPartitionRequest {
             target: self.target.clone(),
             from,
             bytes_max,
         }];
-        let ask = Ask {
-            lane: Lane::Read,
+        let ask = ClusterRequest {
+            class: ConnectionClass::Read,
             version_max: fetch::version_max(&wanted),
-            ..Ask::new(To::Leader(self.target.clone()))
+            ..ClusterRequest::new(Destination::Leader(self.target.clone()))
         };
         let requested = self.cluster.ask(
             ask,
@@ -155,7 +164,7 @@ impl RemotePartition {
                 });
             }
             Err(failure) if failure.code() == Some(Code::OffsetOutOfRange) => {
-                let bounds = self.look().await?;
+                let bounds = self.list_bounds().await?;
                 return Err(out_of_range(
                     topic_partition,
                     from,
@@ -165,7 +174,7 @@ impl RemotePartition {
             }
             Err(failure) => return Err(read_error(topic_partition, failure)),
         };
-        self.heard.hear(fetched.bounds);
+        self.cache.observe(fetched.bounds);
         Ok(fetched)
     }
 
@@ -189,7 +198,7 @@ impl RemotePartition {
                 .with_topics(vec![of_hub])
         };
         let requested = self.cluster.ask(
-            Ask::new(To::Leader(self.target.clone())),
+            ClusterRequest::new(Destination::Leader(self.target.clone())),
             request,
             |answer| {
                 let answer = answer.topics.into_iter().next();
@@ -202,7 +211,7 @@ impl RemotePartition {
         requested.await
     }
 
-    pub async fn look(&self) -> Result<Bounds, ReadError> {
+    pub async fn list_bounds(&self) -> Result<Bounds, ReadError> {
         let failed = |failure| read_error(&self.target.topic_partition, failure);
         // The end last, so that it is not before the others.
         let (start, _) = self
@@ -224,8 +233,8 @@ impl RemotePartition {
             last_time: None,
             bytes: 0,
         };
-        self.heard.correct(known);
-        Ok(self.heard.bounds())
+        self.cache.correct(known);
+        Ok(self.cache.bounds())
     }
 
     async fn forget(self, offset: Offset) -> Result<Offset, ReadError> {
@@ -243,7 +252,7 @@ impl RemotePartition {
                 .with_timeout_ms(timeout_ms)
         };
         let requested = self.cluster.ask(
-            Ask::new(To::Leader(self.target.clone())),
+            ClusterRequest::new(Destination::Leader(self.target.clone())),
             request,
             |answer| {
                 let answer = answer.topics.into_iter().next();
@@ -255,12 +264,12 @@ impl RemotePartition {
         );
         match requested.await {
             Ok(start) => {
-                let known = self.heard.bounds();
-                self.heard.hear(Bounds { start, ..known });
+                let known = self.cache.bounds();
+                self.cache.observe(Bounds { start, ..known });
                 Ok(start)
             }
             Err(failure) if failure.code() == Some(Code::OffsetOutOfRange) => {
-                let bounds = self.look().await?;
+                let bounds = self.list_bounds().await?;
                 match offset <= bounds.start {
                     true => Ok(bounds.start),
                     false => Err(out_of_range(
@@ -318,7 +327,7 @@ impl Partition for RemotePartition {
         bytes_max: usize,
         isolation: Isolation,
     ) -> BoxFuture<Result<FetchData, ReadError>> {
-        match self.heard.take(from, isolation, bytes_max) {
+        match self.cache.take(from, isolation, bytes_max) {
             Some(fetched) => ready(Ok(fetched)),
             None => Box::pin(self.clone().fetch(from, bytes_max, isolation)),
         }
@@ -326,12 +335,12 @@ impl Partition for RemotePartition {
 
     /// As every answer about the partition leaves them; nothing at all before the first.
     fn bounds(&self) -> Bounds {
-        self.heard.bounds()
+        self.cache.bounds()
     }
 
     fn fetch_bounds(&self) -> BoxFuture<Result<Bounds, ReadError>> {
         let partition = self.clone();
-        Box::pin(async move { partition.look().await })
+        Box::pin(async move { partition.list_bounds().await })
     }
 
     fn wait_past(&self, offset: Offset, isolation: Isolation) -> BoxFuture<()> {

@@ -19,7 +19,7 @@ use kafka_protocol::messages::{
 };
 
 use super::Remote;
-use super::cluster::{Ask, Cluster, Key, To};
+use super::cluster::{Cluster, ClusterRequest, Destination, Key};
 use super::errors::{Failure, all_ok, group_error, ok, transaction_error};
 use super::groups::{by_hub, millis};
 use crate::handlers::{text, topic};
@@ -41,7 +41,7 @@ pub(super) async fn init_producer(cluster: &Cluster) -> Result<Producer, Failure
 
 async fn init(cluster: &Cluster, request: &InitProducerRequest) -> Result<Producer, Failure> {
     let id = request.transactional_id.as_deref();
-    let to = id.map_or(To::Anybody, coordinator);
+    let to = id.map_or(Destination::Anybody, coordinator);
     let make = |version| {
         let requested = InitProducerIdRequest::default()
             .with_transactional_id(id.map(name))
@@ -56,7 +56,7 @@ async fn init(cluster: &Cluster, request: &InitProducerRequest) -> Result<Produc
             (_, false) => requested,
         }
     };
-    let requested = cluster.ask(Ask::new(to), make, |answer| {
+    let requested = cluster.ask(ClusterRequest::new(to), make, |answer| {
         ok(answer.error_code)?;
         let (id, epoch) = (answer.producer_id.0, answer.producer_epoch);
         Ok(Producer { id, epoch })
@@ -64,8 +64,8 @@ async fn init(cluster: &Cluster, request: &InitProducerRequest) -> Result<Produc
     requested.await
 }
 
-fn coordinator(id: &str) -> To {
-    To::Coordinator(Key::Transaction(id.into()))
+fn coordinator(id: &str) -> Destination {
+    Destination::Coordinator(Key::Transaction(id.into()))
 }
 
 fn name(id: &str) -> TransactionalId {
@@ -125,13 +125,17 @@ impl TransactionCoordinator for Remote {
                     .with_v3_and_below_producer_epoch(transaction.producer.epoch)
                     .with_v3_and_below_topics(topics.clone())
             };
-            let requested = cluster.ask(Ask::new(coordinator(&transaction.id)), make, |answer| {
-                let topics = answer.results_by_topic_v3_and_below.iter();
-                let partitions = topics.flat_map(|topic| topic.results_by_partition.iter());
-                // Those with nothing wrong are told so, if any other is wrong.
-                let codes = partitions.map(|one| one.partition_error_code);
-                all_ok(codes.filter(|code| *code != Code::OperationNotAttempted.code()))
-            });
+            let requested = cluster.ask(
+                ClusterRequest::new(coordinator(&transaction.id)),
+                make,
+                |answer| {
+                    let topics = answer.results_by_topic_v3_and_below.iter();
+                    let partitions = topics.flat_map(|topic| topic.results_by_partition.iter());
+                    // Those with nothing wrong are told so, if any other is wrong.
+                    let codes = partitions.map(|one| one.partition_error_code);
+                    all_ok(codes.filter(|code| *code != Code::OperationNotAttempted.code()))
+                },
+            );
             let requested = requested.await;
             requested.map_err(|failure| {
                 transaction_error(&transaction, topic_partitions.first(), failure)
@@ -169,9 +173,11 @@ impl TransactionCoordinator for Remote {
                     .with_producer_epoch(transaction.producer.epoch)
                     .with_group_id(GroupId(text(&*group)))
             };
-            let requested = cluster.ask(Ask::new(coordinator(&transaction.id)), make, |answer| {
-                ok(answer.error_code)
-            });
+            let requested = cluster.ask(
+                ClusterRequest::new(coordinator(&transaction.id)),
+                make,
+                |answer| ok(answer.error_code),
+            );
             let requested = requested.await;
             requested.map_err(|failure| transaction_error(&transaction, None, failure))
         })
@@ -185,9 +191,9 @@ impl TransactionCoordinator for Remote {
         let cluster = self.cluster();
         Box::pin(async move {
             let member = &commit.member;
-            let to = To::Coordinator(Key::Group(member.group.clone()));
+            let to = Destination::Coordinator(Key::Group(member.group.clone()));
             let requested = cluster.ask(
-                Ask::new(to),
+                ClusterRequest::new(to),
                 |version| offsets(version, &transaction, &commit),
                 |answer| {
                     let topics = answer.topics.iter();
@@ -228,9 +234,11 @@ impl TransactionCoordinator for Remote {
                     .with_producer_epoch(transaction.producer.epoch)
                     .with_committed(commit)
             };
-            let requested = cluster.ask(Ask::new(coordinator(&transaction.id)), make, |answer| {
-                ok(answer.error_code)
-            });
+            let requested = cluster.ask(
+                ClusterRequest::new(coordinator(&transaction.id)),
+                make,
+                |answer| ok(answer.error_code),
+            );
             let requested = requested.await;
             requested.map_err(|failure| transaction_error(&transaction, None, failure))
         })

@@ -15,11 +15,11 @@ use kafka_protocol::messages::fetch_response::PartitionData;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::cluster::{Cluster, To, UNKNOWN_MAX};
-use super::connection::{CallError, How};
+use super::cluster::{Cluster, Destination, UNKNOWN_MAX};
+use super::connection::{CallError, CallOptions};
 use super::dial::Address;
 use super::errors::{Failure, is_unknown};
-use super::fetch::{self, Wanted};
+use super::fetch::{self, FetchPartitionRequest};
 use super::partition::RemotePartition;
 use super::retry::Retry;
 
@@ -30,12 +30,12 @@ const POLL_BYTES: usize = 64 << 10;
 
 pub(crate) struct Watch {
     cluster: Arc<Cluster>,
-    desks: Mutex<HashMap<Desk, Queue>>,
+    polls_by_key: Mutex<HashMap<PollKey, Queue>>,
 }
 
 /// What can be asked for in one request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Desk {
+struct PollKey {
     address: Address,
     committed: bool,
 }
@@ -49,17 +49,17 @@ struct Queue {
 struct Waiter {
     partition: RemotePartition,
     offset: Offset,
-    done: oneshot::Sender<Result<Word, Failure>>,
+    done: oneshot::Sender<Result<PollOutcome, Failure>>,
 }
 
 /// What a poll has to say to one who waits.
-enum Word {
+enum PollOutcome {
     Grown,
     /// What there is cannot be trusted. Whoever reads it is told so.
     Damaged,
 }
 
-impl Desk {
+impl PollKey {
     fn isolation(&self) -> Isolation {
         match self.committed {
             true => Isolation::Committed,
@@ -70,18 +70,23 @@ impl Desk {
 
 impl Waiter {
     fn is_served(&self, isolation: Isolation) -> bool {
-        self.partition.heard.bounds().visible(isolation) > self.offset
+        self.partition.cache.bounds().visible(isolation) > self.offset
     }
 }
 
 impl Watch {
     pub fn new(cluster: Arc<Cluster>) -> Watch {
-        let desks = Mutex::default();
-        Watch { cluster, desks }
+        let polls_by_key = Mutex::default();
+        Watch {
+            cluster,
+            polls_by_key,
+        }
     }
 
-    fn desks(&self) -> MutexGuard<'_, HashMap<Desk, Queue>> {
-        self.desks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn polls_by_key(&self) -> MutexGuard<'_, HashMap<PollKey, Queue>> {
+        self.polls_by_key
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ready when the partition is seen past `offset`, is gone, or is damaged there.
@@ -91,17 +96,17 @@ impl Watch {
         offset: Offset,
         isolation: Isolation,
     ) {
-        let to = To::Leader(partition.target.clone());
+        let to = Destination::Leader(partition.target.clone());
         let mut retry = Retry::endless(&self.cluster.options);
         let mut unknown = 0;
-        while partition.heard.bounds().visible(isolation) <= offset {
+        while partition.cache.bounds().visible(isolation) <= offset {
             let seen = self.cluster.view().number;
             let failure = match self.wait_once(&to, &partition, offset, isolation).await {
-                Ok(Word::Grown) => {
+                Ok(PollOutcome::Grown) => {
                     (retry, unknown) = (Retry::endless(&self.cluster.options), 0);
                     continue;
                 }
-                Ok(Word::Damaged) => return,
+                Ok(PollOutcome::Damaged) => return,
                 Err(failure) => failure,
             };
             unknown += u32::from(failure.code().is_some_and(is_unknown));
@@ -111,7 +116,7 @@ impl Watch {
             tracing::debug!(topic_partition = %partition.target.topic_partition, %failure, "waiting for records");
             if failure.code() == Some(Code::OffsetOutOfRange) {
                 // It does not begin or end where we thought; if this fails, the next try will not.
-                let _ = partition.look().await;
+                let _ = partition.list_bounds().await;
             }
             retry.pause().await;
             self.cluster.look_again(&to, seen).await;
@@ -120,19 +125,19 @@ impl Watch {
 
     async fn wait_once(
         self: &Arc<Self>,
-        to: &To,
+        to: &Destination,
         partition: &RemotePartition,
         offset: Offset,
         isolation: Isolation,
-    ) -> Result<Word, Failure> {
-        let desk = Desk {
+    ) -> Result<PollOutcome, Failure> {
+        let key = PollKey {
             address: self.cluster.find(to).await?,
             committed: isolation == Isolation::Committed,
         };
         let (done, word) = oneshot::channel();
         let partition = partition.clone();
-        self.come(
-            desk,
+        self.enqueue(
+            key,
             Waiter {
                 partition,
                 offset,
@@ -143,67 +148,71 @@ impl Watch {
         word.await.unwrap_or_else(|_| ended())
     }
 
-    fn come(self: &Arc<Self>, desk: Desk, waiter: Waiter) {
-        let mut desks = self.desks();
-        let queue = desks.entry(desk.clone()).or_default();
+    fn enqueue(self: &Arc<Self>, key: PollKey, waiter: Waiter) {
+        let mut polls_by_key = self.polls_by_key();
+        let queue = polls_by_key.entry(key.clone()).or_default();
         queue.waiting.push(waiter);
         if queue.polls < POLLS_MAX {
             queue.polls += 1;
-            tokio::spawn(Arc::clone(self).poll(desk));
+            tokio::spawn(Arc::clone(self).poll(key));
         }
     }
 
-    async fn poll(self: Arc<Self>, desk: Desk) {
+    async fn poll(self: Arc<Self>, key: PollKey) {
         // Those who come together shall go together.
         tokio::task::yield_now().await;
-        while let Some(waiting) = self.gather(&desk) {
-            let answer = self.ask(&desk, &waiting).await;
-            self.tell(&desk, waiting, answer);
+        while let Some(waiting) = self.gather(&key) {
+            let answer = self.ask(&key, &waiting).await;
+            self.complete(&key, waiting, answer);
         }
     }
 
     /// Everybody who waits; with nobody, the poll is over.
-    fn gather(&self, desk: &Desk) -> Option<Vec<Waiter>> {
-        let mut desks = self.desks();
-        let queue = desks.get_mut(desk)?;
+    fn gather(&self, key: &PollKey) -> Option<Vec<Waiter>> {
+        let mut polls_by_key = self.polls_by_key();
+        let queue = polls_by_key.get_mut(key)?;
         queue.waiting.retain(|waiter| !waiter.done.is_closed());
         if !queue.waiting.is_empty() {
             return Some(std::mem::take(&mut queue.waiting));
         }
         queue.polls -= 1;
         if queue.polls == 0 {
-            desks.remove(desk);
+            polls_by_key.remove(key);
         }
         None
     }
 
-    async fn ask(&self, desk: &Desk, waiting: &[Waiter]) -> Result<Vec<Data>, Failure> {
-        let isolation = desk.isolation();
+    async fn ask(
+        &self,
+        key: &PollKey,
+        waiting: &[Waiter],
+    ) -> Result<Vec<PolledPartition>, Failure> {
+        let isolation = key.isolation();
         let wanted = wanted(waiting, isolation);
         let pool = &self.cluster.pool;
-        let connection = pool.own(&desk.address).await.map_err(Failure::Call)?;
+        let connection = pool.exclusive(&key.address).await.map_err(Failure::Call)?;
         let options = &self.cluster.options;
         let wait_ms = options.poll.as_millis() as i32;
         let request = |version| fetch::request(version, &wanted, isolation, wait_ms);
-        let how = How {
+        let options = CallOptions {
             version_max: fetch::version_max(&wanted),
-            ..How::plainly(options.poll + options.request_timeout)
+            ..CallOptions::with_timeout(options.poll + options.request_timeout)
         };
-        let answer = connection.call(how, request);
+        let answer = connection.call(options, request);
         let answer = answer.await.map_err(Failure::Call)?;
-        pool.give_back(&desk.address, connection);
+        pool.release(&key.address, connection);
         read(answer, &wanted)
     }
 
-    fn tell(
+    fn complete(
         self: &Arc<Self>,
-        desk: &Desk,
+        key: &PollKey,
         waiting: Vec<Waiter>,
-        answer: Result<Vec<Data>, Failure>,
+        answer: Result<Vec<PolledPartition>, Failure>,
     ) {
-        let isolation = desk.isolation();
-        let words = match answer {
-            Ok(data) => hear(&waiting, data, isolation),
+        let isolation = key.isolation();
+        let failures = match answer {
+            Ok(data) => observe(&waiting, data, isolation),
             Err(failure) => {
                 for waiter in waiting {
                     let _ = waiter.done.send(Err(failure.clone()));
@@ -213,49 +222,60 @@ impl Watch {
         };
         for waiter in waiting {
             let topic_partition = &waiter.partition.target.topic_partition;
-            match words.get(&(waiter.partition.target.id, topic_partition.partition)) {
+            match failures.get(&(waiter.partition.target.id, topic_partition.partition)) {
                 Some(Some(failure)) => drop(waiter.done.send(Err(failure.clone()))),
-                Some(None) => drop(waiter.done.send(Ok(Word::Damaged))),
-                None if waiter.is_served(isolation) => drop(waiter.done.send(Ok(Word::Grown))),
-                None => self.come_again(desk, waiter),
+                Some(None) => drop(waiter.done.send(Ok(PollOutcome::Damaged))),
+                None if waiter.is_served(isolation) => {
+                    drop(waiter.done.send(Ok(PollOutcome::Grown)))
+                }
+                None => self.requeue(key, waiter),
             }
         }
     }
 
     /// The poll that did not bring it goes on with it.
-    fn come_again(&self, desk: &Desk, waiter: Waiter) {
-        let mut desks = self.desks();
-        desks.entry(desk.clone()).or_default().waiting.push(waiter);
+    fn requeue(&self, key: &PollKey, waiter: Waiter) {
+        let mut polls_by_key = self.polls_by_key();
+        polls_by_key
+            .entry(key.clone())
+            .or_default()
+            .waiting
+            .push(waiter);
     }
 }
 
 /// One entry for each partition, from where the first of its readers is.
-fn wanted(waiting: &[Waiter], isolation: Isolation) -> Vec<Wanted> {
+fn wanted(waiting: &[Waiter], isolation: Isolation) -> Vec<FetchPartitionRequest> {
     let one = |waiter: &Waiter| {
-        let bounds = waiter.partition.heard.bounds();
+        let bounds = waiter.partition.cache.bounds();
         let end = bounds.visible(isolation).max(bounds.start);
-        Wanted {
+        FetchPartitionRequest {
             target: waiter.partition.target.clone(),
             from: waiter.offset.clamp(bounds.start, end),
             bytes_max: POLL_BYTES,
         }
     };
-    let mut wanted: Vec<Wanted> = waiting.iter().map(one).collect();
-    let order = |wanted: &Wanted| (wanted.target.id, wanted.target.topic_partition.partition);
+    let mut wanted: Vec<FetchPartitionRequest> = waiting.iter().map(one).collect();
+    let order = |wanted: &FetchPartitionRequest| {
+        (wanted.target.id, wanted.target.topic_partition.partition)
+    };
     wanted.sort_by_key(|wanted| (order(wanted), wanted.from));
     wanted.dedup_by_key(|wanted| order(wanted));
     wanted
 }
 
 /// What was said of a partition, and from where on it was asked for.
-struct Data {
+struct PolledPartition {
     id: HubId,
     from: Offset,
     data: PartitionData,
 }
 
-fn read(answer: FetchResponse, wanted: &[Wanted]) -> Result<Vec<Data>, Failure> {
-    let answers = fetch::answers(answer).map_err(Failure::Said)?;
+fn read(
+    answer: FetchResponse,
+    wanted: &[FetchPartitionRequest],
+) -> Result<Vec<PolledPartition>, Failure> {
+    let answers = fetch::answers(answer).map_err(Failure::Broker)?;
     let known = answers.filter_map(|(id, name, data)| {
         let requested = wanted.iter().find(|wanted| {
             let target = &wanted.target;
@@ -266,17 +286,17 @@ fn read(answer: FetchResponse, wanted: &[Wanted]) -> Result<Vec<Data>, Failure> 
             same && i64::from(target.topic_partition.partition) == i64::from(data.partition_index)
         })?;
         let (id, from) = (requested.target.id, requested.from);
-        Some(Data { id, from, data })
+        Some(PolledPartition { id, from, data })
     });
     Ok(known.collect())
 }
 
-type Words = HashMap<(HubId, u32), Option<Failure>>;
+type PollFailures = HashMap<(HubId, u32), Option<Failure>>;
 
 /// Notes what was said; answers with what is wrong with which partition, `None` being damage.
-fn hear(waiting: &[Waiter], data: Vec<Data>, isolation: Isolation) -> Words {
-    let mut words = Words::new();
-    for Data { id, from, data } in data {
+fn observe(waiting: &[Waiter], data: Vec<PolledPartition>, isolation: Isolation) -> PollFailures {
+    let mut failures = PollFailures::new();
+    for PolledPartition { id, from, data } in data {
         let partition = data.partition_index as u32;
         let waiter = waiting.iter().find(|waiter| {
             let target = &waiter.partition.target;
@@ -287,15 +307,15 @@ fn hear(waiting: &[Waiter], data: Vec<Data>, isolation: Isolation) -> Words {
         };
         match fetch::found(data) {
             Ok(Ok(fetched)) => {
-                let heard = &waiter.partition.heard;
-                heard.hear(fetched.bounds);
+                let cache = &waiter.partition.cache;
+                cache.observe(fetched.bounds);
                 if !fetched.pieces.is_empty() {
-                    heard.keep(from, isolation, fetched);
+                    cache.keep(from, isolation, fetched);
                 }
             }
-            Ok(Err(_broken)) => drop(words.insert((id, partition), None)),
-            Err(said) => drop(words.insert((id, partition), Some(Failure::Said(said)))),
+            Ok(Err(_broken)) => drop(failures.insert((id, partition), None)),
+            Err(error) => drop(failures.insert((id, partition), Some(Failure::Broker(error)))),
         }
     }
-    words
+    failures
 }

@@ -52,8 +52,8 @@ fn coordinator(broker: &Broker, call: &Call, kind: i8, key: StrBytes) -> Coordin
     let here = match allowed {
         Ok(()) => Coordinator::default()
             .with_node_id(BrokerId(broker.options.node_id))
-            .with_host(call.door.host.clone())
-            .with_port(i32::from(call.door.port)),
+            .with_host(call.listener_info.host.clone())
+            .with_port(i32::from(call.listener_info.port)),
         Err(code) => Coordinator::default()
             .with_node_id(BrokerId(-1))
             .with_port(-1)
@@ -70,8 +70,8 @@ pub(crate) async fn describe(
 ) -> DescribeClusterResponse {
     let this = DescribeClusterBroker::default()
         .with_broker_id(BrokerId(broker.options.node_id))
-        .with_host(call.door.host.clone())
-        .with_port(i32::from(call.door.port));
+        .with_host(call.listener_info.host.clone())
+        .with_port(i32::from(call.listener_info.port));
     let answer =
         DescribeClusterResponse::default().with_cluster_id(text(&*broker.options.cluster_id));
     if call.version >= 1 && request.endpoint_type != BROKERS {

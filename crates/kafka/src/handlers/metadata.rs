@@ -53,8 +53,8 @@ pub(crate) async fn metadata(
 fn this_node(broker: &Broker, call: &Call) -> MetadataResponseBroker {
     MetadataResponseBroker::default()
         .with_node_id(BrokerId(broker.options.node_id))
-        .with_host(call.door.host.clone())
-        .with_port(i32::from(call.door.port))
+        .with_host(call.listener_info.host.clone())
+        .with_port(i32::from(call.listener_info.port))
 }
 
 fn everything(broker: &Broker, call: &Call, with_rights: bool) -> Vec<MetadataResponseTopic> {

@@ -269,7 +269,7 @@ async fn of_everything(
 }
 
 /// Offset, leader epoch and metadata as the wire has them; nothing stored is no error.
-fn told(stored: Option<OffsetAndMetadata>) -> (i64, i32, Option<StrBytes>) {
+fn shutdown_signal(stored: Option<OffsetAndMetadata>) -> (i64, i32, Option<StrBytes>) {
     match stored {
         Some(stored) => (
             stored.offset.0,
@@ -283,7 +283,7 @@ fn told(stored: Option<OffsetAndMetadata>) -> (i64, i32, Option<StrBytes>) {
 fn single_group(call: &Call, found: Positions) -> OffsetFetchResponse {
     let topics = found.topics.into_iter().map(|(name, partitions)| {
         let partitions = partitions.into_iter().map(|(index, (stored, code))| {
-            let (offset, epoch, metadata) = told(stored);
+            let (offset, epoch, metadata) = shutdown_signal(stored);
             let answer = OffsetFetchResponsePartition::default()
                 .with_partition_index(index)
                 .with_committed_offset(offset)
@@ -308,7 +308,7 @@ fn single_group(call: &Call, found: Positions) -> OffsetFetchResponse {
 fn one_of_groups(group: GroupId, found: Positions) -> OffsetFetchResponseGroup {
     let topics = found.topics.into_iter().map(|(name, partitions)| {
         let partitions = partitions.into_iter().map(|(index, (stored, code))| {
-            let (offset, epoch, metadata) = told(stored);
+            let (offset, epoch, metadata) = shutdown_signal(stored);
             OffsetFetchResponsePartitions::default()
                 .with_partition_index(index)
                 .with_committed_offset(offset)

@@ -1,5 +1,5 @@
-//! Produce: batches take their place in the log when the request is read, and are answered when they
-//! are durable.
+//! Produce: batches are enqueued in the log when the request is read, and acknowledged when they are
+//! durable ([`acknowledge`]).
 
 use std::sync::Arc;
 
@@ -15,38 +15,38 @@ use super::{hub_id, some_text};
 use crate::access::{Resource, Right};
 use crate::answer::{Outcome, Then};
 use crate::broker::Broker;
-use crate::call::{Call, Refusal};
+use crate::call::{Call, ProtocolError};
 use crate::codes::ErrorCode;
 
-/// From this version on topics are named by their ids.
+/// First version that names topics by id.
 const BY_ID: i16 = 13;
-/// From this version on batches may be packed with zstd.
+/// First version that allows zstd.
 const ZSTD: i16 = 7;
-/// From this version on an error may be explained.
+/// First version with error messages.
 const MESSAGES: i16 = 8;
 
-/// What became of the batch of one partition so far.
-enum Begun {
+/// The batch of one partition: being appended, or refused.
+enum PendingProduce {
     Appending(BoxFuture<Result<AppendInfo, AppendError>>),
     Refused(Code, String),
 }
 
-impl From<Code> for Begun {
-    fn from(code: Code) -> Begun {
-        Begun::Refused(code, code.to_string())
+impl From<Code> for PendingProduce {
+    fn from(code: Code) -> PendingProduce {
+        PendingProduce::Refused(code, code.to_string())
     }
 }
 
 struct Topic {
     answer: TopicProduceResponse,
-    partitions: Vec<(i32, Begun)>,
+    partitions: Vec<(i32, PendingProduce)>,
 }
 
 pub(crate) fn begin(
     broker: Arc<Broker>,
     call: Call,
     body: Bytes,
-) -> BoxFuture<Result<Outcome, Refusal>> {
+) -> BoxFuture<Result<Outcome, ProtocolError>> {
     let request: ProduceRequest = match call.decode(body) {
         Ok(request) => request,
         Err(refusal) => return Box::pin(std::future::ready(Err(refusal))),
@@ -55,13 +55,13 @@ pub(crate) fn begin(
     let allowed = allowed(&broker, &call, &request);
     let transaction = request.transactional_id.as_ref().map(|id| id.as_str());
     let topics = request.topic_data.into_iter();
-    let begun = topics
+    let pending = topics
         .map(|topic| begin_topic(&broker, &call, transaction, topic, allowed))
         .collect();
-    Box::pin(async move { finish(&broker, &call, acks, begun).await })
+    Box::pin(async move { acknowledge(&broker, &call, acks, pending).await })
 }
 
-/// What speaks against the request as a whole.
+/// Checks `acks` and the right to the transactional id.
 fn allowed(broker: &Broker, call: &Call, request: &ProduceRequest) -> Result<(), Code> {
     if !matches!(request.acks, -1..=1) {
         return Err(Code::InvalidRequiredAcks);
@@ -80,15 +80,15 @@ fn begin_topic(
     allowed: Result<(), Code>,
 ) -> Topic {
     let hub = allowed.and_then(|()| writable_hub(broker, call, &data));
-    let begun = |partition: PartitionProduceData| {
+    let pending = |partition: PartitionProduceData| {
         let index = partition.index;
-        let begun = match &hub {
+        let pending = match &hub {
             Ok(hub) => append(broker, call, transaction, hub, partition),
-            Err(code) => Begun::from(*code),
+            Err(code) => PendingProduce::from(*code),
         };
-        (index, begun)
+        (index, pending)
     };
-    let partitions = data.partition_data.into_iter().map(begun).collect();
+    let partitions = data.partition_data.into_iter().map(pending).collect();
     let answer = TopicProduceResponse::default()
         .with_name(data.name)
         .with_topic_id(data.topic_id);
@@ -117,24 +117,24 @@ fn append(
     transaction: Option<&str>,
     hub: &str,
     data: PartitionProduceData,
-) -> Begun {
+) -> PendingProduce {
     let partition = match broker.partition(hub, data.index) {
         Ok(partition) => partition,
-        Err(code) => return Begun::from(code),
+        Err(code) => return PendingProduce::from(code),
     };
-    let invalid = |reason: &str| Begun::Refused(Code::InvalidRecord, reason.to_string());
+    let invalid = |reason: &str| PendingProduce::Refused(Code::InvalidRecord, reason.to_string());
     let (batch, rest) = match Batch::parse(data.records.unwrap_or_default()) {
         Ok(parsed) => parsed,
-        Err(error) => return Begun::Refused(error.kind(), error.to_string()),
+        Err(error) => return PendingProduce::Refused(error.kind(), error.to_string()),
     };
     if !rest.is_empty() {
         return invalid("a partition takes one batch with a request");
     }
     if call.version < ZSTD && batch.header().codec() == Ok(Codec::Zstd) {
-        return Begun::from(Code::UnsupportedCompressionType);
+        return PendingProduce::from(Code::UnsupportedCompressionType);
     }
     if !batch.header().is_transactional() {
-        return Begun::Appending(partition.append(batch));
+        return PendingProduce::Appending(partition.append(batch));
     }
     let (Some(id), Some(producer)) = (transaction, batch.header().producer()) else {
         return invalid("a batch of a transaction needs a producer and a transactional id");
@@ -142,29 +142,30 @@ fn append(
     let id = id.to_owned();
     let transaction = TransactionRef { id, producer };
     let transactions = &broker.services.transactions;
-    Begun::Appending(transactions.append(&transaction, &partition, batch))
+    PendingProduce::Appending(transactions.append(&transaction, &partition, batch))
 }
 
-async fn finish(
+/// Waits for the durable appends and builds the response.
+async fn acknowledge(
     broker: &Broker,
     call: &Call,
     acks: i16,
     topics: Vec<Topic>,
-) -> Result<Outcome, Refusal> {
+) -> Result<Outcome, ProtocolError> {
     let (mut failed, mut full) = (false, false);
     let mut responses = Vec::with_capacity(topics.len());
     for topic in topics {
         let mut partitions = Vec::with_capacity(topic.partitions.len());
-        for (index, begun) in topic.partitions {
-            let result = match begun {
-                Begun::Appending(appending) => appending.await.map_err(|error| {
+        for (index, pending) in topic.partitions {
+            let result = match pending {
+                PendingProduce::Appending(appending) => appending.await.map_err(|error| {
                     full |= matches!(
                         error,
                         AppendError::QueueFull { .. } | AppendError::DiskFull { .. }
                     );
                     (error.kind(), error.to_string())
                 }),
-                Begun::Refused(code, reason) => Err((code, reason)),
+                PendingProduce::Refused(code, reason) => Err((code, reason)),
             };
             failed |= result.is_err();
             partitions.push(answer(broker, call, index, result));
@@ -172,7 +173,7 @@ async fn finish(
         responses.push(topic.answer.with_partition_responses(partitions));
     }
     if acks == 0 {
-        // Closing is the only way to tell somebody who wants no answer.
+        // With acks=0 there is no response, so an error can only be signalled by closing the connection.
         let then = if failed { Then::Close } else { Then::GoOn };
         return Ok(Outcome::of(Vec::new()).then(then));
     }

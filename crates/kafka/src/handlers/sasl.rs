@@ -8,14 +8,17 @@ use kafka_protocol::messages::{
 use super::{some_text, text};
 use crate::answer::{Outcome, Then};
 use crate::broker::Broker;
-use crate::call::{Call, Refusal};
+use crate::call::{Call, ProtocolError};
 use crate::codes::OK;
 
 const MECHANISM: &str = "PLAIN";
 
-pub(crate) fn handshake(call: &Call, request: SaslHandshakeRequest) -> Result<Outcome, Refusal> {
+pub(crate) fn handshake(
+    call: &Call,
+    request: SaslHandshakeRequest,
+) -> Result<Outcome, ProtocolError> {
     let code = match () {
-        () if !call.door.sasl => Code::IllegalSaslState.code(),
+        () if !call.listener_info.sasl => Code::IllegalSaslState.code(),
         () if &*request.mechanism != MECHANISM => Code::UnsupportedSaslMechanism.code(),
         // What follows version 0 are tokens without any header, which no client of today sends.
         () if call.version == 0 => Code::UnsupportedVersion.code(),
@@ -32,9 +35,9 @@ pub(crate) async fn authenticate(
     broker: &Broker,
     call: &Call,
     request: SaslAuthenticateRequest,
-) -> Result<Outcome, Refusal> {
+) -> Result<Outcome, ProtocolError> {
     let login = |(user, password)| broker.services.authorizer.login(user, password);
-    let who = match call.door.sasl {
+    let who = match call.listener_info.sasl {
         true => credentials(&request.auth_bytes).and_then(login),
         false => None,
     };

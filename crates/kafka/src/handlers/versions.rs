@@ -6,9 +6,12 @@ use kafka_protocol::messages::{ApiKey, ApiVersionsRequest, ApiVersionsResponse};
 
 use crate::answer::Outcome;
 use crate::api::APIS;
-use crate::call::{Call, Refusal};
+use crate::call::{Call, ProtocolError};
 
-pub(crate) fn versions(call: &Call, _request: ApiVersionsRequest) -> Result<Outcome, Refusal> {
+pub(crate) fn versions(
+    call: &Call,
+    _request: ApiVersionsRequest,
+) -> Result<Outcome, ProtocolError> {
     call.encode(&announced())
 }
 
@@ -24,8 +27,8 @@ fn announced() -> ApiVersionsResponse {
 
 /// A version of ApiVersions that is newer than ours is answered in the oldest form, which every
 /// client reads and tries again with less. Nothing else has an answer that the client could read.
-pub(crate) fn unsupported(call: &Call) -> Result<Outcome, Refusal> {
-    let unknown = Refusal::UnknownVersion {
+pub(crate) fn unsupported(call: &Call) -> Result<Outcome, ProtocolError> {
+    let unknown = ProtocolError::UnknownVersion {
         key: call.api.key as i16,
         version: call.version,
     };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use highwater_env::{Clock, RealDisk};
-use highwater_hub::{Hub, Progress};
+use highwater_hub::{Hub, OpenProgress};
 use highwater_log::{HubSettings, HubSpec, Log};
 
 use super::NodeError;
@@ -39,7 +39,7 @@ async fn recover(config: &Config, clock: Arc<dyn Clock>, app: Arc<App>) -> Resul
     };
     let path = config.data.clone();
     let opening = tokio::task::spawn_blocking(move || {
-        let progress = |progress: Progress| {
+        let progress = |progress: OpenProgress| {
             let shown = app.progress();
             shown.total.store(progress.total as u64, Ordering::Relaxed);
             shown
@@ -58,9 +58,9 @@ async fn recover(config: &Config, clock: Arc<dyn Clock>, app: Arc<App>) -> Resul
     }
 }
 
-fn report(progress: &Progress) {
+fn report(progress: &OpenProgress) {
     let (place, recovery) = (&progress.topic_partition, &progress.recovery);
-    if let Some(cut) = &recovery.cut {
+    if let Some(cut) = &recovery.torn_tail {
         tracing::warn!(%place, ?cut, "a torn tail was truncated; it held nothing acknowledged");
     }
     if let Some(damage) = &recovery.damage {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use highwater_log::{GroupError, JoinResponse, SyncResponse};
 
-use super::{Effect, Group, Now, Ticket};
+use super::{Effect, Elapsed, Group, Ticket};
 
 impl Group {
     pub(super) fn answer_join(&mut self, ticket: Ticket, answer: Result<JoinResponse, GroupError>) {
@@ -42,7 +42,7 @@ impl Group {
     }
 
     /// Tells every member that waits for an assignment that there will be none.
-    pub(super) fn refuse_syncs(&mut self, now: Now) {
+    pub(super) fn refuse_syncs(&mut self, now: Elapsed) {
         for member in self.members.values_mut() {
             if let Some(ticket) = member.syncing.take() {
                 member.touch(now);

@@ -3,41 +3,41 @@
 use highwater_log::{GroupError, JoinRequest, JoinResponse};
 
 use super::member::Member;
-use super::{After, Effect, Group, Now, Phase, Ticket};
+use super::{AfterStore, Effect, Elapsed, Group, Phase, Ticket};
 
 /// How a join was met.
-enum Met {
+enum JoinResult {
     /// There is nothing to wait for.
-    Now(JoinResponse),
+    Ready(JoinResponse),
     /// Answered when the group has gathered, or a snapshot is stored.
     Later,
 }
 
 impl Group {
     /// `fresh` is an id nobody has had, in case one is needed.
-    pub fn join(&mut self, request: JoinRequest, fresh: String, ticket: Ticket, now: Now) {
+    pub fn join(&mut self, request: JoinRequest, fresh: String, ticket: Ticket, now: Elapsed) {
         self.stirred = true;
-        match self.meet(request, fresh, ticket, now) {
-            Ok(Met::Later) => {}
-            Ok(Met::Now(joined)) => self.answer_join(ticket, Ok(joined)),
+        match self.admit(request, fresh, ticket, now) {
+            Ok(JoinResult::Later) => {}
+            Ok(JoinResult::Ready(joined)) => self.answer_join(ticket, Ok(joined)),
             Err(error) => self.answer_join(ticket, Err(error)),
         }
     }
 
-    fn meet(
+    fn admit(
         &mut self,
         request: JoinRequest,
         fresh: String,
         ticket: Ticket,
-        now: Now,
-    ) -> Result<Met, GroupError> {
+        now: Elapsed,
+    ) -> Result<JoinResult, GroupError> {
         self.check_session(&request)?;
         let returning = match &request.instance {
             Some(instance) if request.member.is_empty() => self.instances.get(instance).cloned(),
             _ => None,
         };
         let known = returning.as_deref().unwrap_or(&request.member);
-        self.check_room(known)?;
+        self.check_capacity(known)?;
         if !self.speaks(known, &request.protocol_type, &request.protocols) {
             return Err(GroupError::InconsistentProtocol);
         }
@@ -63,7 +63,7 @@ impl Group {
 
     /// While the group gathers, room is for those who are here: members that do not come back lose
     /// their place to others.
-    fn check_room(&mut self, member: &str) -> Result<(), GroupError> {
+    fn check_capacity(&mut self, member: &str) -> Result<(), GroupError> {
         let max = self.limits.members_max;
         let known = self.members.get(member);
         let room = match self.phase {
@@ -85,8 +85,8 @@ impl Group {
         request: JoinRequest,
         fresh: String,
         ticket: Ticket,
-        now: Now,
-    ) -> Result<Met, GroupError> {
+        now: Elapsed,
+    ) -> Result<JoinResult, GroupError> {
         if request.expects_member_id && request.instance.is_none() {
             let max = self.limits.members_max;
             if self.promised.len() >= max {
@@ -103,8 +103,8 @@ impl Group {
         &mut self,
         request: JoinRequest,
         ticket: Ticket,
-        now: Now,
-    ) -> Result<Met, GroupError> {
+        now: Elapsed,
+    ) -> Result<JoinResult, GroupError> {
         if request.instance.is_none() && self.promised.remove(&request.member).is_some() {
             let id = request.member.clone();
             return Ok(self.add(id, request, ticket, now));
@@ -122,14 +122,20 @@ impl Group {
         };
         self.update(&id, request, now);
         if settled {
-            return Ok(Met::Now(self.joined(&id)));
+            return Ok(JoinResult::Ready(self.joined(&id)));
         }
         self.wait_to_join(&id, ticket);
         self.rebalance(now);
-        Ok(Met::Later)
+        Ok(JoinResult::Later)
     }
 
-    fn add(&mut self, id: String, request: JoinRequest, ticket: Ticket, now: Now) -> Met {
+    fn add(
+        &mut self,
+        id: String,
+        request: JoinRequest,
+        ticket: Ticket,
+        now: Elapsed,
+    ) -> JoinResult {
         if self.members.is_empty() {
             self.protocol_type = request.protocol_type.clone();
             self.leader.clone_from(&id);
@@ -147,7 +153,7 @@ impl Group {
         self.members.insert(id.clone(), member);
         self.wait_to_join(&id, ticket);
         self.rebalance(now);
-        Met::Later
+        JoinResult::Later
     }
 
     /// A static member has come back without its old id. It takes the place of its former self,
@@ -158,8 +164,8 @@ impl Group {
         request: JoinRequest,
         new: String,
         ticket: Ticket,
-        now: Now,
-    ) -> Met {
+        now: Elapsed,
+    ) -> JoinResult {
         let Some(mut member) = self.members.remove(old) else {
             return self.add(new, request, ticket, now);
         };
@@ -185,11 +191,11 @@ impl Group {
         if goes_on && self.elect_protocol() == self.protocol {
             let led_as = leads.then(|| old.to_owned());
             self.effects
-                .push(Effect::Store(After::Join(ticket, led_as)));
+                .push(Effect::Store(AfterStore::Join(ticket, led_as)));
         } else {
             self.rebalance(now);
         }
-        Met::Later
+        JoinResult::Later
     }
 
     /// The snapshot with the returned static member in it is stored, or could not be.
@@ -198,7 +204,7 @@ impl Group {
         ticket: Ticket,
         led_as: Option<String>,
         stored: Result<(), String>,
-        now: Now,
+        now: Elapsed,
     ) {
         let waiting = |member: &&mut Member| member.joining == Some(ticket);
         let stable = matches!(self.phase, Phase::Stable { .. });
@@ -216,7 +222,7 @@ impl Group {
         self.answer_join(ticket, answer);
     }
 
-    fn update(&mut self, id: &str, request: JoinRequest, now: Now) {
+    fn update(&mut self, id: &str, request: JoinRequest, now: Elapsed) {
         if let Some(member) = self.members.get_mut(id) {
             member.update(request, now);
         }

@@ -3,11 +3,15 @@
 use highwater_log::{GroupError, MemberIdentity};
 
 use super::member::Member;
-use super::{Group, Now, Phase, Ticket};
+use super::{Elapsed, Group, Phase, Ticket};
 
 impl Group {
     /// One answer for each, in order.
-    pub fn leave(&mut self, leaving: &[MemberIdentity], now: Now) -> Vec<Result<(), GroupError>> {
+    pub fn leave(
+        &mut self,
+        leaving: &[MemberIdentity],
+        now: Elapsed,
+    ) -> Vec<Result<(), GroupError>> {
         self.stirred = true;
         let answers = leaving.iter().map(|one| self.leave_one(one)).collect();
         self.regroup(now);
@@ -29,7 +33,7 @@ impl Group {
     }
 
     /// Lets time do its work: sessions end, promises lapse, nobody is waited for any longer.
-    pub fn tick(&mut self, now: Now) {
+    pub fn tick(&mut self, now: Elapsed) {
         self.stirred = true;
         self.promised.retain(|_, until| *until > now);
         let silent = |member: &Member| member.expiry().is_some_and(|at| at <= now);
@@ -48,7 +52,7 @@ impl Group {
     }
 
     /// True once.
-    fn time_to_sync_is_up(&mut self, now: Now) -> bool {
+    fn time_to_sync_is_up(&mut self, now: Elapsed) -> bool {
         match &mut self.phase {
             Phase::Completing { until, .. } | Phase::Stable { until } => {
                 until.take_if(|at| *at <= now).is_some()
@@ -59,7 +63,7 @@ impl Group {
 
     /// Whoever waited with this ticket has hung up. A member that knows its id may come again until
     /// its session ends; one that does not never will.
-    pub fn abandon(&mut self, ticket: Ticket, now: Now) {
+    pub fn abandon(&mut self, ticket: Ticket, now: Elapsed) {
         self.stirred = true;
         let ticket = Some(ticket);
         let waits = |member: &&mut Member| member.joining == ticket || member.syncing == ticket;
@@ -101,7 +105,7 @@ impl Group {
     }
 
     /// A generation that lost a member is over; one that gathers may have waited for it alone.
-    fn regroup(&mut self, now: Now) {
+    fn regroup(&mut self, now: Elapsed) {
         let lost = std::mem::take(&mut self.lost_a_member);
         match self.phase {
             Phase::Empty => {}

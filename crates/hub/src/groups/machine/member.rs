@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use highwater_log::{JoinRequest, JoinResponseMember, MemberInfo};
 
-use super::{Now, Ticket};
+use super::{Elapsed, Ticket};
 
 #[derive(Debug)]
 pub(super) struct Member {
@@ -26,11 +26,11 @@ pub(super) struct Member {
     pub synced: bool,
     /// It knows its own id, and could come back with it.
     pub knows_itself: bool,
-    pub expires: Now,
+    pub expires: Elapsed,
 }
 
 impl Member {
-    pub fn new(id: String, arrival: u64, request: JoinRequest, now: Now) -> Member {
+    pub fn new(id: String, arrival: u64, request: JoinRequest, now: Elapsed) -> Member {
         let mut member = Member {
             id,
             instance: request.instance.clone(),
@@ -51,7 +51,7 @@ impl Member {
         member
     }
 
-    pub fn update(&mut self, request: JoinRequest, now: Now) {
+    pub fn update(&mut self, request: JoinRequest, now: Elapsed) {
         self.client_id = request.client_id;
         self.client_host = request.client_host;
         self.session_timeout = request.session_timeout;
@@ -60,12 +60,12 @@ impl Member {
         self.touch(now);
     }
 
-    pub fn touch(&mut self, now: Now) {
+    pub fn touch(&mut self, now: Elapsed) {
         self.expires = now + self.session_timeout;
     }
 
     /// When it is given up. One that waits for us is not.
-    pub fn expiry(&self) -> Option<Now> {
+    pub fn expiry(&self) -> Option<Elapsed> {
         (self.joining.is_none() && self.syncing.is_none()).then_some(self.expires)
     }
 

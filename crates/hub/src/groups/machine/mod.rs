@@ -15,13 +15,13 @@
 //! stored, and the group goes on when it is told that it was.
 
 mod answer;
-mod gather;
 mod join;
 mod leave;
 mod member;
 #[cfg(test)]
 mod model;
 mod protocols;
+mod rebalance;
 mod snapshot;
 mod sync;
 #[cfg(test)]
@@ -37,7 +37,7 @@ use member::Member;
 pub(crate) use snapshot::{MemberSnapshot, Snapshot};
 
 /// Time since a fixed start.
-pub(crate) type Now = Duration;
+pub(crate) type Elapsed = Duration;
 
 /// Names a request that is waiting for its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,12 +49,12 @@ pub(crate) enum Effect {
     Joined(Ticket, Result<JoinResponse, GroupError>),
     Synced(Ticket, Result<SyncResponse, GroupError>),
     /// Store [`Group::snapshot`] as it is now, then call [`Group::stored`].
-    Store(After),
+    Store(AfterStore),
 }
 
 /// What waits for a snapshot to be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum After {
+pub(crate) enum AfterStore {
     Nothing,
     /// The members wait for the assignment of this generation.
     Assignment(i32),
@@ -74,7 +74,7 @@ pub(crate) struct Group {
     /// Static members: instance to member id.
     instances: BTreeMap<String, String>,
     /// Ids given out to newcomers who have not come back with them yet, and until when they may.
-    promised: BTreeMap<String, Now>,
+    promised: BTreeMap<String, Elapsed>,
     /// Counts the members ever taken in, so that the first of them can lead.
     arrivals: u64,
     /// Set while members are taken out, until the group has drawn the consequences.
@@ -108,23 +108,23 @@ impl From<&Options> for Limits {
 #[derive(Clone, Debug, PartialEq)]
 enum Phase {
     Empty,
-    Preparing(Gathering),
+    Preparing(Rebalance),
     Completing {
         /// Who has not asked for its assignment by then is out. `None` once that was looked at.
-        until: Option<Now>,
+        until: Option<Elapsed>,
         /// The leader has spoken, and what it said is being stored.
         storing: bool,
     },
     Stable {
         /// As for `Completing`.
-        until: Option<Now>,
+        until: Option<Elapsed>,
     },
 }
 
 /// Waiting for the members to come (again).
 #[derive(Clone, Debug, PartialEq)]
-struct Gathering {
-    until: Now,
+struct Rebalance {
+    until: Elapsed,
     /// Set while an empty group lets the first ones gather, even when all known ones are here: how
     /// much longer that may go on, and whether anybody came since `until` was set.
     initial: Option<(Duration, bool)>,
@@ -180,7 +180,7 @@ impl Group {
 
     /// The deadline, if it may have come nearer since this was asked last. Heartbeats never do that,
     /// and they are most of what a group hears.
-    pub fn take_deadline(&mut self) -> Option<Now> {
+    pub fn take_deadline(&mut self) -> Option<Elapsed> {
         match std::mem::take(&mut self.stirred) {
             true => self.deadline(),
             false => None,
@@ -188,7 +188,7 @@ impl Group {
     }
 
     /// When [`Group::tick`] has something to do at the latest.
-    pub fn deadline(&self) -> Option<Now> {
+    pub fn deadline(&self) -> Option<Elapsed> {
         let phase = match &self.phase {
             Phase::Empty => None,
             Phase::Preparing(gathering) => Some(gathering.until),
@@ -211,7 +211,7 @@ impl Group {
         }
     }
 
-    pub fn heartbeat(&mut self, who: &Membership, now: Now) -> Result<(), GroupError> {
+    pub fn heartbeat(&mut self, who: &Membership, now: Elapsed) -> Result<(), GroupError> {
         self.check(who)?;
         self.touch(&who.member, now);
         match self.phase {
@@ -226,7 +226,7 @@ impl Group {
         &mut self,
         who: &Membership,
         transactional: bool,
-        now: Now,
+        now: Elapsed,
     ) -> Result<(), GroupError> {
         let nobody = who.generation < 0 && who.member.is_empty() && who.instance.is_none();
         if who.generation < 0 && self.is_empty() || nobody && transactional {
@@ -274,7 +274,7 @@ impl Group {
         }
     }
 
-    fn touch(&mut self, member: &str, now: Now) {
+    fn touch(&mut self, member: &str, now: Elapsed) {
         if let Some(member) = self.members.get_mut(member) {
             member.touch(now);
         }

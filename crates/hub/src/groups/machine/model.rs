@@ -16,7 +16,7 @@ use highwater_log::{
     GroupError, GroupState, JoinRequest, JoinResponse, Membership, SyncRequest, SyncResponse,
 };
 
-use super::{After, Effect, Group, Limits, Now, Ticket};
+use super::{AfterStore, Effect, Elapsed, Group, Limits, Ticket};
 use crate::coordinator::testing::seeds;
 
 const SESSION: Duration = Duration::from_secs(10);
@@ -34,7 +34,7 @@ enum Event {
     Answered(usize, Ticket, Answer),
     GivesUp(usize, Ticket),
     Wakes(usize, u64),
-    Stored(After, bool),
+    Stored(AfterStore, bool),
     Tick,
 }
 
@@ -69,9 +69,9 @@ struct Client {
 
 struct World {
     random: Random,
-    now: Now,
+    now: Elapsed,
     group: Group,
-    queue: BTreeMap<(Now, u64), Event>,
+    queue: BTreeMap<(Elapsed, u64), Event>,
     counter: u64,
     clients: Vec<Client>,
     /// Which client waits with which ticket.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::member::Member;
-use super::{Group, Limits, Now, Phase};
+use super::{Elapsed, Group, Limits, Phase};
 
 /// A group without members, or one whose members have their assignments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Group {
     }
 
     /// The group as it was. Its members have a whole session to say that they are still there.
-    pub fn restore(name: &str, limits: Limits, snapshot: Snapshot, now: Now) -> Group {
+    pub fn restore(name: &str, limits: Limits, snapshot: Snapshot, now: Elapsed) -> Group {
         let mut group = Group::new(name, limits);
         group.generation = snapshot.generation;
         group.protocol_type = snapshot.protocol_type;
@@ -79,7 +79,7 @@ impl Member {
         }
     }
 
-    fn restore(snapshot: MemberSnapshot, arrival: u64, now: Now) -> Member {
+    fn restore(snapshot: MemberSnapshot, arrival: u64, now: Elapsed) -> Member {
         Member {
             id: snapshot.id,
             instance: snapshot.instance,

@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use highwater_log::{GroupError, SyncRequest, SyncResponse};
 
-use super::{After, Effect, Group, Now, Phase, Ticket};
+use super::{AfterStore, Effect, Elapsed, Group, Phase, Ticket};
 
 impl Group {
-    pub fn sync(&mut self, request: SyncRequest, ticket: Ticket, now: Now) {
+    pub fn sync(&mut self, request: SyncRequest, ticket: Ticket, now: Elapsed) {
         self.stirred = true;
         match self.ask_for_share(request, ticket, now) {
             Ok(None) => {}
@@ -19,7 +19,7 @@ impl Group {
         &mut self,
         request: SyncRequest,
         ticket: Ticket,
-        now: Now,
+        now: Elapsed,
     ) -> Result<Option<SyncResponse>, GroupError> {
         let SyncRequest { member: who, .. } = &request;
         self.check(who)?;
@@ -69,7 +69,7 @@ impl Group {
                 member.assignment = assignment;
             }
         }
-        let after = After::Assignment(self.generation);
+        let after = AfterStore::Assignment(self.generation);
         self.effects.push(Effect::Store(after));
     }
 }

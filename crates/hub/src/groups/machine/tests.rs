@@ -9,7 +9,7 @@ use highwater_log::{
     SyncResponse,
 };
 
-use super::{After, Effect, Group, Limits, Now, Ticket};
+use super::{AfterStore, Effect, Elapsed, Group, Limits, Ticket};
 
 const SESSION: Duration = Duration::from_secs(10);
 const REBALANCE: Duration = Duration::from_secs(60);
@@ -26,10 +26,10 @@ fn limits() -> Limits {
 /// A group with a clock, tickets and ids; what it wants stored is stored at once unless `slow`.
 struct Bench {
     group: Group,
-    now: Now,
+    now: Elapsed,
     issued: u64,
     slow: bool,
-    waiting_to_store: Vec<After>,
+    waiting_to_store: Vec<AfterStore>,
     joins: BTreeMap<Ticket, Result<JoinResponse, GroupError>>,
     syncs: BTreeMap<Ticket, Result<SyncResponse, GroupError>>,
 }

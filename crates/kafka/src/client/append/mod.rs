@@ -16,14 +16,14 @@ use highwater_log::{AppendError, AppendInfo, BoxFuture};
 use tokio::sync::oneshot;
 
 use super::cluster::Cluster;
-use super::partition::Heard;
+use super::partition::PartitionCache;
 use super::view::Target;
-use sender::{Numbers, Sender};
+use sender::{Sender, SequenceState};
 
 pub(crate) struct Appender {
     cluster: Arc<Cluster>,
     target: Target,
-    heard: Arc<Heard>,
+    cache: Arc<PartitionCache>,
     queue: Mutex<Queue>,
 }
 
@@ -34,7 +34,7 @@ struct Queue {
     /// A task is at work.
     driven: bool,
     /// Between two tasks.
-    numbers: Numbers,
+    sequences: SequenceState,
 }
 
 /// A batch, or what will be one when it is its turn.
@@ -56,11 +56,11 @@ enum Content {
 }
 
 impl Appender {
-    pub fn new(cluster: Arc<Cluster>, target: Target, heard: Arc<Heard>) -> Appender {
+    pub fn new(cluster: Arc<Cluster>, target: Target, cache: Arc<PartitionCache>) -> Appender {
         Appender {
             cluster,
             target,
-            heard,
+            cache,
             queue: Mutex::default(),
         }
     }
@@ -170,18 +170,18 @@ impl Appender {
 
     /// Sends what there is until there is nothing more.
     async fn drive(self: Arc<Self>) {
-        let numbers = std::mem::take(&mut self.queue().numbers);
-        let mut sender = Sender::new(Arc::clone(&self), numbers);
+        let sequences = std::mem::take(&mut self.queue().sequences);
+        let mut sender = Sender::new(Arc::clone(&self), sequences);
         loop {
             sender.fill();
-            if !sender.flight.is_empty() {
+            if !sender.in_flight.is_empty() {
                 sender.step().await;
                 continue;
             }
             let mut queue = self.queue();
             if queue.waiting.is_empty() {
                 queue.driven = false;
-                queue.numbers = sender.numbers;
+                queue.sequences = sender.sequences;
                 return;
             }
         }

@@ -12,10 +12,10 @@ use kafka_protocol::messages::{ProduceRequest, ProduceResponse, TransactionalId}
 use uuid::Uuid;
 
 use super::{Appender, Callers, Content, Entry};
-use crate::client::cluster::{Cluster, To, UNKNOWN_MAX};
+use crate::client::cluster::{Cluster, Destination, UNKNOWN_MAX};
 use crate::client::connection::{CallError, Reply};
-use crate::client::errors::{Failure, Said, append_error, is_unknown, ok_or, passes};
-use crate::client::pool::Lane;
+use crate::client::errors::{BrokerError, Failure, append_error, is_retriable, is_unknown, ok_or};
+use crate::client::pool::ConnectionClass;
 use crate::client::retry::Retry;
 use crate::client::transactions::init_producer;
 use crate::client::versions::{BY_ID, PRODUCE_IN_TRANSACTION_MAX};
@@ -27,7 +27,7 @@ const UNDER_WAY_MAX: usize = 5;
 
 /// Who numbers what comes without a number, and which producers the broker knows.
 #[derive(Default)]
-pub(super) struct Numbers {
+pub(super) struct SequenceState {
     producer: Option<Producer>,
     next: i32,
     /// Those that the broker has a batch of, so that it will notice a gap in their numbers. Only their
@@ -41,15 +41,15 @@ const KNOWN_MAX: usize = 64;
 /// The task's side of it.
 pub(super) struct Sender {
     of: Arc<Appender>,
-    pub flight: VecDeque<Flying>,
-    pub numbers: Numbers,
+    pub in_flight: VecDeque<InFlightBatch>,
+    pub sequences: SequenceState,
     /// Of the first one, since it failed first.
     retry: Option<Retry>,
     unknown: u32,
 }
 
 /// A batch that is on its way, or to be sent again.
-pub(super) struct Flying {
+pub(super) struct InFlightBatch {
     batch: Batch,
     transaction: Option<String>,
     callers: Callers,
@@ -63,12 +63,12 @@ pub(super) struct Flying {
 }
 
 impl Sender {
-    pub fn new(of: Arc<Appender>, numbers: Numbers) -> Sender {
+    pub fn new(of: Arc<Appender>, sequences: SequenceState) -> Sender {
         Sender {
             retry: None,
             of,
-            flight: VecDeque::new(),
-            numbers,
+            in_flight: VecDeque::new(),
+            sequences,
             unknown: 0,
         }
     }
@@ -76,23 +76,24 @@ impl Sender {
     /// Whether another one may go out with the first unanswered.
     fn may_follow(&self, entry: &Entry) -> bool {
         let known = |producer: Option<Producer>| {
-            let producer = producer.or(self.numbers.producer);
-            producer.is_some_and(|producer| self.numbers.known.contains(&producer.id))
+            let producer = producer.or(self.sequences.producer);
+            producer.is_some_and(|producer| self.sequences.known.contains(&producer.id))
         };
         let of_entry = match &entry.content {
             Content::Batch(batch) => batch.header().producer(),
             Content::Records(_) => None,
         };
-        let mut flight = self.flight.iter();
-        known(of_entry) && flight.all(|flying| known(flying.batch.header().producer()))
+        let mut in_flight = self.in_flight.iter();
+        known(of_entry)
+            && in_flight.all(|batch_in_flight| known(batch_in_flight.batch.header().producer()))
     }
 
     pub fn fill(&mut self) {
         let of = Arc::clone(&self.of);
         let mut queue = of.queue();
-        while self.flight.len() < UNDER_WAY_MAX
+        while self.in_flight.len() < UNDER_WAY_MAX
             && let Some(entry) = queue.waiting.front()
-            && (self.flight.is_empty() || self.may_follow(entry))
+            && (self.in_flight.is_empty() || self.may_follow(entry))
             && let Some(entry) = queue.waiting.pop_front()
         {
             queue.bytes -= entry.bytes;
@@ -103,7 +104,7 @@ impl Sender {
             match batch {
                 Ok(mut batch) => {
                     batch.default_timestamp(self.of.cluster.now_ms());
-                    self.flight.push_back(Flying {
+                    self.in_flight.push_back(InFlightBatch {
                         own: batch.header().producer().is_none(),
                         batch,
                         transaction: entry.transaction,
@@ -122,12 +123,12 @@ impl Sender {
     pub async fn step(&mut self) {
         let seen = self.of.cluster.view().number;
         let sent = self.send().await;
-        let Some(first) = self.flight.front_mut() else {
+        let Some(first) = self.in_flight.front_mut() else {
             return;
         };
         let answered = match (first.reply.take(), sent) {
             (Some(reply), _) => match reply.wait().await {
-                Ok(answer) => read(answer).map_err(Failure::Said),
+                Ok(answer) => read(answer).map_err(Failure::Broker),
                 Err(error) => {
                     first.uncertain = true;
                     Err(Failure::Call(error))
@@ -144,24 +145,36 @@ impl Sender {
     }
 
     async fn send(&mut self) -> Result<(), Failure> {
-        if self.flight.iter().all(|flying| flying.reply.is_some()) {
+        if self
+            .in_flight
+            .iter()
+            .all(|batch_in_flight| batch_in_flight.reply.is_some())
+        {
             return Ok(());
         }
         self.number().await?;
         let of = &self.of;
-        let address = of.cluster.find(&To::Leader(of.target.clone())).await?;
-        let connection = of.cluster.pool.lane(&address, Lane::Append).await;
+        let address = of
+            .cluster
+            .find(&Destination::Leader(of.target.clone()))
+            .await?;
+        let connection = of
+            .cluster
+            .pool
+            .connection(&address, ConnectionClass::Append)
+            .await;
         let connection = connection.map_err(Failure::Call)?;
-        for flying in self
-            .flight
+        for batch_in_flight in self
+            .in_flight
             .iter_mut()
-            .filter(|flying| flying.reply.is_none())
+            .filter(|batch_in_flight| batch_in_flight.reply.is_none())
         {
-            let version = connection.version::<ProduceRequest>(flying.version_max(&of.target));
+            let version =
+                connection.version::<ProduceRequest>(batch_in_flight.version_max(&of.target));
             let version = version.map_err(Failure::Call)?;
-            let request = flying.request(version, &of.target, &of.cluster);
+            let request = batch_in_flight.request(version, &of.target, &of.cluster);
             let reply = connection.send(version, &request).await;
-            flying.reply = Some(reply.map_err(Failure::Call)?);
+            batch_in_flight.reply = Some(reply.map_err(Failure::Call)?);
         }
         Ok(())
     }
@@ -169,38 +182,41 @@ impl Sender {
     /// Gives numbers to those that need one.
     async fn number(&mut self) -> Result<(), Failure> {
         if !self
-            .flight
+            .in_flight
             .iter()
-            .any(|flying| flying.own && !flying.numbered)
+            .any(|batch_in_flight| batch_in_flight.own && !batch_in_flight.numbered)
         {
             return Ok(());
         }
-        let producer = match self.numbers.producer {
+        let producer = match self.sequences.producer {
             Some(producer) => producer,
             None => {
                 let fresh = init_producer(&self.of.cluster).await?;
-                (self.numbers.producer, self.numbers.next) = (Some(fresh), 0);
+                (self.sequences.producer, self.sequences.next) = (Some(fresh), 0);
                 fresh
             }
         };
-        for flying in &mut self.flight {
-            if flying.own && !flying.numbered {
-                flying.batch.assign_sequence(producer, self.numbers.next);
-                flying.numbered = true;
-                self.numbers.next = sequence_after(flying.batch.header().last_sequence(), 1);
+        for batch_in_flight in &mut self.in_flight {
+            if batch_in_flight.own && !batch_in_flight.numbered {
+                batch_in_flight
+                    .batch
+                    .assign_sequence(producer, self.sequences.next);
+                batch_in_flight.numbered = true;
+                self.sequences.next =
+                    sequence_after(batch_in_flight.batch.header().last_sequence(), 1);
             }
         }
         Ok(())
     }
 
     fn done(&mut self, answer: &PartitionProduceResponse) {
-        let Some(first) = self.flight.pop_front() else {
+        let Some(first) = self.in_flight.pop_front() else {
             return;
         };
         self.unknown = 0;
         self.retry = None;
         let header = first.batch.header();
-        self.know(header.producer());
+        self.remember_producer(header.producer());
         let at = |delta: i32| Offset(answer.base_offset.saturating_add(i64::from(delta)));
         let end = at(header.count());
         let start = Offset(answer.log_start_offset.max(0));
@@ -209,7 +225,7 @@ impl Sender {
             time => time,
         };
         let time = EnqueueTime(time);
-        self.of.heard.hear(Bounds {
+        self.of.cache.observe(Bounds {
             start,
             stable: Offset(0),
             end,
@@ -227,8 +243,8 @@ impl Sender {
         }
     }
 
-    fn know(&mut self, producer: Option<Producer>) {
-        let known = &mut self.numbers.known;
+    fn remember_producer(&mut self, producer: Option<Producer>) {
+        let known = &mut self.sequences.known;
         if known.len() >= KNOWN_MAX {
             known.clear();
         }
@@ -236,12 +252,12 @@ impl Sender {
     }
 
     async fn failed(&mut self, failure: Failure, seen: u64) {
-        self.land().await;
+        self.await_replies().await;
         self.unknown += u32::from(failure.code().is_some_and(is_unknown));
-        let Some(first) = self.flight.front() else {
+        let Some(first) = self.in_flight.front() else {
             return;
         };
-        let forgotten = first.own && is_forgotten(failure.code());
+        let forgotten = first.own && is_unknown_producer(failure.code());
         if forgotten {
             self.begin_anew();
         }
@@ -249,45 +265,45 @@ impl Sender {
             || match &failure {
                 Failure::Call(CallError::Lost(_)) => true,
                 Failure::Call(CallError::Refused(_)) => false,
-                Failure::Said(said) => passes(said.code) && self.unknown < UNKNOWN_MAX,
+                Failure::Broker(error) => is_retriable(error.code) && self.unknown < UNKNOWN_MAX,
             };
         let options = &self.of.cluster.options;
         let retry = self.retry.get_or_insert_with(|| Retry::new(options));
         if again && retry.pause().await {
-            let leader = To::Leader(self.of.target.clone());
+            let leader = Destination::Leader(self.of.target.clone());
             return self.of.cluster.look_again(&leader, seen).await;
         }
         self.give_up(failure);
     }
 
     /// Waits for the other answers, which do not count.
-    async fn land(&mut self) {
-        for flying in &mut self.flight {
-            if let Some(reply) = flying.reply.take() {
-                flying.uncertain |= reply.wait().await.is_err();
+    async fn await_replies(&mut self) {
+        for batch_in_flight in &mut self.in_flight {
+            if let Some(reply) = batch_in_flight.reply.take() {
+                batch_in_flight.uncertain |= reply.wait().await.is_err();
             }
         }
     }
 
     /// The broker no longer knows the producer: it gets another, and everything another number.
     fn begin_anew(&mut self) {
-        self.numbers.producer = None;
-        for flying in &mut self.flight {
-            flying.numbered = false;
+        self.sequences.producer = None;
+        for batch_in_flight in &mut self.in_flight {
+            batch_in_flight.numbered = false;
         }
     }
 
     /// The first one fails; the others take its place.
     fn give_up(&mut self, failure: Failure) {
-        let Some(first) = self.flight.pop_front() else {
+        let Some(first) = self.in_flight.pop_front() else {
             return;
         };
         self.retry = None;
         self.unknown = 0;
         let topic_partition = &self.of.target.topic_partition;
         let error = match &failure {
-            Failure::Said(said) if !first.uncertain => {
-                append_error(topic_partition, &first.batch, self.of.bytes_max(), said)
+            Failure::Broker(error) if !first.uncertain => {
+                append_error(topic_partition, &first.batch, self.of.bytes_max(), error)
             }
             failure => AppendError::OutcomeUnknown {
                 topic_partition: topic_partition.clone(),
@@ -298,16 +314,16 @@ impl Sender {
             self.begin_anew();
         } else if first.own && first.numbered {
             // It took no number, so the others move up.
-            self.numbers.next = first.batch.header().base_sequence();
-            for flying in &mut self.flight {
-                flying.numbered = false;
+            self.sequences.next = first.batch.header().base_sequence();
+            for batch_in_flight in &mut self.in_flight {
+                batch_in_flight.numbered = false;
             }
         }
         answer_all(first.callers, &Err(error));
     }
 }
 
-impl Flying {
+impl InFlightBatch {
     fn version_max(&self, target: &Target) -> i16 {
         match (&self.transaction, target.by_id) {
             (Some(_), _) => PRODUCE_IN_TRANSACTION_MAX,
@@ -341,7 +357,7 @@ fn answer_all(callers: Callers, answer: &Result<AppendInfo, AppendError>) {
 }
 
 /// Codes that say that the broker has lost or outlived what it knew of a producer.
-fn is_forgotten(code: Option<Code>) -> bool {
+fn is_unknown_producer(code: Option<Code>) -> bool {
     matches!(
         code,
         Some(
@@ -353,7 +369,7 @@ fn is_forgotten(code: Option<Code>) -> bool {
     )
 }
 
-fn read(answer: ProduceResponse) -> Result<PartitionProduceResponse, Said> {
+fn read(answer: ProduceResponse) -> Result<PartitionProduceResponse, BrokerError> {
     let topic = answer.responses.into_iter().next();
     let answer = topic.and_then(|topic| topic.partition_responses.into_iter().next());
     let answer = answer.ok_or(Code::UnknownServerError)?;

@@ -21,7 +21,7 @@ use kafka_protocol::messages::{
 };
 
 use super::Remote;
-use super::cluster::{Ask, Key, To};
+use super::cluster::{ClusterRequest, Destination, Key};
 use super::errors::{Failure, all_ok, group_error, kind, ok};
 use crate::handlers::{text, topic};
 use wire::{
@@ -50,8 +50,8 @@ pub(super) fn by_hub<'a, T, U>(
     hubs
 }
 
-fn to(group: &str) -> Ask {
-    Ask::new(To::Coordinator(Key::Group(group.into())))
+fn to(group: &str) -> ClusterRequest {
+    ClusterRequest::new(Destination::Coordinator(Key::Group(group.into())))
 }
 
 /// Somebody who has no place in a group.
@@ -69,7 +69,7 @@ impl GroupCoordinator for Remote {
     fn join(&self, request: JoinRequest) -> BoxFuture<Result<JoinResponse, GroupError>> {
         let cluster = self.cluster();
         Box::pin(async move {
-            let ask = Ask {
+            let ask = ClusterRequest {
                 held: Some(request.rebalance_timeout),
                 client: Some(request.client_id.clone()).filter(|name| !name.is_empty()),
                 ..to(&request.group)
@@ -96,20 +96,20 @@ impl GroupCoordinator for Remote {
     fn sync(&self, request: SyncRequest) -> BoxFuture<Result<SyncResponse, GroupError>> {
         let cluster = self.cluster();
         Box::pin(async move {
-            let ask = Ask {
+            let ask = ClusterRequest {
                 held: Some(SYNC_HELD),
                 ..to(&request.member.group)
             };
             let make = |version| sync_request(version, &request);
             let requested = cluster.ask(ask, make, |answer| {
                 ok(answer.error_code)?;
-                let said = |said: Option<_>, requested: &Option<String>| match said {
-                    Some(said) => ToString::to_string(&said),
+                let answered_or = |answered: Option<_>, requested: &Option<String>| match answered {
+                    Some(name) => ToString::to_string(&name),
                     None => requested.clone().unwrap_or_default(),
                 };
                 Ok(SyncResponse {
-                    protocol_type: said(answer.protocol_type, &request.protocol_type),
-                    protocol: said(answer.protocol_name, &request.protocol),
+                    protocol_type: answered_or(answer.protocol_type, &request.protocol_type),
+                    protocol: answered_or(answer.protocol_name, &request.protocol),
                     assignment: answer.assignment,
                 })
             });
@@ -249,7 +249,7 @@ impl GroupCoordinator for Remote {
             let view = remote.cluster().view();
             let mut groups = Vec::new();
             for address in view.anybody() {
-                match remote.groups_of(To::Broker(address.clone())).await {
+                match remote.groups_of(Destination::Broker(address.clone())).await {
                     Ok(found) => groups.extend(found),
                     Err(failure) => {
                         tracing::warn!(%address, %failure, "a broker does not tell its groups");
@@ -264,7 +264,7 @@ impl GroupCoordinator for Remote {
     fn describe(&self, group: String) -> BoxFuture<Option<GroupInfo>> {
         let remote = self.clone();
         Box::pin(async move {
-            let to = To::Coordinator(Key::Group(group.clone()));
+            let to = Destination::Coordinator(Key::Group(group.clone()));
             match remote.described(to, vec![group_id(&group)]).await {
                 Ok(mut described) => described.pop(),
                 Err(failure) => {
@@ -326,9 +326,9 @@ impl GroupCoordinator for Remote {
 }
 
 impl Remote {
-    async fn groups_of(&self, broker: To) -> Result<Vec<GroupInfo>, Failure> {
+    async fn groups_of(&self, broker: Destination) -> Result<Vec<GroupInfo>, Failure> {
         let (make, cluster) = (|_| ListGroupsRequest::default(), self.cluster());
-        let listed = cluster.ask(Ask::new(broker.clone()), make, |answer| {
+        let listed = cluster.ask(ClusterRequest::new(broker.clone()), make, |answer| {
             ok(answer.error_code)?;
             let groups = answer.groups.into_iter();
             Ok(groups.map(|group| group.group_id).collect::<Vec<_>>())
@@ -340,10 +340,14 @@ impl Remote {
     }
 
     /// Those of the groups that somebody has heard of.
-    async fn described(&self, to: To, groups: Vec<GroupId>) -> Result<Vec<GroupInfo>, Failure> {
+    async fn described(
+        &self,
+        to: Destination,
+        groups: Vec<GroupId>,
+    ) -> Result<Vec<GroupInfo>, Failure> {
         let make = |_| DescribeGroupsRequest::default().with_groups(groups.clone());
         let cluster = self.cluster();
-        let described = cluster.ask(Ask::new(to), make, |answer| {
+        let described = cluster.ask(ClusterRequest::new(to), make, |answer| {
             let codes = answer.groups.iter().map(|group| group.error_code);
             let unknown = Code::GroupIdNotFound.code();
             all_ok(codes.filter(|code| *code != unknown))?;

@@ -19,7 +19,7 @@ use kafka_protocol::messages::{
 };
 
 use super::{by_hub, millis};
-use crate::client::errors::{Said, ok};
+use crate::client::errors::{BrokerError, ok};
 use crate::handlers::{text, topic};
 
 /// The first versions of requests that know instances by name.
@@ -52,8 +52,8 @@ pub(super) fn join_request(version: i16, join: &JoinRequest) -> JoinGroupRequest
 }
 
 pub(super) fn joined(answer: JoinGroupResponse) -> JoinResponse {
-    let owned = |said: Option<kafka_protocol::protocol::StrBytes>| {
-        said.map(|said| said.to_string()).unwrap_or_default()
+    let owned = |text: Option<kafka_protocol::protocol::StrBytes>| {
+        text.map(|text| text.to_string()).unwrap_or_default()
     };
     let members = answer.members.into_iter().map(|member| JoinResponseMember {
         member: member.member_id.to_string(),
@@ -66,7 +66,7 @@ pub(super) fn joined(answer: JoinGroupResponse) -> JoinResponse {
         generation: answer.generation_id,
         protocol_type: answer
             .protocol_type
-            .map_or_else(|| "consumer".into(), |said| said.to_string()),
+            .map_or_else(|| "consumer".into(), |name| name.to_string()),
         protocol: owned(answer.protocol_name),
         leader: answer.leader.to_string(),
         member: answer.member_id.to_string(),
@@ -109,7 +109,7 @@ pub(super) fn leave_request(version: i16, group: &str, who: &MemberIdentity) -> 
     }
 }
 
-pub(super) fn left_one(answer: &LeaveGroupResponse) -> Result<(), Said> {
+pub(super) fn left_one(answer: &LeaveGroupResponse) -> Result<(), BrokerError> {
     ok(answer.error_code)?;
     answer
         .members
@@ -153,7 +153,7 @@ pub(super) fn commit_request(version: i16, commit: &OffsetCommit) -> OffsetCommi
 
 pub(super) fn positions(
     topics: Vec<OffsetFetchResponseTopic>,
-) -> Result<BTreeMap<TopicPartition, OffsetAndMetadata>, Said> {
+) -> Result<BTreeMap<TopicPartition, OffsetAndMetadata>, BrokerError> {
     let mut stored = BTreeMap::new();
     for topic in topics {
         let Ok(hub) = HubName::new(&topic.name) else {

@@ -22,9 +22,9 @@ use super::{hub_id, uuid_of};
 use crate::access::{Resource, Right};
 use crate::answer::Outcome;
 use crate::broker::Broker;
-use crate::call::{Call, Refusal};
+use crate::call::{Call, ProtocolError};
 use crate::codes::ErrorCode;
-use crate::memory::Share;
+use crate::memory_budget::Share;
 use wait::Waits;
 
 /// From this version on topics are named by their ids.
@@ -67,7 +67,7 @@ pub(crate) async fn fetch(
     broker: &Broker,
     call: &Call,
     request: FetchRequest,
-) -> Result<Outcome, Refusal> {
+) -> Result<Outcome, ProtocolError> {
     // Nobody was ever given a session to go on with.
     if call.version >= 7 && request.session_id != 0 && request.session_epoch > 0 {
         let code = broker.fail(&Code::FetchSessionIdNotFound);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use bytes::{BufMut, Bytes, BytesMut};
 use highwater_env::SimClock;
 use highwater_kafka::{
-    Authorizer, Everybody, Handle, Listener, MetricsSnapshot, Options, Server, Services,
+    AllowAll, Authorizer, Handle, Listener, MetricsSnapshot, Options, Server, Services,
 };
 use highwater_log::batch::{BatchBuilder, BatchOptions, NewRecord};
 
@@ -52,7 +52,7 @@ pub fn services(log: Arc<dyn Log>) -> Services {
         log,
         groups: Arc::new(FakeGroups),
         transactions: Arc::new(FakeTransactions),
-        authorizer: Arc::new(Everybody),
+        authorizer: Arc::new(AllowAll),
         clock: Arc::new(SimClock::at_unix_nanos(0)),
     }
 }

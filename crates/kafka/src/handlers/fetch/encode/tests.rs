@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::*;
 use crate::Identity;
 use crate::api::Api;
-use crate::call::Door;
+use crate::call::ListenerInfo;
 
 fn call(version: i16) -> Call {
     Call {
@@ -23,7 +23,7 @@ fn call(version: i16) -> Call {
         client_id: StrBytes::default(),
         who: Identity::anonymous(),
         client_host: "/127.0.0.1".into(),
-        door: Arc::new(Door {
+        listener_info: Arc::new(ListenerInfo {
             host: StrBytes::default(),
             port: 0,
             sasl: false,

@@ -7,19 +7,19 @@ use std::time::Duration;
 use highwater_log::{GroupError, JoinResponse, SyncResponse, TopicPartition, TransactionMarker};
 use tokio::sync::oneshot;
 
-use super::machine::{After, Group, Now, Ticket};
-use super::positions::{Placed, Position, Positions};
+use super::machine::{AfterStore, Elapsed, Group, Ticket};
+use super::positions::{PartitionPosition, Position, Positions};
 
-pub(super) type Answer<T> = oneshot::Sender<Result<T, GroupError>>;
+pub(super) type Responder<T> = oneshot::Sender<Result<T, GroupError>>;
 
-pub(super) struct Room {
+pub(super) struct GroupEntry {
     pub name: String,
     pub group: Group,
     pub positions: Positions,
     /// When the group came to be as it is, in milliseconds since 1970; 0 if it never formed.
     pub since_ms: i64,
-    pub joins: BTreeMap<Ticket, Answer<JoinResponse>>,
-    pub syncs: BTreeMap<Ticket, Answer<SyncResponse>>,
+    pub joins: BTreeMap<Ticket, Responder<JoinResponse>>,
+    pub syncs: BTreeMap<Ticket, Responder<SyncResponse>>,
     /// When the queue of deadlines will name this group, if it will.
     pub woken_at: Option<Duration>,
     /// Being deleted: nothing can be asked of it until that has worked or failed.
@@ -33,25 +33,25 @@ pub(super) struct Room {
 /// Something on its way to the disk.
 struct Change {
     number: u64,
-    what: What,
-    answer: Option<Answer<()>>,
+    change_kind: GroupChange,
+    answer: Option<Responder<()>>,
     /// What became of it, once that is known.
     outcome: Option<Result<(), String>>,
 }
 
-pub(super) enum What {
-    Group(After),
-    Store(Vec<Placed>),
-    Pend(i64, Vec<Placed>),
+pub(super) enum GroupChange {
+    Group(AfterStore),
+    Store(Vec<PartitionPosition>),
+    Pend(i64, Vec<PartitionPosition>),
     /// The end of a producer's transaction, for what was pending then.
-    Resolve(i64, Vec<Placed>, TransactionMarker),
+    Resolve(i64, Vec<PartitionPosition>, TransactionMarker),
     Forget(Vec<TopicPartition>),
     Delete,
 }
 
-impl Room {
-    pub fn new(name: &str, group: Group) -> Room {
-        Room {
+impl GroupEntry {
+    pub fn new(name: &str, group: Group) -> GroupEntry {
+        GroupEntry {
             name: name.to_owned(),
             group,
             positions: Positions::default(),
@@ -77,11 +77,11 @@ impl Room {
     }
 
     /// Notes a change whose records have just taken their place in the log.
-    pub fn begin(&mut self, what: What, answer: Option<Answer<()>>) -> u64 {
+    pub fn begin(&mut self, change_kind: GroupChange, answer: Option<Responder<()>>) -> u64 {
         self.changes_made += 1;
         self.changes.push_back(Change {
             number: self.changes_made,
-            what,
+            change_kind,
             answer,
             outcome: None,
         });
@@ -90,7 +90,7 @@ impl Room {
 
     /// Learns what became of a change. Changes count in the order of the log, so it may have to wait
     /// for those before it.
-    pub fn finish(&mut self, number: u64, outcome: Result<(), String>, now: Now) {
+    pub fn finish(&mut self, number: u64, outcome: Result<(), String>, now: Elapsed) {
         if let Some(change) = self
             .changes
             .iter_mut()
@@ -99,7 +99,7 @@ impl Room {
             change.outcome = Some(outcome);
         }
         while let Some((change, outcome)) = self.take_finished() {
-            self.apply(change.what, outcome.clone(), now);
+            self.apply(change.change_kind, outcome.clone(), now);
             if let Some(answer) = change.answer {
                 // Whoever asked may have hung up.
                 let _ = answer.send(outcome.map_err(GroupError::Storage));
@@ -112,46 +112,54 @@ impl Room {
         Some((self.changes.pop_front()?, outcome))
     }
 
-    fn apply(&mut self, what: What, outcome: Result<(), String>, now: Now) {
+    fn apply(&mut self, change_kind: GroupChange, outcome: Result<(), String>, now: Elapsed) {
         let stored = outcome.is_ok();
-        match what {
-            What::Group(after) => self.group.stored(after, outcome, now),
-            What::Store(positions) if stored => self.positions.stored.extend(positions),
-            What::Pend(producer, positions) if !stored => {
+        match change_kind {
+            GroupChange::Group(after) => self.group.stored(after, outcome, now),
+            GroupChange::Store(positions) if stored => self.positions.stored.extend(positions),
+            GroupChange::Pend(producer, positions) if !stored => {
                 self.positions.unpend(producer, &positions);
             }
-            What::Resolve(producer, pending, marker) if stored => {
+            GroupChange::Resolve(producer, pending, marker) if stored => {
                 self.positions.unpend(producer, &pending);
                 if marker == TransactionMarker::Commit {
                     self.positions.stored.extend(pending);
                 }
             }
-            What::Forget(topic_partitions) if stored => {
+            GroupChange::Forget(topic_partitions) if stored => {
                 for topic_partition in topic_partitions {
                     self.positions.stored.remove(&topic_partition);
                 }
             }
-            What::Delete => {
+            GroupChange::Delete => {
                 self.closing = false;
                 self.gone = stored;
             }
-            What::Store(_) | What::Pend(..) | What::Resolve(..) | What::Forget(_) => {}
+            GroupChange::Store(_)
+            | GroupChange::Pend(..)
+            | GroupChange::Resolve(..)
+            | GroupChange::Forget(_) => {}
         }
     }
 
     /// Every place that has a position, or will have when what is under way is durable.
     pub fn topic_partitions(&self) -> BTreeSet<&TopicPartition> {
-        let changes = self.changes.iter().filter_map(|change| match &change.what {
-            What::Store(positions) | What::Resolve(_, positions, _) => Some(positions),
-            _ => None,
-        });
+        let changes = self
+            .changes
+            .iter()
+            .filter_map(|change| match &change.change_kind {
+                GroupChange::Store(positions) | GroupChange::Resolve(_, positions, _) => {
+                    Some(positions)
+                }
+                _ => None,
+            });
         let coming = changes.flatten();
         let coming = coming.map(|(topic_partition, _)| topic_partition);
         self.positions.stored.keys().chain(coming).collect()
     }
 
     /// What a transaction of this producer would store.
-    pub fn pending_of(&self, producer: i64) -> Vec<Placed> {
+    pub fn pending_of(&self, producer: i64) -> Vec<PartitionPosition> {
         let pending = self.positions.pending.get(&producer);
         let own = |(topic_partition, position): (&TopicPartition, &Position)| {
             (topic_partition.clone(), position.clone())

@@ -19,16 +19,16 @@ pub const TEMPORARY: &str = ".tmp";
 
 /// What was found under a name.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum CheckedFile {
     Nothing,
     /// There is a file, but not one that we finished.
     Damaged,
     Body(Vec<u8>),
 }
 
-pub fn read(disk: &dyn Disk, path: &Path, kind: &[u8; 8]) -> io::Result<Found> {
+pub fn read(disk: &dyn Disk, path: &Path, kind: &[u8; 8]) -> io::Result<CheckedFile> {
     let file = match disk.open(path, Access::Read) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(CheckedFile::Nothing),
         opened => opened?,
     };
     let mut bytes = file.read_all()?;
@@ -36,10 +36,10 @@ pub fn read(disk: &dyn Disk, path: &Path, kind: &[u8; 8]) -> io::Result<Found> {
         && bytes[..8] == *kind
         && bytes[8..HEAD] == crc32c::crc32c(&bytes[HEAD..]).to_be_bytes();
     if !whole {
-        return Ok(Found::Damaged);
+        return Ok(CheckedFile::Damaged);
     }
     bytes.drain(..HEAD);
-    Ok(Found::Body(bytes))
+    Ok(CheckedFile::Body(bytes))
 }
 
 /// Puts a file under a name in one step. With `durable` it is there after a power cut; without, the

@@ -7,12 +7,12 @@ use bytes::{BufMut, BytesMut};
 
 use super::{Answer, BY_ID, Found, Topic};
 use crate::answer::{Frame, Outcome};
-use crate::call::{Call, Refusal};
+use crate::call::{Call, ProtocolError};
 
 /// The room that a partition without aborted transactions takes, generously.
 const PARTITION_BYTES: usize = 64;
 
-pub(super) fn encode(call: &Call, answer: Answer) -> Result<Outcome, Refusal> {
+pub(super) fn encode(call: &Call, answer: Answer) -> Result<Outcome, ProtocolError> {
     let partitions: usize = answer
         .topics
         .iter()
@@ -24,7 +24,7 @@ pub(super) fn encode(call: &Call, answer: Answer) -> Result<Outcome, Refusal> {
         flexible: call.api.is_flexible(call.version),
     };
     writer.answer(call.correlation, answer);
-    let pieces = writer.frame.finish().ok_or_else(|| Refusal::Answer {
+    let pieces = writer.frame.finish().ok_or_else(|| ProtocolError::Answer {
         key: call.api.key as i16,
         version: call.version,
         reason: "it is longer than 2 GiB".into(),

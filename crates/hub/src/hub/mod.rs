@@ -16,7 +16,7 @@ use highwater_log::{
 };
 use parking_lot::{Condvar, Mutex, RwLock};
 
-pub use self::open::{OpenError, Progress};
+pub use self::open::{OpenError, OpenProgress};
 use crate::partition::{Committers, Partition};
 use crate::pool::{Readers, side_by_side};
 use crate::status::{PartitionStatus, Status, Totals};
@@ -31,7 +31,7 @@ pub struct Hub {
 struct Inner {
     shared: Arc<Shared>,
     folder: PathBuf,
-    hubs: RwLock<BTreeMap<HubName, Entry>>,
+    hubs: RwLock<BTreeMap<HubName, HubEntry>>,
     /// Held while the catalogue is being changed, with the numbers for new hubs.
     admin: Mutex<Random>,
     committers: Arc<Committers>,
@@ -41,7 +41,7 @@ struct Inner {
     lock: Mutex<Option<Lock>>,
 }
 
-struct Entry {
+struct HubEntry {
     info: Arc<HubInfo>,
     partitions: Vec<Arc<Partition>>,
 }

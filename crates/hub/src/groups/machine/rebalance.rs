@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use highwater_log::GroupError;
 
-use super::{After, Effect, Gathering, Group, Now, Phase};
+use super::{AfterStore, Effect, Elapsed, Group, Phase, Rebalance};
 
 impl Group {
     /// Calls the members together, or sees whether those who were called are here now.
-    pub(super) fn rebalance(&mut self, now: Now) {
+    pub(super) fn rebalance(&mut self, now: Elapsed) {
         match self.phase {
             Phase::Preparing(_) => {}
             Phase::Empty => self.gather_first(now),
             Phase::Completing { .. } | Phase::Stable { .. } => {
                 self.refuse_syncs(now);
-                self.phase = Phase::Preparing(Gathering {
+                self.phase = Phase::Preparing(Rebalance {
                     until: now + self.rebalance_timeout(),
                     initial: None,
                 });
@@ -25,15 +25,15 @@ impl Group {
 
     /// The first members of an application tend to start together. Waiting a moment for the others
     /// spares everybody a rebalance for each of them.
-    fn gather_first(&mut self, now: Now) {
+    fn gather_first(&mut self, now: Elapsed) {
         let (timeout, delay) = (self.rebalance_timeout(), self.limits.initial_delay);
         let first = delay.min(timeout);
         self.phase = Phase::Preparing(match delay.is_zero() {
-            true => Gathering {
+            true => Rebalance {
                 until: now + timeout,
                 initial: None,
             },
-            false => Gathering {
+            false => Rebalance {
                 until: now + first,
                 initial: Some((timeout - first, false)),
             },
@@ -46,8 +46,8 @@ impl Group {
         timeouts.max().unwrap_or_default()
     }
 
-    pub(super) fn complete_if_all_are_here(&mut self, now: Now) {
-        let Phase::Preparing(Gathering { initial: None, .. }) = self.phase else {
+    pub(super) fn complete_if_all_are_here(&mut self, now: Elapsed) {
+        let Phase::Preparing(Rebalance { initial: None, .. }) = self.phase else {
             return;
         };
         let here = self.members.values().all(|member| member.joining.is_some());
@@ -57,11 +57,11 @@ impl Group {
     }
 
     /// The time to gather is over.
-    pub(super) fn gathering_ends(&mut self, gathering: Gathering, now: Now) {
+    pub(super) fn gathering_ends(&mut self, gathering: Rebalance, now: Elapsed) {
         match gathering.initial {
             Some((left, true)) if !left.is_zero() => {
                 let more = self.limits.initial_delay.min(left);
-                self.phase = Phase::Preparing(Gathering {
+                self.phase = Phase::Preparing(Rebalance {
                     until: now + more,
                     initial: Some((left - more, false)),
                 });
@@ -72,7 +72,7 @@ impl Group {
 
     /// Makes the next generation of those who are here. A static member keeps its place until its
     /// session ends, whether it came or not.
-    fn complete(&mut self, now: Now) {
+    fn complete(&mut self, now: Elapsed) {
         (self.members).retain(|_, member| member.joining.is_some() || member.instance.is_some());
         if !self.leader_is_here() {
             let first = self.first_member(|member| member.joining.is_some());
@@ -83,7 +83,7 @@ impl Group {
                 None => {
                     let until = now + self.rebalance_timeout().max(Duration::from_millis(1));
                     let initial = None;
-                    self.phase = Phase::Preparing(Gathering { until, initial });
+                    self.phase = Phase::Preparing(Rebalance { until, initial });
                     return;
                 }
             }
@@ -106,11 +106,11 @@ impl Group {
         self.phase = Phase::Empty;
         self.protocol.clear();
         self.leader.clear();
-        self.effects.push(Effect::Store(After::Nothing));
+        self.effects.push(Effect::Store(AfterStore::Nothing));
     }
 
     /// Tells everybody who waits about the new generation.
-    fn announce(&mut self, now: Now) {
+    fn announce(&mut self, now: Elapsed) {
         let ids: Vec<String> = self.members.keys().cloned().collect();
         for id in ids {
             let joined = self.joined(&id);
@@ -129,16 +129,16 @@ impl Group {
     }
 
     /// Something asked to be stored is, or could not be.
-    pub fn stored(&mut self, after: After, stored: Result<(), String>, now: Now) {
+    pub fn stored(&mut self, after: AfterStore, stored: Result<(), String>, now: Elapsed) {
         self.stirred = true;
         match after {
-            After::Nothing => {}
-            After::Join(ticket, led_as) => self.let_in(ticket, led_as, stored, now),
-            After::Assignment(generation) => self.settle(generation, stored, now),
+            AfterStore::Nothing => {}
+            AfterStore::Join(ticket, led_as) => self.let_in(ticket, led_as, stored, now),
+            AfterStore::Assignment(generation) => self.settle(generation, stored, now),
         }
     }
 
-    fn settle(&mut self, generation: i32, stored: Result<(), String>, now: Now) {
+    fn settle(&mut self, generation: i32, stored: Result<(), String>, now: Elapsed) {
         let Phase::Completing { until, .. } = self.phase else {
             return;
         };
@@ -163,7 +163,7 @@ impl Group {
         }
     }
 
-    fn hand_out(&mut self, now: Now) {
+    fn hand_out(&mut self, now: Elapsed) {
         let mut answers = Vec::new();
         for member in self.members.values_mut() {
             if let Some(ticket) = member.syncing.take() {

@@ -12,21 +12,21 @@ const BLOCK: i64 = 1000;
 /// Whose partition the record of the ids is on.
 const OWNER: &str = "";
 
-pub(super) struct Ids {
-    block: Mutex<Block>,
+pub(super) struct ProducerIds {
+    block: Mutex<IdBlock>,
 }
 
 /// Ids that are ours to give out.
-struct Block {
+struct IdBlock {
     next: i64,
     end: i64,
 }
 
-impl Ids {
+impl ProducerIds {
     /// `next` has not been set aside for anybody.
-    pub fn new(next: i64) -> Ids {
-        Ids {
-            block: Mutex::new(Block { next, end: next }),
+    pub fn new(next: i64) -> ProducerIds {
+        ProducerIds {
+            block: Mutex::new(IdBlock { next, end: next }),
         }
     }
 

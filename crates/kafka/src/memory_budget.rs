@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const UNIT_BYTES: usize = 1 << 10;
 
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct MemoryBudget {
     units: Arc<Semaphore>,
     all: u32,
 }
@@ -18,11 +18,11 @@ pub(crate) struct Memory {
 #[derive(Debug, Default)]
 pub(crate) struct Share(Option<OwnedSemaphorePermit>);
 
-impl Memory {
-    pub fn new(bytes: usize) -> Memory {
+impl MemoryBudget {
+    pub fn new(bytes: usize) -> MemoryBudget {
         let all = units(bytes).max(1);
         let units = Semaphore::new((all as usize).min(Semaphore::MAX_PERMITS));
-        Memory {
+        MemoryBudget {
             units: Arc::new(units),
             all,
         }
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn what_is_taken_and_given_back_adds_up() {
-        let memory = Memory::new(10 * UNIT_BYTES);
+        let memory = MemoryBudget::new(10 * UNIT_BYTES);
         let free = || memory.units.available_permits();
         let mut share = memory.try_take(3 * UNIT_BYTES + 1).unwrap();
         assert_eq!((share.bytes(), free()), (4 * UNIT_BYTES, 6));
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_request_larger_than_everything_takes_everything() {
-        let memory = Memory::new(2 * UNIT_BYTES);
+        let memory = MemoryBudget::new(2 * UNIT_BYTES);
         assert_eq!(
             memory.try_take(100 * UNIT_BYTES).unwrap().bytes(),
             2 * UNIT_BYTES

@@ -6,18 +6,18 @@ use std::sync::Arc;
 use highwater_log::batch::{BatchError, BatchHeader};
 use highwater_log::{EnqueueTime, Offset, ReadError};
 
-use super::index::Entry;
+use super::index::IndexEntry;
 use super::names;
 use super::scan::scan;
 use super::segment::Segment;
 use super::store::Store;
 use super::view::Damage;
 
-type Found = Option<(Offset, EnqueueTime)>;
+type TimeLookup = Option<(Offset, EnqueueTime)>;
 
 impl Store {
     /// The first record taken in at `time` or later.
-    pub fn find(&self, time: EnqueueTime) -> Result<Found, ReadError> {
+    pub fn find(&self, time: EnqueueTime) -> Result<TimeLookup, ReadError> {
         loop {
             let (closed, active, start) = {
                 let view = self.view.read();
@@ -43,10 +43,10 @@ impl Store {
     fn find_in(
         &self,
         closed: &[Arc<Segment>],
-        active: Option<(Arc<Segment>, Entry, u64)>,
+        active: Option<(Arc<Segment>, IndexEntry, u64)>,
         time: EnqueueTime,
         start: Offset,
-    ) -> Result<Found, ReadError> {
+    ) -> Result<TimeLookup, ReadError> {
         let storage = |error| self.storage_error(&error);
         // Mostly one looks for something recent, so the search goes back from the end.
         let mut first = closed.len();
@@ -74,11 +74,11 @@ impl Store {
     fn walk(
         &self,
         segment: &Segment,
-        entry: Entry,
+        entry: IndexEntry,
         to: u64,
         time: EnqueueTime,
         start: Offset,
-    ) -> Result<Found, ReadError> {
+    ) -> Result<TimeLookup, ReadError> {
         let file = segment
             .file(&self.shared)
             .map_err(|e| self.storage_error(&e))?;

@@ -19,7 +19,7 @@ enum Target {
 }
 
 /// A marker on its way.
-enum Sent {
+enum MarkerAppend {
     Partition(BoxFuture<Result<AppendInfo, AppendError>>),
     Group(BoxFuture<Result<(), GroupError>>),
 }
@@ -54,7 +54,7 @@ impl Coordinator {
         producer: Producer,
         marker: TransactionMarker,
     ) -> Vec<Target> {
-        let sent: Vec<(Target, Sent)> = (targets.into_iter())
+        let sent: Vec<(Target, MarkerAppend)> = (targets.into_iter())
             .filter_map(|target| Some((target.clone(), self.send(&target, producer, marker)?)))
             .collect();
         let mut left = Vec::new();
@@ -68,15 +68,22 @@ impl Coordinator {
     }
 
     /// `None` if the hub of the place is no more.
-    fn send(&self, target: &Target, producer: Producer, marker: TransactionMarker) -> Option<Sent> {
+    fn send(
+        &self,
+        target: &Target,
+        producer: Producer,
+        marker: TransactionMarker,
+    ) -> Option<MarkerAppend> {
         Some(match target {
             Target::Partition(topic_partition) => {
                 let partition = self
                     .log
                     .partition(topic_partition.hub.as_str(), topic_partition.partition)?;
-                Sent::Partition(partition.append_marker(producer, marker))
+                MarkerAppend::Partition(partition.append_marker(producer, marker))
             }
-            Target::Group(group) => Sent::Group(self.groups.resolve(group, producer.id, marker)),
+            Target::Group(group) => {
+                MarkerAppend::Group(self.groups.resolve(group, producer.id, marker))
+            }
         })
     }
 
@@ -99,11 +106,11 @@ impl Coordinator {
     }
 }
 
-impl Sent {
+impl MarkerAppend {
     async fn arrives(self) -> Result<(), String> {
         match self {
-            Sent::Group(told) => told.await.map_err(|error| error.to_string()),
-            Sent::Partition(told) => match told.await {
+            MarkerAppend::Group(told) => told.await.map_err(|error| error.to_string()),
+            MarkerAppend::Partition(told) => match told.await {
                 Ok(_) => Ok(()),
                 // The hub is gone, or the marker is there from before a crash.
                 Err(

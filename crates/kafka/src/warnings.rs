@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use highwater_env::Clock;
 
-pub(crate) struct Complaints {
+pub(crate) struct WarningLimiter {
     clock: Arc<dyn Clock>,
     /// When the next line may come, in milliseconds of the clock.
     next_ms: AtomicU64,
@@ -18,9 +18,9 @@ pub(crate) struct Complaints {
 
 const PAUSE: Duration = Duration::from_secs(1);
 
-impl Complaints {
-    pub fn new(clock: Arc<dyn Clock>) -> Complaints {
-        Complaints {
+impl WarningLimiter {
+    pub fn new(clock: Arc<dyn Clock>) -> WarningLimiter {
+        WarningLimiter {
             clock,
             next_ms: AtomicU64::new(0),
             withheld: AtomicU64::new(0),
@@ -59,12 +59,12 @@ mod tests {
     #[test]
     fn one_line_a_second_says_how_many_were_withheld() {
         let clock = Arc::new(SimClock::at_unix_nanos(0));
-        let complaints = Complaints::new(Arc::clone(&clock) as Arc<dyn Clock>);
-        assert_eq!(complaints.may_speak(), Some(0));
-        assert_eq!(complaints.may_speak(), None);
-        assert_eq!(complaints.may_speak(), None);
+        let warnings = WarningLimiter::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        assert_eq!(warnings.may_speak(), Some(0));
+        assert_eq!(warnings.may_speak(), None);
+        assert_eq!(warnings.may_speak(), None);
         clock.advance(PAUSE);
-        assert_eq!(complaints.may_speak(), Some(2));
-        assert_eq!(complaints.may_speak(), None);
+        assert_eq!(warnings.may_speak(), Some(2));
+        assert_eq!(warnings.may_speak(), None);
     }
 }

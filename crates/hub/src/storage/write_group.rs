@@ -10,7 +10,7 @@ use super::tail::Piece;
 const PIECE: usize = 64 << 10;
 
 /// A batch that has its offsets and its time.
-pub struct Placed {
+pub struct StampedBatch {
     pub batch: Batch,
     pub marker: Option<TransactionMarker>,
 }
@@ -18,23 +18,27 @@ pub struct Placed {
 /// Batches side by side, as they will lie on the disk. They are copied together once: readers at the
 /// end are then served from this very buffer, and the buffers of the network, of which a batch may
 /// be a small part, are free again.
-pub struct Group {
+pub struct WriteGroup {
     bytes: Bytes,
     batches: Vec<(BatchHeader, Option<TransactionMarker>, usize)>,
 }
 
-impl Group {
-    pub fn new<'a>(placed: impl Iterator<Item = &'a Placed> + Clone) -> Group {
-        let size = placed.clone().map(|placed| placed.batch.size()).sum();
+impl WriteGroup {
+    pub fn new<'a>(stamped: impl Iterator<Item = &'a StampedBatch> + Clone) -> WriteGroup {
+        let size = stamped.clone().map(|stamped| stamped.batch.size()).sum();
         let mut bytes = BytesMut::with_capacity(size);
         let mut batches = Vec::new();
-        for placed in placed {
-            for part in placed.batch.parts() {
+        for stamped in stamped {
+            for part in stamped.batch.parts() {
                 bytes.put_slice(part);
             }
-            batches.push((*placed.batch.header(), placed.marker, placed.batch.size()));
+            batches.push((
+                *stamped.batch.header(),
+                stamped.marker,
+                stamped.batch.size(),
+            ));
         }
-        Group {
+        WriteGroup {
             bytes: bytes.freeze(),
             batches,
         }

@@ -19,17 +19,17 @@ use parking_lot::{Mutex, RwLock};
 use self::files::{Files, SegmentFile};
 use super::checkpoint::{self, Checkpoint};
 use super::index::Index;
-use super::mark::{self, Mark};
 use super::scan::scan;
 use super::segment::Segment;
-use super::store::{Store, Writer, Written};
+use super::store::{ActiveWriter, Store, Writer};
+use super::sync_marker::{self, SyncMarker};
 use super::tail::Tail;
-use super::view::{Active, Damage, View};
+use super::view::{ActiveSegment, Damage, View};
 use super::{Shared, names};
 
 /// A torn end that was removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cut {
+pub struct TornTail {
     pub file: String,
     pub position: u64,
     pub bytes: u64,
@@ -40,7 +40,7 @@ pub struct Cut {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     pub scanned_bytes: u64,
-    pub cut: Option<Cut>,
+    pub torn_tail: Option<TornTail>,
     pub damage: Option<Damage>,
 }
 
@@ -85,7 +85,7 @@ struct Recoverer<'a> {
 }
 
 /// The state at the end of the log, and how far that is into the last segment.
-struct Replayed {
+struct ReplayState {
     index: Index,
     producers: ProducerStates,
     broken: Option<BatchError>,
@@ -119,7 +119,7 @@ impl Recoverer<'_> {
             false => 0,
         });
         self.judge_end(last, &replayed, mark)?;
-        let Replayed {
+        let ReplayState {
             index, producers, ..
         } = replayed;
         if self.recovery.damage.is_none() {
@@ -136,17 +136,17 @@ impl Recoverer<'_> {
         Ok((view(files, closed, index, producers, active), writer))
     }
 
-    fn read_mark(&self) -> io::Result<Option<Mark>> {
-        let path = self.folder.join(mark::FILE);
+    fn read_mark(&self) -> io::Result<Option<SyncMarker>> {
+        let path = self.folder.join(sync_marker::FILE);
         match self.shared.disk.open(&path, Access::Read) {
-            Ok(file) => Mark::read(&*file),
+            Ok(file) => SyncMarker::read(&*file),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
 
     /// The segment of the mark was there and was never removed.
-    fn miss_segments(&mut self, files: &Files, mark: Option<Mark>) {
+    fn miss_segments(&mut self, files: &Files, mark: Option<SyncMarker>) {
         let Some(mark) = mark else {
             return;
         };
@@ -169,7 +169,7 @@ impl Recoverer<'_> {
     }
 
     /// Reads the log from the last good checkpoint to the end.
-    fn replay(&mut self, files: &[SegmentFile]) -> io::Result<Replayed> {
+    fn replay(&mut self, files: &[SegmentFile]) -> io::Result<ReplayState> {
         let (first, mut state) = self.last_checkpoint(files)?;
         let interval = self.shared.options.index_bytes;
         for (number, file) in files.iter().enumerate().skip(first) {
@@ -178,7 +178,7 @@ impl Recoverer<'_> {
                 state.index = Index::new(segment.base, state.index.last_time);
             }
             let open = segment.file(self.shared)?;
-            let Replayed {
+            let ReplayState {
                 index, producers, ..
             } = &mut state;
             let from = index.bytes;
@@ -203,7 +203,7 @@ impl Recoverer<'_> {
     }
 
     /// Which segment to read from, and the state to begin with.
-    fn last_checkpoint(&self, files: &[SegmentFile]) -> io::Result<(usize, Replayed)> {
+    fn last_checkpoint(&self, files: &[SegmentFile]) -> io::Result<(usize, ReplayState)> {
         for (number, file) in files.iter().enumerate().rev() {
             let base = file.segment.base;
             if let Some(Checkpoint { index, producers }) =
@@ -213,7 +213,7 @@ impl Recoverer<'_> {
                 let broken = None;
                 return Ok((
                     number,
-                    Replayed {
+                    ReplayState {
                         index,
                         producers,
                         broken,
@@ -222,7 +222,7 @@ impl Recoverer<'_> {
             }
         }
         let base = files[0].segment.base;
-        let state = Replayed {
+        let state = ReplayState {
             index: Index::new(base, None),
             producers: ProducerStates::new(base),
             broken: None,
@@ -258,7 +258,7 @@ impl Recoverer<'_> {
     fn judge_end(
         &mut self,
         last: &SegmentFile,
-        replayed: &Replayed,
+        replayed: &ReplayState,
         mark: Option<u64>,
     ) -> io::Result<()> {
         let end = replayed.index.bytes;
@@ -278,12 +278,12 @@ impl Recoverer<'_> {
                 let reason = format!(
                     "{reason}, and without `{}` nobody knows whether the log \
                     ends here",
-                    mark::FILE
+                    sync_marker::FILE
                 );
                 self.damaged(name, end, reason);
             }
             Some(_) => {
-                self.recovery.cut = Some(Cut {
+                self.recovery.torn_tail = Some(TornTail {
                     file: name,
                     position: end,
                     bytes: last.bytes - end,
@@ -302,9 +302,9 @@ impl Recoverer<'_> {
         index: &Index,
         mark: u64,
         segment: &Arc<Segment>,
-    ) -> io::Result<Written> {
+    ) -> io::Result<ActiveWriter> {
         let file = last.segment.file(self.shared)?;
-        let cut = self.recovery.cut.is_some();
+        let cut = self.recovery.torn_tail.is_some();
         if cut {
             file.set_len(index.bytes)?;
         }
@@ -312,7 +312,7 @@ impl Recoverer<'_> {
         if cut || mark < index.bytes {
             file.sync_all()?;
         }
-        Ok(Written {
+        Ok(ActiveWriter {
             segment: segment.clone(),
             bytes: index.bytes,
             synced: index.bytes,
@@ -322,12 +322,12 @@ impl Recoverer<'_> {
 
     /// From here on the end is known. The name of the segment is made durable first, in case the
     /// process ended before that.
-    fn write_mark(&self, writer: &mut Writer, written: &Written) -> io::Result<()> {
+    fn write_mark(&self, writer: &mut Writer, written: &ActiveWriter) -> io::Result<()> {
         self.shared.disk.sync_folder(self.folder)?;
-        let path = self.folder.join(mark::FILE);
+        let path = self.folder.join(sync_marker::FILE);
         let file = self.shared.open(self.mark_id, &path, Access::Create)?;
         writer.mark_number += 1;
-        let mark = Mark {
+        let mark = SyncMarker {
             number: writer.mark_number,
             segment: written.segment.base,
             bytes: written.bytes,
@@ -359,7 +359,7 @@ fn view(
         end,
         last_time: index.last_time,
         closed: closed.map(|file| file.segment.clone()).collect(),
-        active: active.map(|segment| Active { segment, index }),
+        active: active.map(|segment| ActiveSegment { segment, index }),
         producers,
         tail: Tail::default(),
         damage: None,

@@ -9,7 +9,7 @@ use super::coordinator::{Coordinator, Slot};
 use super::machine::Ticket;
 
 /// Dropped before it was answered, it tells the group that nobody waits any longer.
-pub(super) struct Waiting<T> {
+pub(super) struct PendingResponse<T> {
     pub coordinator: Arc<Coordinator>,
     pub slot: Arc<Slot>,
     pub ticket: Ticket,
@@ -17,7 +17,7 @@ pub(super) struct Waiting<T> {
     pub answered: bool,
 }
 
-impl<T> Waiting<T> {
+impl<T> PendingResponse<T> {
     pub async fn answer(mut self) -> Result<T, GroupError> {
         let answer = (&mut self.answer).await;
         self.answered = true;
@@ -25,16 +25,17 @@ impl<T> Waiting<T> {
     }
 }
 
-impl<T> Drop for Waiting<T> {
+impl<T> Drop for PendingResponse<T> {
     fn drop(&mut self) {
         if self.answered {
             return;
         }
-        let mut room = self.slot.lock();
-        room.joins.remove(&self.ticket);
-        room.syncs.remove(&self.ticket);
-        self.coordinator.act_in(&self.slot, &mut room, |visit| {
-            visit.room.group.abandon(self.ticket, visit.now);
-        });
+        let mut entry = self.slot.lock();
+        entry.joins.remove(&self.ticket);
+        entry.syncs.remove(&self.ticket);
+        self.coordinator
+            .act_locked(&self.slot, &mut entry, |locked| {
+                locked.entry.group.abandon(self.ticket, locked.now);
+            });
     }
 }

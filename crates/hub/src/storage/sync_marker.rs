@@ -27,16 +27,16 @@ const SLOT: usize = 28;
 const SLOTS_AT: [u64; 2] = [0, 512];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub struct SyncMarker {
     pub number: u64,
     pub segment: Offset,
     pub bytes: u64,
 }
 
-impl Mark {
+impl SyncMarker {
     /// The mark of a partition that has no segment yet, or one whose name may not be durable.
-    pub fn nothing(number: u64) -> Mark {
-        Mark {
+    pub fn nothing(number: u64) -> SyncMarker {
+        SyncMarker {
             number,
             segment: Offset(-1),
             bytes: 0,
@@ -49,12 +49,12 @@ impl Mark {
     }
 
     /// The newest mark that is whole.
-    pub fn read(file: &dyn DiskFile) -> io::Result<Option<Mark>> {
+    pub fn read(file: &dyn DiskFile) -> io::Result<Option<SyncMarker>> {
         let mut marks = Vec::new();
         for at in SLOTS_AT {
             let mut slot = [0; SLOT];
             if file.read_full_at(&mut slot, at)? == SLOT {
-                marks.extend(Mark::decode(&slot).ok().flatten());
+                marks.extend(SyncMarker::decode(&slot).ok().flatten());
             }
         }
         Ok(marks.into_iter().max_by_key(|mark| mark.number))
@@ -70,10 +70,10 @@ impl Mark {
         slot
     }
 
-    fn decode(slot: &[u8; SLOT]) -> Result<Option<Mark>, DecodeError> {
+    fn decode(slot: &[u8; SLOT]) -> Result<Option<SyncMarker>, DecodeError> {
         let mut fields = Reader::new(slot);
         let crc = fields.u32_be()?;
-        let mark = Mark {
+        let mark = SyncMarker {
             number: fields.u64_be()?,
             segment: Offset(fields.i64_be()?),
             bytes: fields.u64_be()?,
