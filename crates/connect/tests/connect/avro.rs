@@ -164,7 +164,7 @@ fn damage_within_a_block_costs_the_rest_of_that_block() {
     assert_eq!(found.rows, [r#"{"a":"x"}"#, r#"{"a":"x"}"#]);
     assert_eq!(found.lines, [1, 3]);
     assert_eq!(found.bad.len(), 1);
-    assert!(found.bad[0].1.contains("1 events behind it"), "{found:?}");
+    assert!(found.bad[0].1.contains("1 later events in the same block"), "{found:?}");
     let mut bytes = file(&schema, &[(1, &good)]);
     *bytes.last_mut().unwrap() = 8;
     assert!(read(&bytes).error.unwrap().1.contains("marker"));
@@ -210,7 +210,7 @@ fn what_cannot_be_read_is_named() {
             file(&one_field(r#"{"type":"map","values":"int"}"#), &[]),
             "a is an Avro map",
         ),
-        (file("\"string\"", &[]), "is no record"),
+        (file("\"string\"", &[]), "is not a record"),
         (file("{", &[]), "not valid JSON"),
         (file(&one_field("\"nothing\""), &[]), "lacks the type"),
         (
