@@ -282,7 +282,7 @@ def new_reference_data(node, folder):
     node.send("in", [{"n": 1, "k": 1}])
     node.rows("versions", 1)
     snapshot(10, 2)
-    until("it is taken up", lambda: "came late and counts from" in node.log_of("refreshed") and runs())
+    until("it is taken up", lambda: "is late and takes effect at" in node.log_of("refreshed") and runs())
     node.send("in", [{"n": 2, "k": 1}])
     node.rows("versions", 2)
     node.kill()

@@ -164,7 +164,10 @@ fn damage_within_a_block_costs_the_rest_of_that_block() {
     assert_eq!(found.rows, [r#"{"a":"x"}"#, r#"{"a":"x"}"#]);
     assert_eq!(found.lines, [1, 3]);
     assert_eq!(found.bad.len(), 1);
-    assert!(found.bad[0].1.contains("1 later events in the same block"), "{found:?}");
+    assert!(
+        found.bad[0].1.contains("1 later events in the same block"),
+        "{found:?}"
+    );
     let mut bytes = file(&schema, &[(1, &good)]);
     *bytes.last_mut().unwrap() = 8;
     assert!(read(&bytes).error.unwrap().1.contains("marker"));

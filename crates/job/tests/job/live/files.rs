@@ -207,14 +207,18 @@ async fn files_that_are_changed_behind_the_back_of_the_job_are_told_of() {
     // Cut short and written anew.
     folder.put("a.jsonl", lines(4..5));
     folder.rows(&handle, 5).await;
-    folder.until_said(&handle, "a.jsonl is another file").await;
+    folder
+        .until_said(&handle, "a.jsonl was replaced by another file")
+        .await;
     // Of the same length, and with another beginning.
     folder.put("a.jsonl", lines(5..6));
     folder.rows(&handle, 6).await;
     // A file that is read as a whole, replaced by another.
     folder.put("w.json", "[{\"id\":6},{}]");
     folder.rows(&handle, 8).await;
-    folder.until_said(&handle, "w.json is another file").await;
+    folder
+        .until_said(&handle, "w.json was replaced by another file")
+        .await;
     // Touched, and nothing else.
     folder.put("w.json", "[{\"id\":6},{}]");
     folder.put("b.jsonl", "{\"id\":7}\n{\"id\":8");
@@ -224,7 +228,7 @@ async fn files_that_are_changed_behind_the_back_of_the_job_are_told_of() {
     folder
         .until_said(
             &handle,
-            "b.jsonl is gone, and not all of it had been read: 7 bytes",
+            "b.jsonl is gone and was not read completely: at least 7 bytes",
         )
         .await;
     folder.put("c.jsonl", lines(8..9));
@@ -257,7 +261,7 @@ async fn a_folder_that_is_not_there_is_an_alarm_until_it_is() {
         Arc::new(Job::new(file).unwrap())
     };
     let handle = folder.world.start(&job, options());
-    let alarm = format!("files of input \"f\": {} is not there", away.display());
+    let alarm = format!("files of input \"f\": {} does not exist", away.display());
     folder
         .until(&handle, |handle| handle.status().alarms == [alarm.clone()])
         .await;

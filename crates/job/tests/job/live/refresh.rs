@@ -84,7 +84,7 @@ async fn a_snapshot_that_comes_while_the_job_runs_counts_from_its_time_on() {
     soon(world.recorder.until("out", 1)).await;
 
     snapshot(folder.path(), 2, 2);
-    until_said(&world, &handle, "will count from then on", 1).await;
+    until_said(&world, &handle, "takes effect then", 1).await;
     event(&world, 2, 100).await;
     event(&world, 3, 180).await;
     let rows = soon(world.recorder.until("out", 3)).await;
@@ -95,7 +95,7 @@ async fn a_snapshot_that_comes_while_the_job_runs_counts_from_its_time_on() {
     soon(world.recorder.until("out", 4)).await;
     snapshot(folder.path(), 1, 9);
     snapshot(folder.path(), 3, 3);
-    until_said(&world, &handle, "came late and counts from", 1).await;
+    until_said(&world, &handle, "is late and takes effect at", 1).await;
     event(&world, 5, 260).await;
     let rows = soon(world.recorder.until("out", 5)).await;
     assert_eq!(rows[3..], [row(4, 2), row(5, 3)]);
@@ -110,7 +110,7 @@ async fn a_snapshot_that_comes_while_the_job_runs_counts_from_its_time_on() {
             ..options()
         },
     );
-    until_said(&world, &handle, "came late and counts from", 1).await;
+    until_said(&world, &handle, "is late and takes effect at", 1).await;
     event(&world, 6, 300).await;
     let rows = soon(world.recorder.until("out", 6)).await;
     assert_eq!(rows[3..], [row(4, 2), row(5, 3), row(6, 8)]);
