@@ -1,10 +1,11 @@
-//! What a job's state belongs to, in words: state can be taken over by a job of which all of this is the same.
+//! The identity of a job's state as titled texts. A job continues from a checkpoint only if all of them are equal.
 //!
-//! The words are kept in every checkpoint, so that a job that cannot go on from it says what has changed.
+//! Every checkpoint holds the texts, so that a job that cannot continue from it says what changed.
 
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_env::disk;
 use highwater_query::explain;
+use highwater_time::TimePolicy;
 
 use super::partitions::PartitionSet;
 use crate::load::Job;
@@ -24,14 +25,14 @@ impl Fingerprint {
             )
         });
         let functions = job.file.functions.iter().map(|function| {
-            // The job was loaded from these files just now; one that is gone meanwhile is another one.
+            // The job was just loaded from these files; one that is gone counts as changed.
             let text = disk::read_to_string(&function.path).unwrap_or_default();
             format!("{} {:08x}", function.name, crc32c::crc32c(text.as_bytes()))
         });
         let parts = [
             ("query", explain(&job.plan)),
             ("plan", without_spans(&format!("{:?}", job.plan))),
-            ("time policy", format!("{:?}", job.file.time)),
+            ("time policy", stored_policy(&job.file.time)),
             (
                 "compatibility level",
                 format!("{:?}", job.file.compatibility),
@@ -109,7 +110,12 @@ impl Fingerprint {
     }
 }
 
-/// Where something stands in the text of a query is of no matter to its state.
+/// Checkpoints of format 3 hold the policy under the name that its type had first.
+fn stored_policy(policy: &TimePolicy) -> String {
+    format!("{policy:?}").replacen("TimePolicy", "Policy", 1)
+}
+
+/// Positions in the text of a query do not matter to its state.
 fn without_spans(plan: &str) -> String {
     const SPAN: &str = "Span {";
     let mut kept = String::with_capacity(plan.len());
