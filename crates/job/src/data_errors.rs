@@ -1,6 +1,6 @@
-//! Data errors, summed: one record for each input and kind of trouble, in the form that Stream Analytics logs them.
+//! Data errors, summed: one record for each input and kind of error, in the form that Stream Analytics logs them.
 //!
-//! What broke a time policy is there too, as information, because a policy dealt with it. The times are arrivals, so that
+//! Violations of a time policy are there too, as information, because the policy dealt with them. The times are arrivals, so that
 //! nothing here depends on when or how fast the job ran; where no arrival is known they are null.
 
 use highwater_time::Instant;
@@ -36,54 +36,67 @@ pub fn data_errors(input: &InputReport) -> Vec<Value> {
         .filter(|(.., adjusted, dropped)| adjusted + dropped > 0)
         .map(|(kind, code, adjusted, dropped)| {
             let message = format!("{adjusted} adjusted, {dropped} dropped");
-            record(
-                input,
-                (kind, code, "Info"),
-                (&message, &message),
-                &TroubleSum {
-                    count: adjusted + dropped,
-                    ..TroubleSum::default()
-                },
-            )
+            let sum = TroubleSum {
+                count: adjusted + dropped,
+                ..TroubleSum::default()
+            };
+            let error = DataErrorRecord {
+                kind,
+                code,
+                level: "Info",
+                brief: &message,
+                message: &message,
+                sum: &sum,
+            };
+            error.to_json(&input.name)
         });
     let troubles = input.troubles.iter().map(|(kind, sum)| {
         let first = sum.samples.first();
         let brief = first.map_or("", |trouble| &trouble.reason);
         let message = first.map_or(String::new(), Trouble::placed);
-        record(
-            input,
-            (kind.name(), kind.code(), "Warning"),
-            (brief, &message),
+        let error = DataErrorRecord {
+            kind: kind.name(),
+            code: kind.code(),
+            level: "Warning",
+            brief,
+            message: &message,
             sum,
-        )
+        };
+        error.to_json(&input.name)
     });
     policies.chain(troubles).collect()
 }
 
-fn record(
-    input: &InputReport,
-    (kind, code, level): (&str, &str, &str),
-    (brief, message): (&str, &str),
-    sum: &TroubleSum,
-) -> Value {
-    let samples = sum.samples.iter().map(|trouble| trouble.sample.trim_end());
-    let time = |pick: fn(&(Instant, Instant)) -> Instant| {
-        sum.arrivals
-            .as_ref()
-            .map(|arrivals| pick(arrivals).to_string())
-    };
-    json!({
-        "Source": input.name,
-        "Type": "DataError",
-        "DataErrorType": kind,
-        "Level": level,
-        "BriefMessage": brief,
-        "Message": message,
-        "ExampleEvents": samples.filter(|sample| !sample.is_empty()).collect::<Vec<_>>(),
-        "FromTimestamp": time(|(first, _)| *first),
-        "ToTimestamp": time(|(_, last)| *last),
-        "EventCount": sum.count,
-        "ErrorCode": code,
-        "ErrorCategory": "Diagnostic",
-    })
+struct DataErrorRecord<'a> {
+    kind: &'a str,
+    code: &'a str,
+    level: &'a str,
+    brief: &'a str,
+    message: &'a str,
+    sum: &'a TroubleSum,
+}
+
+impl DataErrorRecord<'_> {
+    fn to_json(&self, input: &str) -> Value {
+        let samples = self.sum.samples.iter();
+        let samples = samples.map(|trouble| trouble.sample.trim_end());
+        let time = |pick: fn(&(Instant, Instant)) -> Instant| {
+            let arrivals = self.sum.arrivals.as_ref();
+            arrivals.map(|arrivals| pick(arrivals).to_string())
+        };
+        json!({
+            "Source": input,
+            "Type": "DataError",
+            "DataErrorType": self.kind,
+            "Level": self.level,
+            "BriefMessage": self.brief,
+            "Message": self.message,
+            "ExampleEvents": samples.filter(|sample| !sample.is_empty()).collect::<Vec<_>>(),
+            "FromTimestamp": time(|(first, _)| *first),
+            "ToTimestamp": time(|(_, last)| *last),
+            "EventCount": self.sum.count,
+            "ErrorCode": self.code,
+            "ErrorCategory": "Diagnostic",
+        })
+    }
 }

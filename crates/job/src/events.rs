@@ -1,4 +1,4 @@
-//! A block of decoded events and the times they go by.
+//! A block of decoded events with their times.
 //!
 //! Before an event can be put in order its times must be read: TIMESTAMP BY may be any expression, and a substream has
 //! keys. An event without a time or key is left out here, with its reason, and never meets a time policy.
@@ -17,12 +17,12 @@ pub(crate) struct TimedEvents {
     pub chunk: Chunk,
     pub times: Vec<Instant>,
     pub arrivals: Option<Vec<Instant>>,
-    /// What holds for all where there are no arrivals for each.
+    /// The arrival of all events, where there is none for each.
     pub otherwise: Arrivals<'static>,
     pub keys: Option<RowKeys>,
     /// The partition column, where the input has one.
     pub partitions: Option<Column>,
-    /// The events as they came, where somebody may want to see them.
+    /// The whole events, where dead letters or late events need them.
     pub whole: Option<Column>,
     pub lines: Vec<u64>,
 }
@@ -51,7 +51,7 @@ impl TimedEvents {
     }
 }
 
-/// Substream keys as bytes, and as a person would read them.
+/// Substream keys as bytes and as text.
 pub(crate) struct RowKeys {
     pub bytes: Vec<u8>,
     pub offsets: Vec<u32>,

@@ -1,7 +1,7 @@
-//! From decoded events to events that can be put in order: the columns that the query reads, and the times and keys that
-//! events go by.
+//! From decoded events to events that can be put in order: the columns that the query reads, and the times and keys of
+//! events.
 //!
-//! Where the bytes came from makes no difference here beyond what a [`BlockOrigin`] says of it.
+//! Files and hubs differ here only by their [`BlockOrigin`].
 
 use std::sync::Arc;
 
@@ -21,15 +21,15 @@ use crate::witness::origin;
 pub(crate) struct BlockOrigin<'a> {
     /// The number of this file or partition among all that the job reads; the upper bits of origins.
     pub number: usize,
-    /// What file metadata shows.
+    /// The file name that metadata shows.
     pub name: &'a str,
     /// When the file was last written.
     pub modified: Instant,
-    /// The partition's place among those of the input, and what PartitionId shows.
+    /// The number of the partition among those of the input, and its PartitionId.
     pub partition: (usize, &'a Value),
 }
 
-/// Which decoded column serves what.
+/// The decoded columns and their uses.
 struct Columns {
     reads: Vec<ColumnSource>,
     arrival: Option<usize>,
@@ -38,11 +38,11 @@ struct Columns {
     whole: Option<usize>,
 }
 
-/// An event that has no time to go by.
+/// An event without a time or a key.
 pub(crate) struct UntimedEvent<'a> {
     pub kind: TroubleKind,
     pub arrival: Option<Instant>,
-    /// Its place among the decoded events.
+    /// Its index among the decoded events.
     pub row: usize,
     pub line: u64,
     pub reason: &'a str,
@@ -51,7 +51,7 @@ pub(crate) struct UntimedEvent<'a> {
 #[derive(Clone, Copy)]
 enum ColumnSource {
     Decoded(usize),
-    /// The whole event with what a hub adds to it.
+    /// The whole event with the columns that a hub adds.
     Marked(usize),
     Arrival,
     Partition,
@@ -60,9 +60,9 @@ enum ColumnSource {
     /// The offset in a hub, as text and as a number.
     Offset,
     SequenceNumber,
-    /// What only other adapters know.
+    /// Metadata that only other adapters have.
     Nothing,
-    /// A name for the event that is the same whenever it is read.
+    /// An id of the event that is the same whenever it is read.
     EventId,
 }
 
@@ -121,7 +121,7 @@ impl Columns {
     }
 }
 
-/// What a hub adds to every event. It beats a field of the same name, as Stream Analytics has it.
+/// The columns that a hub adds to every event. They beat a field of the same name, as in Stream Analytics.
 fn metadata(path: &[String]) -> Option<ColumnSource> {
     let [only] = path else { return None };
     metadata_of(only)
@@ -131,7 +131,7 @@ fn metadata_of(field: &str) -> Option<ColumnSource> {
     let is = |name: &str| field.eq_ignore_ascii_case(name);
     match is("PartitionId") {
         true => Some(ColumnSource::Partition),
-        // When an event was processed must not show in a result; the nearest that can be repeated is its arrival.
+        // The processing time must not show in a result, because it cannot be repeated; the arrival stands in for it.
         false if is("EventEnqueuedUtcTime") || is("EventProcessedUtcTime") => {
             Some(ColumnSource::Arrival)
         }
@@ -184,14 +184,14 @@ pub(crate) struct Intake {
     arrived: Instant,
     /// The latest event time, which stands for the arrival where that is unknown.
     reached: Instant,
-    /// Rows know the event that they stem from.
+    /// Rows carry the origin of their event.
     origins: bool,
-    /// Substream keys are kept in words as well.
+    /// Substream keys are kept as text as well.
     show_keys: bool,
 }
 
 impl Intake {
-    /// Also says which fields have to be decoded.
+    /// Also answers with the fields that have to be decoded.
     pub fn new(input: InputPlan, witness: bool) -> (Intake, Vec<Field>) {
         let (columns, fields) = Columns::plan(&input);
         let intake = Intake {
@@ -213,18 +213,18 @@ impl Intake {
         self.arrived
     }
 
-    /// Whether events say when they arrived.
+    /// Whether events hold their arrival.
     pub fn has_arrivals(&self) -> bool {
         self.columns.arrival.is_some()
     }
 
-    /// The events themselves, where somebody may want to see them.
+    /// The whole events, where dead letters or late events need them.
     pub fn whole<'a>(&self, decoded: &'a Events) -> Option<&'a Column> {
         self.columns.whole.map(|whole| &decoded.columns[whole])
     }
 
-    /// Reads the times of the decoded events. Those that have none are left out and told of. `arrivals` are for whoever
-    /// knows them without looking at the events.
+    /// Reads the times of the decoded events. Those without one are left out and reported to `lose`. `arrivals` is for logs,
+    /// which know them without decoding the events.
     pub fn timed(
         &mut self,
         decoded: Events,
@@ -297,7 +297,7 @@ impl Intake {
         events
     }
 
-    /// What only the clock looks at has served its purpose, and need not be put in order.
+    /// Drops columns that only times and keys need.
     fn leave_behind(&self, chunk: &mut Chunk) {
         let rows = chunk.rows();
         for (column, carried) in chunk.columns.iter_mut().zip(&self.input.plan.carried) {
@@ -375,7 +375,7 @@ impl Intake {
         ids.finish()
     }
 
-    /// Where arrivals are unknown, an event's arrival is shown as the latest event time up to it.
+    /// Where arrivals are unknown, the latest event time up to an event is shown as its arrival.
     fn show_reached(&mut self, chunk: &mut Chunk, times: &[Instant], troubles: &RowTroubles) {
         let arrivals: Vec<Instant> = times
             .iter()

@@ -19,7 +19,7 @@ use crate::project::{self, PROJECT_FILE};
 pub struct Job {
     /// Paths are resolved.
     pub file: JobFile,
-    /// What errors in the query call it.
+    /// The name of the query in error messages.
     pub query_name: String,
     pub query: String,
     pub plan: Arc<Plan>,
@@ -126,7 +126,7 @@ impl Job {
         Job::new(JobFile::load(path)?)
     }
 
-    /// What of it cannot be had by reading and writing files.
+    /// Why the job needs a node; `None` if it reads and writes only files.
     pub fn needs_a_node(&self) -> Option<String> {
         let mut inputs = self.file.inputs.iter();
         let hub = inputs.find(|input| !input.hubs.is_empty());

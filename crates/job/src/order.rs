@@ -16,21 +16,21 @@ use crate::substream_key::SubstreamKeyColumn;
 
 pub(crate) struct Orderer {
     time: Time,
-    held: PendingChunks,
-    /// What the state was made with and does not hold itself.
+    pending: PendingChunks,
+    /// The settings that the state was made with and does not hold itself.
     rules: (TimePolicy, TimeDomain, Duration),
 }
 
-/// The state of an [`Orderer`] at one moment, not yet written down.
+/// The state of an [`Orderer`] at one moment, not yet encoded.
 pub(crate) struct OrdererSnapshot {
     time: Vec<u8>,
-    held: PendingChunksSnapshot,
+    pending: PendingChunksSnapshot,
 }
 
 impl OrdererSnapshot {
     pub fn write(&self, out: &mut Vec<u8>) {
         out.blob(&self.time);
-        self.held.write(out);
+        self.pending.write(out);
     }
 }
 
@@ -42,11 +42,11 @@ enum Time {
     PerKey {
         substreams: Box<Substreams>,
         released: ReleasedLaneEvents,
-        told: SubstreamKeyColumn,
+        key_column: SubstreamKeyColumn,
     },
 }
 
-/// Events of a chunk about to be put in order. The times of the chunk itself are not looked at.
+/// Events of a chunk about to be put in order. The times of the chunk itself are ignored.
 pub(crate) struct Incoming<'a> {
     pub chunk: Chunk,
     pub times: &'a [Instant],
@@ -64,7 +64,7 @@ impl Orderer {
                 timeline,
                 released: ReleasedEvents::default(),
             },
-            held: PendingChunks::new(width, false),
+            pending: PendingChunks::new(width, false),
             rules: (policy, clock, Duration::ZERO),
         }
     }
@@ -73,18 +73,18 @@ impl Orderer {
     pub fn per_key(
         policy: TimePolicy,
         linger: Duration,
-        told: SubstreamKeyColumn,
+        key_column: SubstreamKeyColumn,
         width: usize,
     ) -> Orderer {
         let substreams = Box::new(Substreams::new(policy, linger));
         let time = Time::PerKey {
             substreams,
             released: ReleasedLaneEvents::default(),
-            told,
+            key_column,
         };
         Orderer {
             time,
-            held: PendingChunks::new(width, true),
+            pending: PendingChunks::new(width, true),
             rules: (policy, TimeDomain::EventTime, linger),
         }
     }
@@ -99,28 +99,28 @@ impl Orderer {
 
     /// The number that the next event will have.
     pub fn next(&self) -> u64 {
-        self.held.next()
+        self.pending.next()
     }
 
     /// How many events wait.
     pub fn waiting(&self) -> usize {
-        self.held.waiting()
+        self.pending.waiting()
     }
 
     /// The state at this moment.
     pub fn snapshot(&self) -> OrdererSnapshot {
         let mut time = Vec::new();
-        let held = match &self.time {
+        let pending = match &self.time {
             Time::One { timeline, .. } => {
                 timeline.snapshot(&mut time);
-                self.held.snapshot(&timeline.buffered_rows())
+                self.pending.snapshot(&timeline.buffered_rows())
             }
             Time::PerKey { substreams, .. } => {
                 substreams.snapshot(&mut time);
-                self.held.snapshot(&[])
+                self.pending.snapshot(&[])
             }
         };
-        OrdererSnapshot { time, held }
+        OrdererSnapshot { time, pending }
     }
 
     /// Reads what [`OrdererSnapshot::write`] wrote.
@@ -134,20 +134,22 @@ impl Orderer {
             Time::PerKey {
                 substreams,
                 released,
-                told,
+                key_column,
             } => {
                 **substreams = Substreams::restore(policy, linger, &mut state)?;
-                released.keys = told.any().then(KeyList::default);
+                released.keys = key_column.exists().then(KeyList::default);
             }
         }
-        self.held.restore(from)?;
+        self.pending.restore(from)?;
         let waiting = match &self.time {
             Time::One { timeline, .. } => timeline.buffered(),
             Time::PerKey { substreams, .. } => substreams.buffered(),
         };
-        match state.is_done() && waiting == self.held.waiting() {
+        match state.is_done() && waiting == self.pending.waiting() {
             true => Ok(()),
-            false => Err(DecodeError::Invalid("other events wait than are held")),
+            false => Err(DecodeError::Invalid(
+                "the clock and the pending chunks hold different events",
+            )),
         }
     }
 
@@ -158,14 +160,14 @@ impl Orderer {
         }
     }
 
-    /// Judges the events and appends what is in order now to `out`. Fates name events by their place in the stream.
+    /// Judges the events and appends those that are in order now to `out`. Fates name events by their number in the stream.
     pub fn push(
         &mut self,
         mut incoming: Incoming<'_>,
         fates: Option<&mut Fates>,
         out: &mut Vec<Item>,
     ) {
-        let first = self.held.next();
+        let first = self.pending.next();
         let mut dropped = Dropped {
             rows: Vec::new(),
             fates: None,
@@ -185,12 +187,12 @@ impl Orderer {
                 Time::PerKey {
                     substreams,
                     released,
-                    told,
+                    key_column,
                 },
                 Some(keys),
             ) => {
                 dropped.fates = fates;
-                if told.leave_out(&mut incoming.chunk) {
+                if key_column.strip(&mut incoming.chunk) {
                     released.keys.get_or_insert_default();
                 }
                 substreams.push(events, &keys, released, &mut dropped);
@@ -198,11 +200,12 @@ impl Orderer {
             (Time::PerKey { .. }, None) => unreachable!("an input with substreams has keys"),
         }
         let kept = self.counts().kept - kept_before;
-        self.held.add(incoming.chunk, kept as usize, &dropped.rows);
+        self.pending
+            .add(incoming.chunk, kept as usize, &dropped.rows);
         self.release(out);
     }
 
-    /// Time has come to at least this arrival without an event.
+    /// Advances time to at least this arrival without an event.
     pub fn punctuate(&mut self, arrival: Instant, out: &mut Vec<Item>) {
         match &mut self.time {
             Time::One { timeline, .. } => timeline.punctuate(arrival),
@@ -234,25 +237,29 @@ impl Orderer {
         match &mut self.time {
             Time::One { timeline, released } => {
                 timeline.release(released);
-                self.held.take(&released.rows, &released.times, out);
+                self.pending.take(&released.rows, &released.times, out);
                 released.clear();
                 out.push(Item::Watermark(timeline.watermark()));
             }
-            Time::PerKey { released, told, .. } => {
+            Time::PerKey {
+                released,
+                key_column,
+                ..
+            } => {
                 let from = out.len();
-                self.held.take(&released.rows, &released.times, out);
-                attach_lanes(&mut out[from..], released, told);
+                self.pending.take(&released.rows, &released.times, out);
+                attach_lanes(&mut out[from..], released, key_column);
                 if out.len() == from && !released.watermarks.is_empty() {
-                    out.push(self.held.empty(released));
+                    out.push(self.pending.empty(released));
                 }
                 released.clear();
-                self.held.thin();
+                self.pending.thin();
             }
         }
     }
 }
 
-/// The fates of events, named by their place in the stream.
+/// The fates of events, named by their number in the stream.
 #[derive(Default)]
 pub(crate) struct Fates {
     /// Also of those that were on time.
@@ -269,7 +276,7 @@ impl VerdictObserver for Fates {
     }
 }
 
-/// Notes the events that will never be released, for somebody who may want to know everything.
+/// Notes the events that will never be released, and passes fates on.
 struct Dropped<'a> {
     rows: Vec<u64>,
     fates: Option<&'a mut Fates>,
@@ -288,13 +295,17 @@ impl VerdictObserver for Dropped<'_> {
 }
 
 /// Gives the chunks just released their keys, their lanes and the watermarks between their rows.
-fn attach_lanes(items: &mut [Item], released: &ReleasedLaneEvents, told: &SubstreamKeyColumn) {
+fn attach_lanes(
+    items: &mut [Item],
+    released: &ReleasedLaneEvents,
+    key_column: &SubstreamKeyColumn,
+) {
     let (mut row, mut mark) = (0, 0);
     let count = items.len();
     for (index, item) in items.iter_mut().enumerate() {
         let Item::Rows(chunk) = item else { continue };
         if let Some(keys) = &released.keys {
-            told.put_back(chunk, keys, row);
+            key_column.restore(chunk, keys, row);
         }
         let end = row + chunk.rows();
         let last = index + 1 == count;

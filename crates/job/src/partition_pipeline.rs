@@ -1,8 +1,5 @@
-//! A partition's own share of the work: its events are put in order and run through the part of the query that looks at
-//! one partition alone. What comes out is addressed to the shared pipeline.
-//!
-//! A lane knows nothing of other lanes and may run on any thread, as fast or slow as it is asked: nothing that it hands
-//! over depends on that.
+//! The pipeline of one partition: its events are put in order and run through the part of the query that sees one partition
+//! alone. Its items are addressed to the shared pipeline.
 
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_engine::{Chunk, Item, PhysicalPlan, Pipeline};
@@ -22,7 +19,7 @@ pub(crate) struct Delivery {
     pub item: Item,
 }
 
-/// The state of a lane at one moment, not yet written down.
+/// The state of a partition at one moment, not yet encoded.
 pub(crate) struct PartitionSnapshot {
     orderer: OrdererSnapshot,
     pipeline: Vec<u8>,
@@ -39,9 +36,9 @@ pub(crate) struct PartitionPipeline {
     pub id: PartitionId,
     orderer: Orderer,
     pub pipeline: Pipeline,
-    /// The origins of its events, by their place in the partition; only with a witness.
+    /// The origins of its events, by their number in the partition; only with a witness.
     origins: Vec<u64>,
-    /// Reused for what has come into order.
+    /// Reused for the items in order.
     items: Vec<Item>,
 }
 
@@ -72,7 +69,7 @@ impl PartitionPipeline {
         self.orderer.counts()
     }
 
-    /// Takes events in the order in which they arrived.
+    /// Takes events in order of arrival.
     pub fn take(
         &mut self,
         mut events: TimedEvents,
@@ -108,9 +105,9 @@ impl PartitionPipeline {
         self.run(out);
     }
 
-    /// Takes events in the order in which they arrived, and says which of them a policy moved or dropped: their place
-    /// among these events, and their fate.
-    pub fn take_and_tell(
+    /// Takes events in order of arrival, and answers with those that a policy moved or dropped: their index among these
+    /// events, and their fate.
+    pub fn take_and_report(
         &mut self,
         mut events: TimedEvents,
         out: &mut Vec<Delivery>,
@@ -165,7 +162,7 @@ impl PartitionPipeline {
         self.pipeline.restore(&mut state)
     }
 
-    /// Time has come to at least this arrival without an event.
+    /// Advances time to at least this arrival without an event.
     pub fn punctuate(&mut self, arrival: Instant, out: &mut Vec<Delivery>) {
         self.orderer.punctuate(arrival, &mut self.items);
         self.run(out);
@@ -195,8 +192,8 @@ impl PartitionPipeline {
 fn orderer(input: &InputPlan) -> Orderer {
     let width = input.plan.reads.len();
     if !input.plan.substream.is_empty() {
-        let told = SubstreamKeyColumn::new(&input.plan);
-        return Orderer::per_key(input.policy, input.linger, told, width);
+        let key_column = SubstreamKeyColumn::new(&input.plan);
+        return Orderer::per_key(input.policy, input.linger, key_column, width);
     }
     let clock = if input.plan.timestamp.is_some() {
         TimeDomain::EventTime

@@ -1,14 +1,14 @@
 //! Chunks whose events have not all been released yet.
 //!
-//! Events leave by number, as cuts of the chunk they came in where they follow one another, which is the common case,
-//! and gathered row by row where they do not.
+//! Events leave by number: as slices of their chunk where they follow one another, which is the common case, and gathered
+//! row by row where they do not.
 //!
 //! With a clock for every key, a key that falls silent may keep its last event waiting for hours while all of its
-//! neighbours leave. So that it does not keep their memory too, a chunk of which three rows in four have left is *thinned*:
-//! what waits is copied out, together with what waits in the thinned chunks next to it. Memory is then a matter of what
-//! waits, and rows that are gathered together lie together.
+//! neighbours leave. So that it does not keep their memory too, a chunk is *thinned* when three rows in four have left:
+//! its pending rows are copied out, together with those of the thinned chunks next to it. Memory is then proportional to
+//! the pending rows, and rows that are gathered together lie together.
 //!
-//! Events of which nothing is wanted but their time are only counted.
+//! Events with no needed columns are only counted.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -29,20 +29,20 @@ pub(crate) struct PendingChunks {
     /// How many columns chunks have.
     width: usize,
     thinned: bool,
-    /// How many events have yet to leave of which nothing is kept.
+    /// How many pending events have no columns.
     bare: usize,
-    places: Vec<(u32, u32)>,
+    positions: Vec<(u32, u32)>,
 }
 
 struct PendingChunk {
-    /// The numbers that are looked for here.
+    /// The range of numbers that this chunk answers for.
     numbers: Range<u64>,
     /// The number of each row, where rows are missing; without it they follow one another.
     listed: Option<NumberIndex>,
     chunk: Chunk,
     /// How many of its events have yet to leave.
     waiting: usize,
-    /// Which of them, a bit each; empty where chunks are not thinned.
+    /// A bit for each row that is pending; empty where chunks are not thinned.
     waits: Vec<u64>,
 }
 
@@ -55,7 +55,7 @@ impl PendingChunks {
             width,
             thinned,
             bare: 0,
-            places: Vec::new(),
+            positions: Vec::new(),
         }
     }
 
@@ -66,33 +66,32 @@ impl PendingChunks {
 
     /// How many events have yet to leave.
     pub fn waiting(&self) -> usize {
-        let kept: usize = self.chunks.iter().map(|held| held.waiting).sum();
+        let kept: usize = self.chunks.iter().map(|pending| pending.waiting).sum();
         kept + self.bare
     }
 
-    /// Takes a chunk of which `waiting` rows will leave: all but `dropped`, which need not be named where chunks are not
-    /// thinned.
+    /// Adds a chunk with `waiting` pending rows: all but `dropped`, which may be empty where chunks are not thinned.
     pub fn add(&mut self, chunk: Chunk, waiting: usize, dropped: &[u64]) {
         let first = self.next;
         self.next += chunk.rows() as u64;
-        if is_bare(&chunk) {
+        if has_no_columns(&chunk) {
             self.bare += waiting;
             return;
         }
         if waiting == 0 {
             return;
         }
-        let mut held = PendingChunk::new(first..self.next, None, chunk, self.thinned);
-        held.waiting = waiting;
+        let mut pending = PendingChunk::new(first..self.next, None, chunk, self.thinned);
+        pending.waiting = waiting;
         for &number in dropped {
-            held.clear((number - first) as usize);
+            pending.clear((number - first) as usize);
         }
-        self.chunks.push_back(held);
+        self.chunks.push_back(pending);
     }
 
     /// No rows, only watermarks.
     pub fn empty(&self, released: &ReleasedLaneEvents) -> Item {
-        let mut chunk = self.bare_chunk(Vec::new().into());
+        let mut chunk = self.empty_columns(Vec::new().into());
         chunk.lanes = Some(ChunkLanes {
             of_row: Vec::new(),
             watermarks: released.watermarks.clone(),
@@ -101,8 +100,8 @@ impl PendingChunks {
         Item::Rows(chunk)
     }
 
-    /// Events of which nothing was kept.
-    fn bare_chunk(&self, times: ScalarBuffer<i64>) -> Chunk {
+    /// Events without columns.
+    fn empty_columns(&self, times: ScalarBuffer<i64>) -> Chunk {
         let columns = vec![Column::Null(times.len()); self.width];
         Chunk::new(times, columns)
     }
@@ -112,11 +111,11 @@ impl PendingChunks {
         let mut from = 0;
         while from < rows.len() {
             let to = match self.whole_run(&rows[from..]) {
-                Some((place, run)) => {
-                    let held = &mut self.chunks[place];
-                    let start = (rows[from] - held.numbers.start) as usize;
-                    let piece = slice(&held.chunk, start, run, &times[from..from + run]);
-                    held.leave(start..start + run);
+                Some((index, run)) => {
+                    let pending = &mut self.chunks[index];
+                    let start = (rows[from] - pending.numbers.start) as usize;
+                    let piece = slice(&pending.chunk, start, run, &times[from..from + run]);
+                    pending.leave(start..start + run);
                     out.push(Item::Rows(piece));
                     from + run
                 }
@@ -126,49 +125,53 @@ impl PendingChunks {
                     to
                 }
             };
-            self.chunks.retain(|held| held.waiting > 0);
+            self.chunks.retain(|pending| pending.waiting > 0);
             from = to;
         }
     }
 
-    /// How many of the next events follow each other in one chunk, if that is most of what could.
+    /// The length of the next run of consecutive rows in one chunk, if it is long enough to slice.
     fn whole_run(&self, rows: &[u64]) -> Option<(usize, usize)> {
-        let place = self.place(rows[0]);
-        let held = self.chunks.get(place)?;
-        if held.listed.is_some() || rows[0] < held.numbers.start {
+        let index = self.index(rows[0]);
+        let pending = self.chunks.get(index)?;
+        if pending.listed.is_some() || rows[0] < pending.numbers.start {
             return None;
         }
-        let limit = rows.len().min((held.numbers.end - rows[0]) as usize);
+        let limit = rows.len().min((pending.numbers.end - rows[0]) as usize);
         let run = rows[..limit]
             .iter()
             .zip(rows[0]..)
             .take_while(|(row, next)| **row == *next)
             .count();
         let whole = run == limit && (run >= CHUNK_ROWS / 8 || run == rows.len());
-        whole.then_some((place, run))
+        whole.then_some((index, run))
     }
 
-    fn place(&self, number: u64) -> usize {
+    fn index(&self, number: u64) -> usize {
         self.chunks
-            .partition_point(|held| held.numbers.end <= number)
+            .partition_point(|pending| pending.numbers.end <= number)
     }
 
     fn gather(&mut self, numbers: &[u64], times: &[Instant]) -> Chunk {
         if self.chunks.is_empty() {
             self.bare -= numbers.len();
-            return self.bare_chunk(ticks(times));
+            return self.empty_columns(ticks(times));
         }
-        let ends: Vec<u64> = self.chunks.iter().map(|held| held.numbers.end).collect();
+        let ends: Vec<u64> = self
+            .chunks
+            .iter()
+            .map(|pending| pending.numbers.end)
+            .collect();
         let bare_before = self.bare;
-        self.places.clear();
+        self.positions.clear();
         for &number in numbers {
-            let place = ends.partition_point(|end| *end <= number);
-            let held = self.chunks.get_mut(place);
-            let found = held.and_then(|held| held.row(number).map(|row| (held, row)));
-            self.places.push(match found {
-                Some((held, row)) => {
-                    held.leave(row..row + 1);
-                    (place as u32, row as u32)
+            let index = ends.partition_point(|end| *end <= number);
+            let pending = self.chunks.get_mut(index);
+            let found = pending.and_then(|pending| pending.row(number).map(|row| (pending, row)));
+            self.positions.push(match found {
+                Some((pending, row)) => {
+                    pending.leave(row..row + 1);
+                    (index as u32, row as u32)
                 }
                 None => {
                     self.bare -= 1;
@@ -176,15 +179,15 @@ impl PendingChunks {
                 }
             });
         }
-        let bare = self.bare_chunk(vec![0].into());
-        let mut chunks: Vec<&Chunk> = self.chunks.iter().map(|held| &held.chunk).collect();
+        let bare = self.empty_columns(vec![0].into());
+        let mut chunks: Vec<&Chunk> = self.chunks.iter().map(|pending| &pending.chunk).collect();
         if self.bare < bare_before {
             chunks.push(&bare);
         }
-        Chunk::gather(&chunks, &self.places, ticks(times))
+        Chunk::gather(&chunks, &self.positions, ticks(times))
     }
 
-    /// Lets go of rows that have left, where they are many.
+    /// Copies pending rows out of chunks that most rows have left.
     pub fn thin(&mut self) {
         if !self.thinned {
             return;
@@ -207,16 +210,16 @@ impl PendingChunks {
         }
     }
 
-    /// Which neighbours will be one chunk: thinned ones, when the one in front is not much larger than those behind it.
+    /// The neighbours that become one chunk: thinned ones, when the one in front is not much larger than those behind it.
     /// So a row is copied a few times at most, and few small chunks remain.
     fn groups(&self) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::with_capacity(self.chunks.len());
-        for held in &self.chunks {
-            let thin = held.waiting * THIN <= held.chunk.rows();
+        for pending in &self.chunks {
+            let thin = pending.waiting * THIN <= pending.chunk.rows();
             let mut group = Group {
                 chunks: 1,
-                waiting: held.waiting,
-                thinned: thin || held.listed.is_some(),
+                waiting: pending.waiting,
+                thinned: thin || pending.listed.is_some(),
                 rewrite: thin,
             };
             while let Some(front) = groups.pop_if(|front| front.joins(&group)) {
@@ -230,35 +233,35 @@ impl PendingChunks {
     }
 }
 
-/// What is held at one moment. Chunks are shared and not copied, so taking one is quick however much waits.
+/// The pending rows at one moment. Chunks are shared, not copied, so a snapshot is quick however many rows are pending.
 pub(crate) struct PendingChunksSnapshot {
     next: u64,
     width: usize,
     bare: usize,
-    /// The rows that wait in each chunk, by number and place.
+    /// The pending rows of each chunk, by number and index.
     parts: Vec<(Chunk, Vec<(u64, u32)>)>,
 }
 
 impl PendingChunks {
-    /// `waiting` names the events that wait, ascending; not needed where chunks are thinned.
+    /// `waiting` holds the numbers of pending events, ascending; not needed where chunks are thinned.
     pub fn snapshot(&self, waiting: &[u64]) -> PendingChunksSnapshot {
         let mut waiting = waiting;
-        let parts = self.chunks.iter().map(|held| {
+        let parts = self.chunks.iter().map(|pending| {
             let rows: Vec<(u64, u32)> = match self.thinned {
                 true => {
-                    let rows = held.waiting_rows();
-                    rows.map(|row| (held.number(row), row as u32)).collect()
+                    let rows = pending.waiting_rows();
+                    rows.map(|row| (pending.number(row), row as u32)).collect()
                 }
                 false => {
-                    let here = waiting.partition_point(|number| *number < held.numbers.end);
+                    let here = waiting.partition_point(|number| *number < pending.numbers.end);
                     let (these, later) = waiting.split_at(here);
                     waiting = later;
-                    let row = |number: &u64| Some((*number, held.row(*number)? as u32));
+                    let row = |number: &u64| Some((*number, pending.row(*number)? as u32));
                     these.iter().filter_map(row).collect()
                 }
             };
-            debug_assert_eq!(rows.len(), held.waiting, "what waits is known");
-            (held.chunk.clone(), rows)
+            debug_assert_eq!(rows.len(), pending.waiting, "what waits is known");
+            (pending.chunk.clone(), rows)
         });
         PendingChunksSnapshot {
             next: self.next,
@@ -275,12 +278,12 @@ impl PendingChunks {
         self.chunks.clear();
         let mut end = 0;
         for _ in 0..from.count()? {
-            let held = self.restore_chunk(from)?;
-            if held.numbers.start < end || held.numbers.end > self.next {
-                return Err(DecodeError::Invalid("held events are not in order"));
+            let pending = self.restore_chunk(from)?;
+            if pending.numbers.start < end || pending.numbers.end > self.next {
+                return Err(DecodeError::Invalid("pending events are not in order"));
             }
-            end = held.numbers.end;
-            self.chunks.push_back(held);
+            end = pending.numbers.end;
+            self.chunks.push_back(pending);
         }
         Ok(())
     }
@@ -302,10 +305,10 @@ impl PendingChunks {
             }
         }
         let (Some(first), Some(last)) = (numbers.first(), numbers.last()) else {
-            return Err(DecodeError::Invalid("a held chunk has no rows"));
+            return Err(DecodeError::Invalid("a pending chunk has no rows"));
         };
         if !numbers.is_sorted_by(|a, b| a < b) || *last == u64::MAX {
-            return Err(DecodeError::Invalid("held events are not in order"));
+            return Err(DecodeError::Invalid("pending events are not in order"));
         }
         let columns = columns.into_iter().map(ColumnBuilder::finish).collect();
         let mut chunk = Chunk::new(vec![0; rows].into(), columns);
@@ -353,7 +356,7 @@ impl Group {
     }
 }
 
-/// Ascending numbers with gaps, cut into stretches of a few each, so that one is found by a look or two at memory.
+/// Ascending numbers with gaps, divided into stretches of a few each, so that a lookup costs one or two memory accesses.
 struct NumberIndex {
     numbers: Vec<u64>,
     /// The first row of each stretch of `1 << shift` numbers.
@@ -382,7 +385,7 @@ impl NumberIndex {
         }
     }
 
-    /// The row of a number, if it is listed. Numbers count from `first` on.
+    /// The row of a number, if it is there. Numbers count from `first` on.
     #[inline]
     fn row(&self, number: u64, first: u64) -> Option<usize> {
         let stretch = ((number - first) >> self.shift) as usize;
@@ -414,29 +417,29 @@ impl PendingChunk {
         }
     }
 
-    /// The events that wait in several chunks, as one.
+    /// The pending events of several chunks, as one chunk.
     fn merged(parts: &[PendingChunk]) -> Option<PendingChunk> {
         let (first, last) = (parts.first()?, parts.last()?);
-        let (mut places, mut listed) = (Vec::new(), Vec::new());
-        for (part, held) in parts.iter().enumerate() {
-            for row in held.waiting_rows() {
-                places.push((part as u32, row as u32));
-                listed.push(held.number(row));
+        let (mut positions, mut listed) = (Vec::new(), Vec::new());
+        for (part, pending) in parts.iter().enumerate() {
+            for row in pending.waiting_rows() {
+                positions.push((part as u32, row as u32));
+                listed.push(pending.number(row));
             }
         }
-        let chunks: Vec<&Chunk> = parts.iter().map(|held| &held.chunk).collect();
-        let chunk = Chunk::interleave(&chunks, &places);
+        let chunks: Vec<&Chunk> = parts.iter().map(|pending| &pending.chunk).collect();
+        let chunk = Chunk::interleave(&chunks, &positions);
         let numbers = first.numbers.start..last.numbers.end;
         let listed = NumberIndex::new(listed, &numbers);
         Some(PendingChunk::new(numbers, Some(listed), chunk, true))
     }
 
-    /// Where an event lies that waits and has a number before the end of this chunk's; `None` if nothing is kept of it.
+    /// The row of a pending event whose number is before the end of this chunk; `None` if the event has no columns.
     #[inline]
     fn row(&self, number: u64) -> Option<usize> {
-        let place = number.checked_sub(self.numbers.start)?;
+        let index = number.checked_sub(self.numbers.start)?;
         match &self.listed {
-            None => Some(place as usize),
+            None => Some(index as usize),
             Some(listed) => listed.row(number, self.numbers.start),
         }
     }
@@ -478,8 +481,8 @@ impl PendingChunk {
     }
 }
 
-/// Whether nothing of the events is wanted but their time.
-fn is_bare(chunk: &Chunk) -> bool {
+/// Whether the events have nothing but their time.
+fn has_no_columns(chunk: &Chunk) -> bool {
     let empty = |column: &Column| matches!(column, Column::Null(_));
     chunk.origins.is_none() && chunk.columns.iter().all(empty)
 }
@@ -536,30 +539,34 @@ mod tests {
         numbers.iter().copied().map(Some).collect()
     }
 
-    fn rows_kept(held: &PendingChunks) -> usize {
-        held.chunks.iter().map(|held| held.chunk.rows()).sum()
+    fn rows_kept(pending: &PendingChunks) -> usize {
+        pending
+            .chunks
+            .iter()
+            .map(|pending| pending.chunk.rows())
+            .sum()
     }
 
     #[test]
     fn one_event_in_a_thousand_that_stays_takes_the_room_of_those_that_stay() {
-        let mut held = PendingChunks::new(1, true);
+        let mut pending = PendingChunks::new(1, true);
         for block in 0..2_000 {
-            let first = held.next();
-            held.add(chunk(first, 1_000), 1_000, &[]);
+            let first = pending.next();
+            pending.add(chunk(first, 1_000), 1_000, &[]);
             let leave: Vec<u64> = (first..first + 1_000).filter(|n| n % 1_000 != 7).collect();
             let times = vec![Instant::from_ticks(0); leave.len()];
             let mut out = Vec::new();
-            held.take(&leave, &times, &mut out);
-            held.thin();
+            pending.take(&leave, &times, &mut out);
+            pending.thin();
             assert_eq!(numbers(&out), all(&leave));
-            assert_eq!(rows_kept(&held), block + 1);
-            assert!(held.chunks.len() < 16);
+            assert_eq!(rows_kept(&pending), block + 1);
+            assert!(pending.chunks.len() < 16);
         }
         let rest: Vec<u64> = (0..2_000).rev().map(|block| block * 1_000 + 7).collect();
         let mut out = Vec::new();
-        held.take(&rest, &vec![Instant::from_ticks(0); rest.len()], &mut out);
+        pending.take(&rest, &vec![Instant::from_ticks(0); rest.len()], &mut out);
         assert_eq!(numbers(&out), all(&rest));
-        assert!(held.chunks.is_empty());
+        assert!(pending.chunks.is_empty());
     }
 
     proptest! {
@@ -572,19 +579,19 @@ mod tests {
                 (0..200usize, 0..4u64, any::<u64>(), 0..120usize, prop::bool::weighted(0.2)), 1..40),
             thinned: bool, bare_each in 1..5u64,
         ) {
-            let mut held = PendingChunks::new(1, thinned);
+            let mut pending = PendingChunks::new(1, thinned);
             let mut waiting: Vec<u64> = Vec::new();
             let mut bare_numbers = std::collections::BTreeSet::new();
             for (rows, drop, seed, leave, restart) in steps {
-                let first = held.next();
+                let first = pending.next();
                 let all = first..first + rows as u64;
                 let dropped: Vec<u64> = all.clone().filter(|n| n % 4 < drop).collect();
                 if seed % 5 >= bare_each {
                     bare_numbers.extend(all.clone());
-                    let nothing = held.bare_chunk(vec![0; rows].into());
-                    held.add(nothing, rows - dropped.len(), &dropped);
+                    let nothing = pending.empty_columns(vec![0; rows].into());
+                    pending.add(nothing, rows - dropped.len(), &dropped);
                 } else {
-                    held.add(chunk(first, rows), rows - dropped.len(), &dropped);
+                    pending.add(chunk(first, rows), rows - dropped.len(), &dropped);
                 }
                 let told = |leaving: &[u64]| -> Vec<Option<u64>> {
                     let kept = |number: &u64| !bare_numbers.contains(number);
@@ -595,28 +602,28 @@ mod tests {
                 let leaving: Vec<u64> = waiting.drain(..leave.min(waiting.len())).collect();
                 let times: Vec<Instant> = (0..).take(leaving.len()).map(Instant::from_ticks).collect();
                 let mut out = Vec::new();
-                held.take(&leaving, &times, &mut out);
+                pending.take(&leaving, &times, &mut out);
                 prop_assert_eq!(numbers(&out), told(&leaving));
-                prop_assert_eq!(held.waiting(), waiting.len());
-                held.thin();
+                prop_assert_eq!(pending.waiting(), waiting.len());
+                pending.thin();
                 if restart {
                     waiting.sort_unstable();
                     let mut bytes = Vec::new();
-                    held.snapshot(&waiting).write(&mut bytes);
-                    held = PendingChunks::new(1, thinned);
-                    held.restore(&mut Reader::new(&bytes)).unwrap();
+                    pending.snapshot(&waiting).write(&mut bytes);
+                    pending = PendingChunks::new(1, thinned);
+                    pending.restore(&mut Reader::new(&bytes)).unwrap();
                 }
                 if thinned {
-                    prop_assert!(rows_kept(&held) <= THIN * waiting.len());
+                    prop_assert!(rows_kept(&pending) <= THIN * waiting.len());
                 }
             }
             let mut out = Vec::new();
-            held.take(&waiting, &vec![Instant::from_ticks(0); waiting.len()], &mut out);
+            pending.take(&waiting, &vec![Instant::from_ticks(0); waiting.len()], &mut out);
             let kept = |number: &u64| !bare_numbers.contains(number);
             let told: Vec<_> = waiting.iter().map(|number| Some(*number).filter(kept)).collect();
             prop_assert_eq!(numbers(&out), told);
-            prop_assert!(held.chunks.is_empty());
-            prop_assert_eq!(held.waiting(), 0);
+            prop_assert!(pending.chunks.is_empty());
+            prop_assert_eq!(pending.waiting(), 0);
         }
     }
 }

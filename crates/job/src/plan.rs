@@ -1,4 +1,4 @@
-//! What whoever reads an input is told about it.
+//! An input as its readers see it: its plan, its policies and its format.
 
 use std::path::{Path, PathBuf};
 
@@ -22,18 +22,18 @@ pub(crate) struct InputPlan {
     /// Payload column with the partition.
     pub partition: Option<String>,
     pub format: InputFormat,
-    /// It is read from hubs, which know more of an event than files do.
+    /// It is read from hubs, which add metadata to events.
     pub hub: bool,
-    /// Events that are lost are kept as dead letters.
+    /// Lost events become dead letters.
     pub dead_letters: bool,
-    /// Events are wanted as they came, besides what the query reads of them.
+    /// Whole events are decoded besides the columns that the query reads.
     pub keeps_whole: bool,
     /// Files are shown without it.
     pub folder: PathBuf,
 }
 
 impl InputPlan {
-    /// Of the input with that place in the plan, and how the job file declares it.
+    /// The input of that index in the plan, and its declaration in the job file.
     pub fn of(job: &Job, index: usize) -> (InputPlan, &config::Input) {
         let planned = &job.plan.inputs[index];
         let Some(declared) = job.file.input(&planned.name) else {
@@ -95,8 +95,8 @@ impl InputFormat {
 /// One partition of an input.
 #[derive(Clone)]
 pub(crate) struct PartitionId {
-    /// Its place among the partitions of the input.
+    /// Its index among the partitions of the input.
     pub number: usize,
-    /// What PartitionId shows.
+    /// Its PartitionId.
     pub shown: highwater_engine::Value,
 }

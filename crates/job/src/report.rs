@@ -1,4 +1,4 @@
-//! What a run did, and what went wrong on the way.
+//! The report of a run: rows, events and errors.
 //!
 //! Every event read is accounted for: it was kept, dropped by a policy of the user's choice, or lost to an error. Errors
 //! are all counted; the first few of each kind are kept with file, line and reason.
@@ -9,7 +9,7 @@ use highwater_connect::BadKind;
 use highwater_engine::{DataError, DataErrors};
 use highwater_time::{Instant, VerdictCounts};
 
-/// How many examples of each kind of trouble are kept.
+/// How many samples of each kind of error are kept.
 const SAMPLES_MAX: usize = 5;
 
 #[derive(Clone, Debug, Default)]
@@ -37,16 +37,16 @@ pub struct InputReport {
 pub struct OutputReport {
     pub name: String,
     pub rows: u64,
-    /// Remarks about what was written, such as values that its format has no place for.
+    /// Remarks about the rows written, such as values that the format has no column for.
     pub notes: Vec<String>,
 }
 
 /// Why an event never got as far as a time policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TroubleKind {
-    /// The event cannot be read: no JSON object, no record of CSV, or whatever the format asks for.
+    /// The event cannot be decoded: not a JSON object, CSV record or whatever the format requires.
     Json,
-    /// The arrival column is missing or no date-time.
+    /// The arrival column is missing or not a date-time.
     Arrival,
     /// TIMESTAMP BY gives no date-time.
     Timestamp,
@@ -56,11 +56,11 @@ pub enum TroubleKind {
     Type,
     /// A column that CREATE TABLE declares is absent.
     Missing,
-    /// The header of a CSV file cannot serve; none of its events were read.
+    /// The header of a CSV file is unusable; none of its events were read.
     Header,
-    /// The file is compressed in another way than was said; none of its events were read.
+    /// The file is not compressed as declared; none of its events were read.
     Compression,
-    /// The file is not of the format that was said, or damaged from some place on.
+    /// The file is not of the declared format, or damaged from some position on.
     Format,
     /// Reading stopped before the end of the file.
     File,
@@ -105,7 +105,7 @@ impl TroubleKind {
         )
     }
 
-    /// What is wrong with an event, or with a file where `of_file`.
+    /// The kind of an event's error, or of a file's where `of_file`.
     pub(crate) fn of(kind: BadKind, of_file: bool) -> TroubleKind {
         match kind {
             BadKind::InvalidData if of_file => TroubleKind::Format,
@@ -127,7 +127,7 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    /// The reason, behind the place where it has one.
+    /// The reason, behind file and line where they are known.
     pub fn placed(&self) -> String {
         match self.line {
             0 => self.reason.clone(),
@@ -230,7 +230,7 @@ impl InputReport {
 }
 
 impl Report {
-    /// Whether something was lost that no policy of the user's asked for.
+    /// Whether events were lost other than by the user's policies.
     pub fn lost_data(&self) -> bool {
         self.errors.count > 0 || self.inputs.iter().any(|input| input.troubles.count() > 0)
     }

@@ -1,9 +1,8 @@
-//! Runs a job over its files: readers hand over, the shared pipeline combines, outputs are written.
+//! Runs a job over its files: each file is a stream, the combiner is called in place, and time ends with the input.
 //!
 //! Work is pulled. The loop always asks the reader that is furthest behind in event time, because only that one can move
 //! results forward; the others wait with a bounded amount of work done ahead. With one thread the reader is stepped in
-//! place; with more, each reader has a thread of its own behind a bounded channel. Which of the two it is never shows in
-//! the results.
+//! place; with more, each reader has a thread of its own behind a bounded channel. The results do not depend on that.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -72,7 +71,7 @@ pub enum RunError {
     ReaderDied,
 }
 
-/// What a run leaves behind.
+/// The result of a run.
 pub struct Outcome {
     pub report: Report,
     /// With [`Options::witness`].
@@ -84,7 +83,7 @@ pub struct Outcome {
 #[derive(Clone, Debug)]
 pub struct ReadFile {
     pub path: PathBuf,
-    /// Its place in `Plan::inputs`.
+    /// Its index in `Plan::inputs`.
     pub input: usize,
 }
 
@@ -159,7 +158,7 @@ fn error_text(errors: &DataErrors) -> Option<String> {
     errors.samples.first().map(|error| error.reason.clone())
 }
 
-/// What all files together gave.
+/// The accounts of all files together.
 #[derive(Default)]
 struct ReadInputs {
     inputs: Vec<InputReport>,
@@ -314,7 +313,7 @@ enum State {
         thread: JoinHandle<FileReader>,
     },
     Done(Box<FileReader>),
-    /// Between two of the others.
+    /// During a transition.
     Moving,
 }
 
@@ -344,7 +343,7 @@ impl Source {
         matches!(self.state, State::Done(_))
     }
 
-    /// What the next block gave; nothing once at the end.
+    /// The next block; `None` at the end.
     fn pull(&mut self) -> Result<Option<FileBlock>, RunError> {
         let (state, pulled) = match std::mem::replace(&mut self.state, State::Moving) {
             State::Here(mut reader) => match reader.step() {

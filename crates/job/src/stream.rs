@@ -215,7 +215,7 @@ impl Stream {
         out: &mut StreamOutput,
     ) {
         let (lines, whole) = (timed.lines.clone(), timed.whole.clone());
-        let fates = self.partitions[0].take_and_tell(timed, &mut out.deliveries);
+        let fates = self.partitions[0].take_and_report(timed, &mut out.deliveries);
         for (row, fate) in fates {
             let event = whole
                 .as_ref()

@@ -1,8 +1,8 @@
 //! The column that is nothing but the key of TIMESTAMP BY .. OVER.
 //!
-//! While an event waits, the clock of its key remembers the key, so the event need not. Where the column holds text it is
-//! left out of what waits and written anew when the event leaves; of an event of which nothing else is wanted, nothing is
-//! kept at all. Keys that are no text stay with their events: 1 and 1.0 have one clock, and look different.
+//! While an event waits, the clock of its key stores the key, so the event need not. A text column is stripped from pending
+//! events and restored when they leave; events with no other needed columns store nothing. Keys that are not text stay with
+//! their events: 1 and 1.0 have one clock, and look different.
 
 use highwater_engine::{Chunk, Column, eval};
 use highwater_query::plan::{self, ExprKind};
@@ -22,12 +22,12 @@ impl SubstreamKeyColumn {
     }
 
     /// Whether there is such a column.
-    pub fn any(&self) -> bool {
+    pub fn exists(&self) -> bool {
         self.column.is_some()
     }
 
-    /// Leaves out what the key will tell; says whether that is anything.
-    pub fn leave_out(&self, chunk: &mut Chunk) -> bool {
+    /// Strips the column if the key can restore it; `false` if it stays.
+    pub fn strip(&self, chunk: &mut Chunk) -> bool {
         let rows = chunk.rows();
         let column = self.column.map(|column| &mut chunk.columns[column]);
         match column {
@@ -39,8 +39,8 @@ impl SubstreamKeyColumn {
         }
     }
 
-    /// Writes what was left out of the events from `from` on, which are the rows of the chunk.
-    pub fn put_back(&self, chunk: &mut Chunk, keys: &KeyList, from: usize) {
+    /// Restores the column of the events from `from` on, which are the rows of the chunk.
+    pub fn restore(&self, chunk: &mut Chunk, keys: &KeyList, from: usize) {
         if let Some(column) = self.column {
             let keys = keys.range(from, from + chunk.rows());
             let column = &mut chunk.columns[column];
@@ -71,8 +71,8 @@ mod tests {
             out_of_order: Duration::from_secs(5),
             ..TimePolicy::default()
         };
-        let told = SubstreamKeyColumn { column: Some(0) };
-        Orderer::per_key(policy, Duration::ZERO, told, 2)
+        let key_column = SubstreamKeyColumn { column: Some(0) };
+        Orderer::per_key(policy, Duration::ZERO, key_column, 2)
     }
 
     /// A chunk of keys; of the second column something is kept where `payload` says so.

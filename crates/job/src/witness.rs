@@ -1,11 +1,11 @@
-//! What was seen of single events, kept only when somebody asks.
+//! The fates of single events, kept only on request.
 
 use highwater_engine::WindowEntry;
 use highwater_time::JudgedEvent;
 
 use crate::report::TroubleKind;
 
-/// Everything a reader saw of single events.
+/// The fates of single events.
 #[derive(Debug, Default)]
 pub struct Witness {
     pub fates: Vec<EventFate>,

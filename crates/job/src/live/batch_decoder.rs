@@ -1,4 +1,4 @@
-//! What was fetched of a partition, taken apart: blocks of decoded events, and between them word of silence.
+//! Decodes the batches fetched from a partition into blocks of events, and the punctuations between them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use highwater_time::Instant;
 use super::files::FileMarker;
 use crate::account::shown_file;
 
-/// What a batch may unpack to. More than any batch of a hub, so only a bomb meets it.
+/// The maximum size of a decompressed batch. More than any batch of a hub, so only a decompression bomb exceeds it.
 const UNPACKED_BYTES_MAX: usize = 64 << 20;
 
 /// About how much is decoded at once.
@@ -25,27 +25,33 @@ pub(super) enum DecodedItem {
         /// When each of the bad ones arrived.
         bad_arrivals: Vec<Instant>,
         /// The file that they were taken from.
-        file: Option<Arc<File>>,
+        file: Option<Arc<SourceFile>>,
     },
-    /// Nothing else had arrived up to this time.
+    /// No other event had arrived up to this time.
     Punctuation(Instant),
 }
 
 /// A file whose events were brought to a hub.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct File {
+pub(super) struct SourceFile {
     pub name: String,
     /// When it was last written to.
     pub modified: Instant,
 }
 
-/// How values are read where marks say what they are.
+/// The file that the following records were taken from, and how to decode them.
 struct Marked {
     options: SourceOptions,
-    /// What files are shown without.
+    /// Files are shown without it.
     folder: PathBuf,
     kind: SliceKind,
-    file: Option<Arc<File>>,
+    file: Option<Arc<SourceFile>>,
+}
+
+/// The offsets from `from` on and before `until`.
+pub(super) struct OffsetRange {
+    pub from: Offset,
+    pub until: Option<Offset>,
 }
 
 pub(super) struct BatchDecoder {
@@ -53,7 +59,7 @@ pub(super) struct BatchDecoder {
     values: ValueDecoder,
     marked: Option<Marked>,
     bad: Vec<BadEvent>,
-    /// Of each batch that has been gathered: its last offset, and when it arrived.
+    /// Of each batch of the block: its last offset, and when it arrived.
     arrived: Vec<(u64, Instant)>,
 }
 
@@ -68,7 +74,7 @@ impl BatchDecoder {
         }
     }
 
-    /// For a hub that files are brought to; they are shown without the folder.
+    /// For a hub that files are copied to; they are shown without the folder.
     pub fn of_files(options: SourceOptions, folder: PathBuf) -> BatchDecoder {
         let kind = SliceKind::Json;
         let values = ValueDecoder::of_slices(kind, options.clone());
@@ -83,14 +89,15 @@ impl BatchDecoder {
         }
     }
 
-    /// Takes apart what lies from `from` on and before `until`, and says where that ends.
+    /// Decodes the offsets of `range`, and answers with the offset after the last.
     pub fn decode(
         &mut self,
         fetched: &FetchData,
-        (from, until): (Offset, Option<Offset>),
-        each: &mut dyn FnMut(DecodedItem),
+        range: &OffsetRange,
+        emit: &mut dyn FnMut(DecodedItem),
     ) -> Result<Offset, CorruptBatch> {
         let mut skip = ReadCommittedFilter::new(&fetched.aborted);
+        let OffsetRange { from, until } = *range;
         let mut next = from;
         for piece in &fetched.pieces {
             for batch in Batches::new(piece) {
@@ -100,21 +107,21 @@ impl BatchDecoder {
                 }
                 next = batch.header.next_offset().max(next);
                 if batch.is_punctuation() && batch.header.base_offset() >= from {
-                    self.hand_over(each);
-                    each(DecodedItem::Punctuation(arrival(&batch)));
+                    self.emit_block(emit);
+                    emit(DecodedItem::Punctuation(arrival(&batch)));
                 } else if !skip.skips(&batch.header) {
-                    self.gather(&batch, from, each);
+                    self.gather(&batch, from, emit);
                 }
             }
         }
-        self.hand_over(each);
+        self.emit_block(emit);
         Ok(next)
     }
 
-    fn gather(&mut self, batch: &StoredBatch<'_>, from: Offset, each: &mut dyn FnMut(DecodedItem)) {
+    fn gather(&mut self, batch: &StoredBatch<'_>, from: Offset, emit: &mut dyn FnMut(DecodedItem)) {
         let last = batch.header.last_offset().0 as u64;
         self.arrived.push((last, arrival(batch)));
-        // Taken out for the time being, so that a full block can be handed over in between.
+        // Taken out of `self`, so that a full block can be emitted in between.
         let mut unpacker = std::mem::replace(&mut self.unpacker, Decompressor::new(0));
         let mut at = batch.header.base_offset().max(from);
         let unreadable = match batch.records(&mut unpacker) {
@@ -126,13 +133,13 @@ impl BatchDecoder {
                     if self.marked.is_some()
                         && let Some(Ok(marker)) = FileMarker::of(record.headers)
                     {
-                        self.hand_over(each);
+                        self.emit_block(emit);
                         self.arrived.push((last, arrival(batch)));
                         self.apply_marker(&marker);
                     } else if let (Some(value), true) = (record.value, record.offset >= from) {
                         self.values.push(value, record.offset.0 as u64);
                         if self.values.bytes() >= BLOCK_BYTES {
-                            self.hand_over(each);
+                            self.emit_block(emit);
                             self.arrived.push((last, arrival(batch)));
                         }
                     }
@@ -149,7 +156,7 @@ impl BatchDecoder {
         }));
     }
 
-    /// The following records come from the file that the marker names.
+    /// The records that follow are of the file that the marker names.
     fn apply_marker(&mut self, marker: &FileMarker) {
         let Some(marked) = &mut self.marked else {
             return;
@@ -158,19 +165,19 @@ impl BatchDecoder {
             marked.kind = marker.kind;
             self.values = ValueDecoder::of_slices(marker.kind, marked.options.clone());
         }
-        marked.file = Some(Arc::new(File {
+        marked.file = Some(Arc::new(SourceFile {
             name: shown_file(&marker.file, &marked.folder),
             modified: Instant::from_unix_nanos(marker.modified()),
         }));
     }
 
-    fn hand_over(&mut self, each: &mut dyn FnMut(DecodedItem)) {
+    fn emit_block(&mut self, emit: &mut dyn FnMut(DecodedItem)) {
         let mut events = self.values.finish();
         events.bad.append(&mut self.bad);
         events.bad.sort_by_key(|bad| bad.line);
         if events.rows + events.bad.len() > 0 {
             let bad = events.bad.iter().map(|bad| bad.line);
-            each(DecodedItem::Events {
+            emit(DecodedItem::Events {
                 arrivals: self.arrivals(events.lines.iter().copied()),
                 bad_arrivals: self.arrivals(bad),
                 file: self.marked.as_ref().and_then(|marked| marked.file.clone()),

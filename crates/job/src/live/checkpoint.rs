@@ -43,7 +43,7 @@ pub(super) struct OutputCheckpoint {
     pub name: String,
     /// The number of the next row.
     pub next: u64,
-    pub mark: Option<EndpointStates>,
+    pub states: Option<EndpointStates>,
 }
 
 /// Why bytes are no checkpoint.
@@ -81,7 +81,7 @@ impl Checkpoint {
         for output in &self.outputs {
             out.text(&output.name);
             out.u64(output.next);
-            write_mark(output.mark.as_ref(), &mut out);
+            write_states(output.states.as_ref(), &mut out);
         }
         out.i64(self.reached.ticks());
         self.references.write(&mut out);
@@ -107,7 +107,7 @@ impl Checkpoint {
                     Ok(OutputCheckpoint {
                         name: String::from_utf8_lossy(from.blob()?).into_owned(),
                         next: from.u64()?,
-                        mark: read_mark(&mut from)?,
+                        states: read_states(&mut from)?,
                     })
                 })
                 .collect::<Result<_, DecodeError>>()?,
@@ -123,18 +123,18 @@ impl Checkpoint {
     }
 }
 
-fn write_mark(mark: Option<&EndpointStates>, out: &mut Vec<u8>) {
-    let Some(mark) = mark else {
+fn write_states(states: Option<&EndpointStates>, out: &mut Vec<u8>) {
+    let Some(states) = states else {
         return out.u8(0);
     };
-    out.u8(1 + u8::from(mark.dead.is_some()));
-    out.blob(&mark.own);
-    if let Some(dead) = &mark.dead {
+    out.u8(1 + u8::from(states.dead.is_some()));
+    out.blob(&states.own);
+    if let Some(dead) = &states.dead {
         out.blob(dead);
     }
 }
 
-fn read_mark(from: &mut Reader<'_>) -> Result<Option<EndpointStates>, DecodeError> {
+fn read_states(from: &mut Reader<'_>) -> Result<Option<EndpointStates>, DecodeError> {
     let kind = from.u8()?;
     if kind == 0 {
         return Ok(None);
@@ -192,12 +192,12 @@ mod tests {
     use super::*;
 
     fn saved() -> Checkpoint {
-        let output = |name: &str, mark| OutputCheckpoint {
+        let output = |name: &str, states| OutputCheckpoint {
             name: name.to_owned(),
             next: 17,
-            mark,
+            states,
         };
-        let mark = |dead| EndpointStates {
+        let states = |dead| EndpointStates {
             own: vec![1, 2, 3],
             dead,
         };
@@ -211,8 +211,8 @@ mod tests {
             shared: vec![8; 5],
             outputs: vec![
                 output("a", None),
-                output("b", Some(mark(None))),
-                output("c", Some(mark(Some(vec![4])))),
+                output("b", Some(states(None))),
+                output("c", Some(states(Some(vec![4])))),
             ],
             reached: Instant::from_ticks(950),
             references: EffectiveSnapshots::default(),

@@ -1,4 +1,4 @@
-//! Makes checkpoints of cuts.
+//! Makes checkpoints of snapshots.
 
 use std::time::Duration;
 
@@ -26,11 +26,11 @@ pub(super) struct CheckpointBuilder {
 
 impl CheckpointBuilder {
     /// Before anything was read.
-    pub fn first(&self, built: &JobParts, marks: Vec<Option<EndpointStates>>) -> Checkpoint {
+    pub fn first(&self, parts: &JobParts, states: Vec<Option<EndpointStates>>) -> Checkpoint {
         let mut shared = Vec::new();
-        built.combiner.snapshot(&mut shared);
-        let cut = JobSnapshot {
-            streams: built
+        parts.combiner.snapshot(&mut shared);
+        let snapshot = JobSnapshot {
+            streams: parts
                 .streams
                 .iter()
                 .map(|stream| stream.snapshot())
@@ -41,27 +41,35 @@ impl CheckpointBuilder {
             reached: Instant::BEFORE_ALL,
             pause: Duration::ZERO,
         };
-        self.saved(&cut, marks)
+        self.checkpoint(&snapshot, states)
     }
 
-    pub fn saved(&self, cut: &JobSnapshot, marks: Vec<Option<EndpointStates>>) -> Checkpoint {
-        let outputs = self.names.iter().zip(&cut.next).zip(marks);
+    pub fn checkpoint(
+        &self,
+        snapshot: &JobSnapshot,
+        states: Vec<Option<EndpointStates>>,
+    ) -> Checkpoint {
+        let outputs = self.names.iter().zip(&snapshot.next).zip(states);
         Checkpoint {
             fingerprint: self.fingerprint.clone(),
             epoch: self.epoch,
             since: self.since,
-            watermark: cut.watermark,
-            ended: cut.watermark == Instant::AFTER_ALL,
-            streams: cut.streams.iter().map(StreamSnapshot::encoded).collect(),
-            shared: cut.shared.clone(),
+            watermark: snapshot.watermark,
+            ended: snapshot.watermark == Instant::AFTER_ALL,
+            streams: snapshot
+                .streams
+                .iter()
+                .map(StreamSnapshot::encoded)
+                .collect(),
+            shared: snapshot.shared.clone(),
             outputs: outputs
-                .map(|((name, next), mark)| OutputCheckpoint {
+                .map(|((name, next), states)| OutputCheckpoint {
                     name: name.clone(),
                     next: *next,
-                    mark,
+                    states,
                 })
                 .collect(),
-            reached: cut.reached,
+            reached: snapshot.reached,
             references: self.references.clone(),
             tables: self.tables,
         }

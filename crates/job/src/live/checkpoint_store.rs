@@ -1,4 +1,4 @@
-//! Where checkpoints are kept. `docs/formats/checkpoint.md` draws a file.
+//! The store of checkpoints. `docs/formats/checkpoint.md` describes a file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -7,32 +7,32 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use highwater_env::disk::{Access, Disk};
 
-/// A place for the checkpoints of one job. Calls may block.
+/// The checkpoints of one job. Calls may block.
 pub trait Checkpoints: Send + Sync {
-    /// The numbers of those that are there, ascending.
+    /// The numbers of the checkpoints, ascending.
     fn list(&self) -> io::Result<Vec<u64>>;
 
     fn read(&self, number: u64) -> io::Result<Vec<u8>>;
 
-    /// Keeps a checkpoint. When this is done it survives a crash; if it fails or is interrupted, none has appeared and none
-    /// is gone. All but the latest two may be forgotten.
+    /// Stores a checkpoint, which then survives a crash. If this fails or is interrupted, the stored checkpoints are as
+    /// before. All but the latest two may be removed.
     fn write(&self, number: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// That one cannot be used, so it is none of the two.
+    /// Marks a checkpoint as damaged, so that it does not count among the two.
     fn distrust(&self, number: u64);
 
-    /// Keeps the tables that checkpoints name by this number, like a checkpoint. All others but those that are `in_use` may be
-    /// forgotten.
+    /// Stores the tables that checkpoints name by this number, as durably as a checkpoint. All others but those that are
+    /// `in_use` may be removed.
     fn write_tables(&self, number: u64, bytes: &[u8], in_use: Option<u64>) -> io::Result<()>;
 
     fn read_tables(&self, number: u64) -> io::Result<Vec<u8>>;
 }
 
-/// The endings of files.
+/// File extensions.
 const CHECKPOINT: &str = "checkpoint";
 const TABLES: &str = "tables";
 
-/// How many are kept: the last, and the one before in case the last is damaged.
+/// How many are stored: the last, and the one before in case the last is damaged.
 const KEPT: usize = 2;
 
 /// Checkpoints as files in a folder of their own.
@@ -72,7 +72,7 @@ impl DiskCheckpoints {
         Ok(names.iter().filter_map(number).collect())
     }
 
-    /// A file that has its name is whole.
+    /// Writes a file that is whole once it has its name.
     fn put(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         self.make_folder()?;
         let temporary = self.folder.join("next.temporary");
@@ -92,7 +92,7 @@ impl DiskCheckpoints {
         }
     }
 
-    /// Those that nobody needs any more. One that is damaged goes when nothing older is kept, because a list of numbers
+    /// Checkpoints that are no longer needed. A damaged one goes when nothing older is stored, because the list of numbers
     /// tells which were used.
     fn superfluous(&self) -> io::Result<Vec<u64>> {
         let known = self.list()?;
@@ -150,7 +150,7 @@ impl Checkpoints for DiskCheckpoints {
     }
 }
 
-/// Checkpoints of a job that is run once and never goes on.
+/// Checkpoints of a job that runs once and is never resumed.
 #[derive(Default)]
 pub struct MemoryCheckpoints {
     kept: Mutex<BTreeMap<u64, Vec<u8>>>,

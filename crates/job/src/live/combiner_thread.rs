@@ -80,7 +80,7 @@ pub(super) struct JobSnapshot {
 
 /// What becomes known to whoever runs the job.
 pub(super) enum CombinerEvent {
-    JobSnapshot(Box<JobSnapshot>),
+    Snapshot(Box<JobSnapshot>),
     /// Every stream has come to its end.
     Ended,
     Failed(String),
@@ -164,7 +164,7 @@ impl CombinerThread {
                     return Ok(true);
                 }
                 let later = std::mem::take(&mut waiting.later);
-                self.cut(waiting)?;
+                self.take_snapshot(waiting)?;
                 for message in later {
                     if !self.take(message, alignment, open)? {
                         return Ok(false);
@@ -196,7 +196,7 @@ impl CombinerThread {
         }
     }
 
-    fn cut(&mut self, alignment: Alignment) -> Result<(), EndpointError> {
+    fn take_snapshot(&mut self, alignment: Alignment) -> Result<(), EndpointError> {
         let began = self.timer.elapsed();
         let mut shared = Vec::new();
         self.snapshot(&mut shared);
@@ -205,7 +205,7 @@ impl CombinerThread {
         let reached = times
             .chain(self.combiner.watermarks().iter().copied())
             .max();
-        let cut = JobSnapshot {
+        let snapshot = JobSnapshot {
             streams,
             shared,
             next: self
@@ -218,7 +218,7 @@ impl CombinerThread {
             reached: reached.unwrap_or(Instant::BEFORE_ALL),
             pause: alignment.took + (self.timer.elapsed() - began),
         };
-        self.tell(CombinerEvent::JobSnapshot(Box::new(cut)));
+        self.tell(CombinerEvent::Snapshot(Box::new(snapshot)));
         self.combiner.settle(alignment.number)
     }
 

@@ -1,8 +1,8 @@
-//! Reads one partition for a job, and asks for punctuation when there is nothing to read.
+//! Reads one partition for a job, and asks for a punctuation when there is nothing to read.
 //!
-//! Time moves by what is read and by nothing else. When a partition has been silent for a while, its log is asked to say so
-//! in the partition itself; the word of it is then read like everything else, at the same place by every job and every
-//! replay. A partition that has not been read to its end is never said to be silent.
+//! Time moves by what is read and by nothing else. When a partition has been silent for a while, its log writes a punctuation
+//! into the partition; every job and every replay reads it at the same offset. A partition that has not been read to its end
+//! is never punctuated.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,25 +12,30 @@ use highwater_log::batch::Batches;
 use highwater_log::{AppendError, Bounds, FetchData, Isolation, Offset, Partition, ReadError};
 use tokio::sync::{Semaphore, mpsc, watch};
 
-use super::growth::Watch;
+use super::growth::GrowthBarrier;
 use super::status::StatusHandle;
 use super::worker::WorkItem;
+
+/// Where a feed ends.
+pub(super) struct FeedEnd {
+    pub offset: Offset,
+    pub time_ends: bool,
+}
 
 pub(super) struct Feed {
     pub stream: usize,
     pub partition: Arc<dyn Partition>,
     pub next: Offset,
-    /// Where to end, and whether time ends there.
-    pub until: Option<(Offset, bool)>,
+    pub until: Option<FeedEnd>,
     /// `None` where it ends.
-    pub growth: Option<Watch>,
+    pub growth: Option<GrowthBarrier>,
     pub fetch_bytes: usize,
-    /// How long a partition must have been silent before it is said to be; never, if not at all.
+    /// How long a partition must be silent before a punctuation is written. `None` disables punctuation.
     pub silence: Option<Duration>,
     pub permits: Arc<Semaphore>,
     pub to: mpsc::UnboundedSender<WorkItem>,
     pub clock: Arc<dyn Clock>,
-    pub board: StatusHandle,
+    pub status: StatusHandle,
     pub stop: watch::Receiver<bool>,
 }
 
@@ -38,7 +43,7 @@ pub(super) struct Feed {
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Feed {
-    /// Runs until it is told to stop or comes to its end; an error is one that no waiting mends.
+    /// Runs until it is stopped or comes to its end. Errors are those that no retry mends.
     pub async fn run(mut self) -> Result<(), String> {
         let mut stop = self.stop.clone();
         tokio::select! {
@@ -50,13 +55,13 @@ impl Feed {
     async fn read_all(&mut self) -> Result<(), String> {
         let mut drained = false;
         loop {
-            if let Some((until, time_ends)) = self.until
-                && self.next >= until
+            if let Some(end) = &self.until
+                && self.next >= end.offset
             {
-                let stream = self.stream;
+                let (stream, time_ends) = (self.stream, end.time_ends);
                 return self.send(WorkItem::End { stream, time_ends });
             }
-            // A permit is given back by whoever has worked off what was read with it.
+            // The combiner gives the permit back when it has taken what was read with it.
             let permits = self.permits.clone();
             let permit = permits.acquire().await.map_err(|_| "the job has ended")?;
             let fetched = loop {
@@ -80,14 +85,14 @@ impl Feed {
         }
     }
 
-    /// What may be worked off now. Waits for the end of the job if nothing may be.
+    /// The batches that may be processed now. Waits for the end of the job if there are none.
     async fn let_through(&mut self, fetched: FetchData) -> Result<FetchData, String> {
         let Some(mut growth) = self.growth.take() else {
             return Ok(fetched);
         };
         let through = growth.let_through(self.next, fetched).await;
         let Some(fetched) = through.map_err(|reason| self.named(&reason))? else {
-            // Others need not wait for it.
+            // Other streams need not wait for this one.
             let stream = self.stream;
             self.send(WorkItem::Drained { stream })?;
             match growth.wait().await {}
@@ -109,7 +114,7 @@ impl Feed {
 
     fn note_backlog(&self, bounds: Bounds) {
         let backlog = (bounds.end.0 - self.next.0).max(0) as u64;
-        self.board
+        self.status
             .update_partition(self.stream, |status| status.backlog = backlog);
     }
 
@@ -123,7 +128,7 @@ impl Feed {
                 Err(ReadError::OutOfRange {
                     requested, start, ..
                 }) if requested < start => {
-                    self.board.log(format!(
+                    self.status.log(format!(
                         "`{}`: events {requested} to {start} are no longer kept and were not read",
                         self.partition.topic_partition()
                     ));
@@ -133,14 +138,14 @@ impl Feed {
                     return Err(self.named(&error));
                 }
                 Err(error @ (ReadError::Damaged { .. } | ReadError::Storage { .. })) => {
-                    self.board.log(self.named(&error));
+                    self.status.log(self.named(&error));
                     tokio::time::sleep(PAUSE).await;
                 }
             }
         }
     }
 
-    /// Until there is something new to read, or word of silence has been asked for.
+    /// Waits until there is something new to read, or a punctuation has been asked for.
     async fn wait(&mut self, bounds: Bounds) -> Result<(), String> {
         self.note_backlog(bounds);
         let more = self.partition.wait_past(self.next, Isolation::Committed);
@@ -173,11 +178,11 @@ impl Feed {
 
     async fn punctuate(&mut self) -> Result<(), String> {
         match self.partition.punctuate(self.next).await {
-            // Somebody else was quicker, or an event came after all.
+            // Another reader was quicker, or an event came after all.
             Ok(_) => Ok(()),
             Err(error @ AppendError::Deleted(_)) => Err(self.named(&error)),
             Err(error) => {
-                self.board.log(format!("time stands still: {error}"));
+                self.status.log(format!("time stands still: {error}"));
                 tokio::time::sleep(PAUSE).await;
                 Ok(())
             }

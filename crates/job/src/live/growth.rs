@@ -1,10 +1,10 @@
 //! Hubs that get more partitions while a job reads them.
 //!
 //! A new partition is taken up together with a checkpoint (`start.rs`), and begins at the time that the others of its input
-//! have passed by then. That must not be later than when the partition appeared, whatever happens in between: so nothing is
-//! worked off that came after it. Whoever reads a partition looks after every read whether there are more by now, and if so
-//! waits with what it has read; what it had read before came before anything in a new partition. After a crash the same
-//! place is found by the time of the first event in a new one.
+//! have passed by then. That must not be later than when the partition appeared, so no later event is processed: every
+//! reader checks after every read whether there are more partitions, and if so holds back what it has read; what it read
+//! before came before any event of a new partition. After a crash the time of the first event of a new partition finds the
+//! same offset again.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -57,15 +57,16 @@ impl Growth {
         })
     }
 
-    /// For who reads a partition as a stream of the job, whose latest arrival is `arrived`.
-    pub fn of(
+    /// For the reader of a partition, which is a stream of the job; its latest arrival is `arrived`.
+    pub fn barrier(
         &self,
         source: &InputPartition,
-        (stream, arrived): (usize, Instant),
-        board: &StatusHandle,
-    ) -> Watch {
+        stream: usize,
+        arrived: Instant,
+        status: &StatusHandle,
+    ) -> GrowthBarrier {
         let hubs = self.hubs.iter().filter(|(_, of, _)| *of == source.input);
-        Watch {
+        GrowthBarrier {
             growth: Growth {
                 hubs: hubs.cloned().collect(),
                 ..self.clone()
@@ -75,7 +76,7 @@ impl Growth {
             arrived,
             end: source.partition.bounds().visible(Isolation::Committed),
             hold: None,
-            board: board.clone(),
+            status: status.clone(),
         }
     }
 
@@ -100,8 +101,8 @@ impl Growth {
     }
 }
 
-/// Of one who reads a partition.
-pub(super) struct Watch {
+/// Holds back a reader where a hub has grown.
+pub(super) struct GrowthBarrier {
     growth: Growth,
     partition: Arc<dyn Partition>,
     stream: usize,
@@ -110,10 +111,10 @@ pub(super) struct Watch {
     end: Offset,
     /// Nothing from here on is worked off before new partitions are taken up.
     hold: Option<Offset>,
-    board: StatusHandle,
+    status: StatusHandle,
 }
 
-impl Watch {
+impl GrowthBarrier {
     /// What may be worked off of what was read from `from` on; `None` if nothing may be before the new partitions are
     /// taken up.
     pub async fn let_through(
@@ -124,7 +125,7 @@ impl Watch {
         if self.hold.is_none() && self.growth.look().next().is_some() {
             let hold = self.hold_point().await.map_err(|error| error.to_string())?;
             let hold = hold.max(from);
-            self.board.replay_only_to(self.stream, hold);
+            self.status.replay_only_to(self.stream, hold);
             self.hold = Some(hold);
         }
         match self.hold {

@@ -1,4 +1,4 @@
-//! Starts a live job, and lets others ask and tell it.
+//! Starts a live job; its handle gives its status and takes commands.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::run::{Command, RunEnd};
-use super::start::{Prepared, prepare};
+use super::start::{JobStart, Prepared};
 use super::status::{JobState, JobStatus, StatusHandle};
 use super::{JobContext, Options};
 use crate::config::Start;
@@ -14,7 +14,7 @@ use crate::load::Job;
 
 /// A job that was started. Dropping it ends the job at once, as a crash would.
 pub struct Handle {
-    board: StatusHandle,
+    status: StatusHandle,
     commands: mpsc::Sender<Command>,
     /// True, or gone, when the job is over.
     over: watch::Receiver<bool>,
@@ -23,7 +23,7 @@ pub struct Handle {
 
 impl Handle {
     pub fn status(&self) -> JobStatus {
-        self.board.status()
+        self.status.current()
     }
 
     /// Saves its state now; answers with the number of the checkpoint when that is durable.
@@ -51,11 +51,11 @@ impl Handle {
     /// Ready when it has ended, for whatever reason.
     pub async fn ended(&self) -> JobStatus {
         let told = self.over.clone().wait_for(|over| *over).await.is_ok();
-        if !told && !self.board.status().state.is_over() {
+        if !told && !self.status.current().state.is_over() {
             let reason = "it ended unexpectedly".to_owned();
-            self.board.set_state(JobState::Failed { reason });
+            self.status.set_state(JobState::Failed { reason });
         }
-        self.board.status()
+        self.status.current()
     }
 }
 
@@ -67,73 +67,86 @@ impl Drop for Handle {
 
 /// Starts a job. Must be called on a runtime of tokio.
 pub fn start(job: Arc<Job>, context: JobContext, options: Options) -> Handle {
-    let board = StatusHandle::new(&job.file.name, context.clock.clone());
+    let status = StatusHandle::new(&job.file.name, context.clock.clone());
     let (commands, inbox) = mpsc::channel(8);
     let (is_over, over) = watch::channel(false);
-    let noted = board.clone();
+    let mut supervisor = Supervisor {
+        job,
+        context,
+        options,
+        status: status.clone(),
+        inbox,
+    };
     let task = tokio::spawn(async move {
-        let state = run(job, context, options, &noted, inbox).await;
+        let state = supervisor.run().await;
         if let JobState::Failed { reason } = &state {
-            noted.log(format!("failed: {reason}"));
+            supervisor.status.log(format!("failed: {reason}"));
         }
-        noted.set_state(state);
-        // Nobody need be there to hear it.
+        supervisor.status.set_state(state);
+        // The handle may be gone.
         let _ = is_over.send(true);
     });
     Handle {
-        board,
+        status,
         commands,
         over,
         task,
     }
 }
 
-async fn run(
+/// Runs a job from start to end, as often as it has to start again.
+struct Supervisor {
     job: Arc<Job>,
     context: JobContext,
-    mut options: Options,
-    board: &StatusHandle,
-    mut inbox: mpsc::Receiver<Command>,
-) -> JobState {
-    let mut take_up = false;
-    loop {
-        match run_once((&job, &context, &options), take_up, board, &mut inbox).await {
-            RunEnd::State(state) => return state,
-            RunEnd::Again { take_up: other } => take_up = other,
+    options: Options,
+    status: StatusHandle,
+    inbox: mpsc::Receiver<Command>,
+}
+
+impl Supervisor {
+    async fn run(&mut self) -> JobState {
+        let mut take_up = false;
+        loop {
+            match self.run_once(take_up).await {
+                RunEnd::State(state) => return state,
+                RunEnd::Again { take_up: other } => take_up = other,
+            }
+            self.options.start = Some(Start::Resume);
         }
-        options.start = Some(Start::Resume);
+    }
+
+    async fn run_once(&mut self, take_up: bool) -> RunEnd {
+        let mut writing = None;
+        let start = JobStart {
+            job: &self.job,
+            context: &self.context,
+            options: &self.options,
+            status: &self.status,
+            writing: &mut writing,
+        };
+        // A start may take long, where an output does not answer; it can be stopped meanwhile.
+        let prepared = tokio::select! {
+            prepared = start.prepare(take_up) => Some(prepared),
+            () = end_command(&mut self.inbox) => None,
+        };
+        RunEnd::State(match (prepared, writing) {
+            (Some(Ok(Prepared::Running(job))), _) => return job.watch(&mut self.inbox).await,
+            (Some(Ok(Prepared::HasEnded)), _) => JobState::Finished,
+            (Some(Err(error)), _) => JobState::Failed {
+                reason: error.to_string(),
+            },
+            (None, None) => JobState::Stopped,
+            (None, Some(writing)) => {
+                // It cannot be called back, and the next start must find it.
+                let _ = writing.await;
+                JobState::Stopped
+            }
+        })
     }
 }
 
-async fn run_once(
-    (job, context, options): (&Arc<Job>, &JobContext, &Options),
-    take_up: bool,
-    board: &StatusHandle,
-    inbox: &mut mpsc::Receiver<Command>,
-) -> RunEnd {
-    // Preparing may take long, where an output does not answer; it can be stopped meanwhile.
-    let mut writing = None;
-    let around = (job.clone(), context.clone(), options.clone());
-    let prepared = tokio::select! {
-        prepared = prepare(around, take_up, board, &mut writing) => Some(prepared),
-        () = told_to_end(inbox) => None,
-    };
-    RunEnd::State(match (prepared, writing) {
-        (Some(Ok(Prepared::Live(live))), _) => return live.watch(inbox).await,
-        (Some(Ok(Prepared::HasEnded)), _) => JobState::Finished,
-        (Some(Err(error)), _) => JobState::Failed {
-            reason: error.to_string(),
-        },
-        (None, None) => JobState::Stopped,
-        (None, Some(writing)) => {
-            // It cannot be called back, and the next start must find it.
-            let _ = writing.await;
-            JobState::Stopped
-        }
-    })
-}
-
-async fn told_to_end(inbox: &mut mpsc::Receiver<Command>) {
+/// Ready when the job is told to stop.
+async fn end_command(inbox: &mut mpsc::Receiver<Command>) {
     while let Some(command) = inbox.recv().await {
         match command {
             Command::Stop | Command::Kill => return,

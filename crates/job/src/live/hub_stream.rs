@@ -5,7 +5,7 @@ use highwater_log::batch::CorruptBatch;
 use highwater_log::{FetchData, Offset, TopicPartition};
 use highwater_time::Instant;
 
-use super::batch_decoder::{BatchDecoder, DecodedItem};
+use super::batch_decoder::{BatchDecoder, DecodedItem, OffsetRange};
 use super::status::PartitionStatus;
 use crate::partition_pipeline::PartitionSnapshot;
 use crate::stream::{EventBlock, Stream, StreamOutput};
@@ -130,10 +130,12 @@ impl HubStream {
     pub fn take(&mut self, fetched: &FetchData) -> Result<StreamOutput, CorruptBatch> {
         let mut output = self.stream.new_output();
         let mut items = Vec::new();
-        let range = (self.next, self.until);
-        let next = self
-            .decoder
-            .decode(fetched, range, &mut |item| items.push(item))?;
+        let range = OffsetRange {
+            from: self.next,
+            until: self.until,
+        };
+        let decoder = &mut self.decoder;
+        let next = decoder.decode(fetched, &range, &mut |item| items.push(item))?;
         for item in items {
             self.take_item(item, &mut output);
         }

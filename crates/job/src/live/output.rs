@@ -25,11 +25,19 @@ pub(super) struct Output {
     pub on_failure: OnFailure,
     pub retry: Policy,
     pub random: Random,
-    pub board: StatusHandle,
-    pub marks: mpsc::UnboundedSender<(usize, u64, EndpointStates)>,
+    pub status: StatusHandle,
+    pub settled: mpsc::UnboundedSender<SettledOutput>,
 }
 
-/// What an output needs to know after a restart.
+/// An output has made sure of every row up to a checkpoint.
+pub(super) struct SettledOutput {
+    /// Its place among the outputs of the job.
+    pub output: usize,
+    pub checkpoint: u64,
+    pub states: EndpointStates,
+}
+
+/// The states of an output's endpoints, for their resumption.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct EndpointStates {
     pub own: Vec<u8>,
@@ -38,17 +46,17 @@ pub(super) struct EndpointStates {
 
 impl Output {
     /// Finds out what is already there.
-    pub async fn resume(&mut self, mark: Option<&EndpointStates>) {
-        let own = mark.map(|mark| &mark.own[..]);
+    pub async fn resume(&mut self, states: Option<&EndpointStates>) {
+        let own = states.map(|states| &states.own[..]);
         let mut tries = Tries::default();
         while let Err(error) = self.endpoint.resume(own).await {
             self.pause(&mut tries, &error).await;
         }
         self.well(&tries);
-        let dead_mark = mark.and_then(|mark| mark.dead.as_deref());
+        let dead_state = states.and_then(|states| states.dead.as_deref());
         let mut tries = Tries::default();
         while let Some(dead) = &mut self.dead {
-            match dead.resume(dead_mark).await {
+            match dead.resume(dead_state).await {
                 Ok(()) => break,
                 Err(error) => self.pause(&mut tries, &error).await,
             }
@@ -63,7 +71,7 @@ impl Output {
                 OutputMessage::Rows(rows) => {
                     let count = rows.chunk.rows() as u64;
                     self.write(rows).await;
-                    self.board
+                    self.status
                         .update_output(self.index, |status| status.waiting -= count);
                 }
                 OutputMessage::Advance(watermark) => {
@@ -74,8 +82,12 @@ impl Output {
                     self.well(&tries);
                 }
                 OutputMessage::Settle(checkpoint) => {
-                    let mark = self.settle().await;
-                    if self.marks.send((self.index, checkpoint, mark)).is_err() {
+                    let settled = SettledOutput {
+                        output: self.index,
+                        checkpoint,
+                        states: self.settle().await,
+                    };
+                    if self.settled.send(settled).is_err() {
                         return;
                     }
                 }
@@ -88,7 +100,7 @@ impl Output {
         let mut tries = Tries::default();
         let own = loop {
             match self.endpoint.checkpoint().await {
-                Ok(mark) => break mark,
+                Ok(state) => break state,
                 Err(error) => self.pause(&mut tries, &error).await,
             }
         };
@@ -97,7 +109,7 @@ impl Output {
                 break None;
             };
             match dead.checkpoint().await {
-                Ok(mark) => break Some(mark),
+                Ok(state) => break Some(state),
                 Err(error) => self.pause(&mut tries, &error).await,
             }
         };
@@ -161,9 +173,10 @@ impl Output {
             Retry::GiveUp(_) => Duration::ZERO,
         };
         if tries.failed == 1 {
-            self.board.log(format!("output \"{}\": {error}", self.name));
+            self.status
+                .log(format!("output \"{}\": {error}", self.name));
         }
-        self.board.update_output(self.index, |status| {
+        self.status.update_output(self.index, |status| {
             status.retries += 1;
             status.trouble = Some(error.to_string());
         });
@@ -173,9 +186,9 @@ impl Output {
 
     fn well(&self, tries: &Tries) {
         if tries.failed > 0 {
-            self.board
+            self.status
                 .update_output(self.index, |status| status.trouble = None);
-            self.board
+            self.status
                 .log(format!("output \"{}\" is well again", self.name));
         }
     }
@@ -183,9 +196,9 @@ impl Output {
     /// The rows are lost to this output.
     async fn give_up(&mut self, rows: &Rows, reason: &str) {
         let count = rows.chunk.rows();
-        self.board
+        self.status
             .update_output(self.index, |status| status.dropped += count as u64);
-        self.board.log(format!(
+        self.status.log(format!(
             "output \"{}\": {count} rows from number {} on were given up: {reason}",
             self.name, rows.first
         ));

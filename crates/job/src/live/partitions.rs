@@ -11,7 +11,7 @@ use crate::load::Job;
 
 #[derive(Clone)]
 pub(super) struct PartitionSet {
-    /// In the order in which they were taken up.
+    /// In the order in which they were added.
     pub all: Vec<InputPartition>,
     /// Per input of the plan, how many of them.
     pub per_input: Vec<usize>,
@@ -65,18 +65,19 @@ impl PartitionSet {
         Ok(partitions)
     }
 
-    /// A hub that was deleted and made again is another one.
+    /// One line for each partition. A hub that was deleted and made again is another one.
     pub fn description(&self) -> String {
         self.all.iter().map(InputPartition::description).collect()
     }
 
-    /// Those that a checkpoint knows, in its order, and those by which hubs have grown since. `None` if more has changed.
-    pub fn known_and_new(&self, words: &str) -> Option<(PartitionSet, Vec<InputPartition>)> {
+    /// The partitions that a checkpoint describes, in its order, and those by which hubs have grown since. `None` if more
+    /// has changed.
+    pub fn known_and_new(&self, description: &str) -> Option<(PartitionSet, Vec<InputPartition>)> {
         let mut partitions = PartitionSet {
             all: Vec::new(),
             per_input: vec![0; self.per_input.len()],
         };
-        for line in words.lines() {
+        for line in description.lines() {
             let mut found = self.all.iter();
             let source = found.find(|source| source.description().trim_end() == line)?;
             partitions.add(source.clone());
@@ -93,7 +94,7 @@ impl PartitionSet {
         new.iter().all(grew).then_some((partitions, new))
     }
 
-    /// Takes one behind the others of its input.
+    /// Adds a partition behind the others of its input.
     pub fn add(&mut self, mut source: InputPartition) -> &InputPartition {
         source.number = self.per_input[source.input];
         self.per_input[source.input] += 1;

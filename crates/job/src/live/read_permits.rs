@@ -1,8 +1,8 @@
-//! Who may read on.
+//! Permits to read, which bound what is under way.
 //!
-//! Rows of a stream that is ahead of the others in event time have to be held until those have caught up. So that they do
-//! not pile up, only the stream that is furthest behind gets new permits to read, among those that have something to
-//! read; each has a few in hand, so that reading, decoding and combining overlap.
+//! Rows of a stream that is ahead of the others in event time wait until those have caught up. So that they do not pile up,
+//! only the stream with the minimum watermark gets new permits, among those that have something to read. Each stream has a
+//! few permits, so that reading, decoding and combining overlap.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(super) struct ReadPermits {
 
 struct StreamPermits {
     permits: Arc<Semaphore>,
-    /// Permits that have come back and are withheld.
+    /// Permits that were returned and are withheld.
     withheld: usize,
     reached: Instant,
     /// It has read all there was.
@@ -47,12 +47,12 @@ impl ReadPermits {
         self.streams[stream].permits.clone()
     }
 
-    /// It came that far before a restart.
+    /// Sets the watermark that a stream had before a restart.
     pub fn worked_before(&mut self, stream: usize, reached: Instant) {
         self.streams[stream].reached = reached;
     }
 
-    /// One fetch of a stream has been worked off.
+    /// Returns the permit of a fetch that has been processed.
     pub fn worked(&mut self, stream: usize, reached: Instant) {
         let pacer = &mut self.streams[stream];
         pacer.withheld += 1;
@@ -61,7 +61,7 @@ impl ReadPermits {
         self.hand_out();
     }
 
-    /// The stream waits for something new, or has come to its end.
+    /// The stream waits for new events, or has come to its end.
     pub fn drained(&mut self, stream: usize) {
         self.streams[stream].drained = true;
         self.hand_out();

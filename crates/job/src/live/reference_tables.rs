@@ -35,7 +35,8 @@ impl ReferenceTables {
         job: &Job,
         before: Option<CheckpointedReferences>,
         take_up: bool,
-        (store, board): (&dyn Checkpoints, &StatusHandle),
+        store: &dyn Checkpoints,
+        status: &StatusHandle,
     ) -> Result<ReferenceTables, ReferenceError> {
         let known = SnapshotListing::list(job)?;
         let Some(mut before) = before else {
@@ -47,7 +48,7 @@ impl ReferenceTables {
             );
         };
         before.force.reconcile(&known);
-        let copies = copies(before.kept, store, board);
+        let copies = copies(before.kept, store, status);
         let mut next = before.force.clone();
         let said = next.adopt(&known, before.reached);
         let there =
@@ -62,7 +63,7 @@ impl ReferenceTables {
                 Ok(ReferenceTables { kept, ..there })
             }
             Ok(mut there) if take_up => {
-                said.iter().for_each(|line| board.log(line));
+                said.iter().for_each(|line| status.log(line));
                 there.is_new = true;
                 there.before = before.kept;
                 there.kept = kept.filter(|_| !is_other(&there));
@@ -76,7 +77,7 @@ impl ReferenceTables {
             }
             Err(error) => {
                 let tables = ReferenceTables::load(job, before.force, known, &copies)?;
-                board.log(format!("reference data is not taken up: {error}"));
+                status.log(format!("reference data is not taken up: {error}"));
                 Ok(ReferenceTables { kept, ..tables })
             }
         }
@@ -106,7 +107,7 @@ impl ReferenceTables {
 }
 
 /// What was kept of tables without times; nothing if that cannot be read, and then the files count.
-fn copies(kept: Option<u64>, store: &dyn Checkpoints, board: &StatusHandle) -> TableCopies {
+fn copies(kept: Option<u64>, store: &dyn Checkpoints, status: &StatusHandle) -> TableCopies {
     let Some(number) = kept else {
         return TableCopies::default();
     };
@@ -114,7 +115,7 @@ fn copies(kept: Option<u64>, store: &dyn Checkpoints, board: &StatusHandle) -> T
     let copies =
         read.and_then(|bytes| TableCopies::decode(&bytes).map_err(|error| error.to_string()));
     copies.unwrap_or_else(|reason| {
-        board.log(format!(
+        status.log(format!(
             "what was kept of reference data cannot be used: {reason}; rows since the last checkpoint are made with the files \
              as they are now"
         ));

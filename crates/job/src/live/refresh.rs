@@ -55,7 +55,7 @@ impl ReferenceRefresh {
     }
 
     /// Ready when a look is done; true if there is something else.
-    pub async fn looked(&mut self, board: &StatusHandle) -> bool {
+    pub async fn looked(&mut self, status: &StatusHandle) -> bool {
         let Some(looking) = &mut self.looking else {
             return std::future::pending().await;
         };
@@ -69,7 +69,7 @@ impl ReferenceRefresh {
             Ok(Err(error)) => {
                 let trouble = format!("reference data cannot be looked for: {error}");
                 if self.trouble.as_ref() != Some(&trouble) {
-                    board.log(trouble.clone());
+                    status.log(trouble.clone());
                     self.trouble = Some(trouble);
                 }
                 false

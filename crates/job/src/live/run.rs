@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use highwater_env::Clock;
 use highwater_log::Isolation;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -12,15 +13,15 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::build::JobParts;
 use super::checkpoint_builder::CheckpointBuilder;
 use super::combiner_thread::{CombinerEvent, CombinerMessage, JobSnapshot};
-use super::feed::Feed;
+use super::feed::{Feed, FeedEnd};
 use super::files::Follower;
 use super::growth::{Growth, can_grow};
-use super::output::{EndpointStates, Output};
+use super::hub_stream::HubStream;
+use super::output::{EndpointStates, Output, SettledOutput};
 use super::partitions::PartitionSet;
 use super::refresh::ReferenceRefresh;
-use super::start::MarksHeard;
 use super::status::{JobState, StatusHandle};
-use super::worker::Worker;
+use super::worker::{WorkItem, Worker};
 use super::{AtEnd, JobContext, Options, StartError};
 use crate::load::Job;
 use crate::reference::SnapshotListing;
@@ -43,8 +44,8 @@ pub(super) enum RunEnd {
 /// A job that runs.
 pub(super) struct RunningJob {
     context: JobContext,
-    keeper: Arc<CheckpointBuilder>,
-    board: StatusHandle,
+    checkpoints: Arc<CheckpointBuilder>,
+    status: StatusHandle,
     /// Of the last checkpoint that was begun.
     number: u64,
     every: Duration,
@@ -61,8 +62,8 @@ pub(super) struct RunningJob {
     /// PendingChunks for their end: outputs stop when this is dropped.
     outputs: JoinSet<()>,
     events: mpsc::UnboundedReceiver<CombinerEvent>,
-    marks: MarksHeard,
-    under_way: Option<PendingCheckpoint>,
+    settled_outputs: mpsc::UnboundedReceiver<SettledOutput>,
+    pending: Option<PendingCheckpoint>,
     /// The last checkpoint that was saved, and when.
     saved: u64,
     saved_at: Duration,
@@ -84,117 +85,187 @@ impl Drop for StopOnDrop {
 /// A checkpoint that is not saved yet.
 struct PendingCheckpoint {
     number: u64,
-    cut: Option<Box<JobSnapshot>>,
-    marks: Vec<Option<EndpointStates>>,
+    snapshot: Option<Box<JobSnapshot>>,
+    /// Per output.
+    states: Vec<Option<EndpointStates>>,
     writing: Option<JoinHandle<std::io::Result<usize>>>,
     answers: Vec<oneshot::Sender<Result<u64, String>>>,
     pause: Duration,
 }
 
-impl RunningJob {
-    pub fn launch(
-        (job, context, options): (Arc<Job>, JobContext, Options),
-        (built, outputs, marks): (JobParts, Vec<Output>, MarksHeard),
-        partitions: PartitionSet,
-        (keeper, number, known): (CheckpointBuilder, u64, SnapshotListing),
-        board: &StatusHandle,
-    ) -> Result<RunningJob, StartError> {
-        let JobParts {
-            mut streams,
-            mut combiner,
-            events,
-            outputs: pending,
-        } = built;
-        let (to_combiner, inbox) = mpsc::unbounded_channel();
-        let (stop, stopped) = watch::channel(false);
-        let workers = options.threads.clamp(1, streams.len().max(1));
+/// What a job is launched with.
+pub(super) struct LaunchPlan {
+    pub job: Arc<Job>,
+    pub context: JobContext,
+    pub options: Options,
+    pub parts: JobParts,
+    pub outputs: Vec<Output>,
+    pub settled_outputs: mpsc::UnboundedReceiver<SettledOutput>,
+    pub partitions: PartitionSet,
+    pub checkpoints: CheckpointBuilder,
+    /// Of the latest checkpoint.
+    pub number: u64,
+    /// The reference data that the job goes by.
+    pub references: SnapshotListing,
+    pub status: StatusHandle,
+}
+
+/// The channels of the workers.
+struct WorkerChannels {
+    senders: Vec<mpsc::UnboundedSender<WorkItem>>,
+    receivers: Vec<mpsc::UnboundedReceiver<WorkItem>>,
+}
+
+impl LaunchPlan {
+    fn worker_channels(&self) -> WorkerChannels {
+        let streams = self.parts.streams.len();
+        let workers = self.options.threads.clamp(1, streams.max(1));
         let channels = (0..workers).map(|_| mpsc::unbounded_channel());
-        let (senders, receivers): (Vec<_>, Vec<_>) = channels.unzip();
-        combiner.workers = senders.clone();
-        let growth = Growth::new(&job, &context, &partitions);
-        let mut feeds = JoinSet::new();
-        let (mut readers, mut targets) = (Vec::new(), Vec::new());
-        for (stream, source) in streams.iter_mut().zip(&partitions.all) {
+        let (senders, receivers) = channels.unzip();
+        WorkerChannels { senders, receivers }
+    }
+
+    /// A feed for each stream.
+    fn feeds(
+        &mut self,
+        growth: &Growth,
+        workers: &[mpsc::UnboundedSender<WorkItem>],
+        stop: &watch::Receiver<bool>,
+    ) -> Vec<Feed> {
+        let (mut feeds, mut targets) = (Vec::new(), Vec::new());
+        let streams = self.parts.streams.iter_mut();
+        for (stream, source) in streams.zip(&self.partitions.all) {
+            let number = stream.number();
             let end = source.partition.bounds().visible(Isolation::Committed);
-            let until = options
-                .until_end
-                .map(|at_end| (end, at_end == AtEnd::TimeEnds));
-            if let Some((until, _)) = until {
-                stream.end_at(until);
+            let until = self.options.until_end.map(|at_end| FeedEnd {
+                offset: end,
+                time_ends: at_end == AtEnd::TimeEnds,
+            });
+            if until.is_some() {
+                stream.end_at(end);
             }
             targets.push((stream.next(), end));
-            let feed = Feed {
-                stream: stream.number(),
+            let can_grow = until.is_none() && can_grow(&self.job, source.input);
+            feeds.push(Feed {
+                stream: number,
                 partition: source.partition.clone(),
                 next: stream.next(),
+                growth: can_grow
+                    .then(|| growth.barrier(source, number, stream.arrived(), &self.status)),
+                fetch_bytes: self.options.fetch_bytes,
+                silence: until.is_none().then_some(self.options.silence),
                 until,
-                growth: (until.is_none() && can_grow(&job, source.input))
-                    .then(|| growth.of(source, (stream.number(), stream.arrived()), board)),
-                fetch_bytes: options.fetch_bytes,
-                silence: until.is_none().then_some(options.silence),
-                permits: combiner.permits.permits(stream.number()),
-                to: senders[stream.number() % workers].clone(),
-                clock: context.clock.clone(),
-                board: board.clone(),
-                stop: stopped.clone(),
-            };
-            readers.push(feed);
+                permits: self.parts.combiner.permits.permits(number),
+                to: workers[number % workers.len()].clone(),
+                clock: self.context.clock.clone(),
+                status: self.status.clone(),
+                stop: stop.clone(),
+            });
         }
-        drop(senders);
-        board.replay_to(targets);
-        for feed in readers {
-            feeds.spawn(feed.run());
+        self.status.replay_to(targets);
+        feeds
+    }
+
+    /// Spawns what reads: feeds, and followers of files.
+    fn spawn_feeds(
+        &mut self,
+        growth: &Growth,
+        workers: &[mpsc::UnboundedSender<WorkItem>],
+        stop: &watch::Receiver<bool>,
+    ) -> JoinSet<Result<(), String>> {
+        let mut tasks = JoinSet::new();
+        for feed in self.feeds(growth, workers, stop) {
+            tasks.spawn(feed.run());
         }
-        if options.until_end.is_none() {
-            for follower in Follower::all(&job, &context, &options, &partitions, board, &stopped) {
-                feeds.spawn(follower.run());
+        if self.options.until_end.is_none() {
+            let followers = Follower::all(
+                &self.job,
+                &self.context,
+                &self.options,
+                &self.partitions,
+                &self.status,
+                stop,
+            );
+            for follower in followers {
+                tasks.spawn(follower.run());
             }
         }
-        let mut shares: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
-        for stream in streams {
-            shares[stream.number() % workers].push(stream);
-        }
-        for (number, (streams, inbox)) in shares.into_iter().zip(receivers).enumerate() {
-            let worker = Worker {
-                number,
-                streams,
-                timer: context.clock.clone(),
-                out: to_combiner.clone(),
-            };
-            spawn("highwater-worker", move || worker.run(inbox))?;
-        }
-        spawn("highwater-combiner", move || combiner.run(inbox))?;
-        let mut tasks = JoinSet::new();
-        for (output, pending) in outputs.into_iter().zip(pending) {
-            tasks.spawn(output.run(pending.inbox));
-        }
-        board.set_state(JobState::Running);
-        let every = options.checkpoint_every.unwrap_or_else(|| {
-            let ticks = job.file.live.checkpoint_every.ticks();
-            Duration::from_micros(u64::try_from(ticks / 10).unwrap_or_default())
-        });
-        Ok(RunningJob {
-            saved: number,
-            refresh: ReferenceRefresh::new(job.clone(), known, context.clock.elapsed()),
-            job,
-            is_outdated: false,
-            saved_at: context.clock.elapsed(),
-            context,
-            keeper: Arc::new(keeper),
-            board: board.clone(),
+        tasks
+    }
+}
+
+/// Starts the threads of the workers, each with its share of the streams.
+fn spawn_workers(
+    streams: Vec<HubStream>,
+    receivers: Vec<mpsc::UnboundedReceiver<WorkItem>>,
+    timer: &Arc<dyn Clock>,
+    out: &mpsc::UnboundedSender<CombinerMessage>,
+) -> Result<(), StartError> {
+    let workers = receivers.len();
+    let mut shares: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
+    for stream in streams {
+        shares[stream.number() % workers].push(stream);
+    }
+    for (number, (streams, inbox)) in shares.into_iter().zip(receivers).enumerate() {
+        let worker = Worker {
             number,
-            every,
-            patience: options.stop_patience,
-            until_end: options.until_end,
+            streams,
+            timer: timer.clone(),
+            out: out.clone(),
+        };
+        spawn("highwater-worker", move || worker.run(inbox))?;
+    }
+    Ok(())
+}
+
+fn checkpoint_interval(job: &Job, options: &Options) -> Duration {
+    options.checkpoint_every.unwrap_or_else(|| {
+        let ticks = job.file.live.checkpoint_every.ticks();
+        Duration::from_micros(u64::try_from(ticks / 10).unwrap_or_default())
+    })
+}
+
+impl RunningJob {
+    /// Starts the tasks and threads of a job.
+    pub fn launch(mut plan: LaunchPlan) -> Result<RunningJob, StartError> {
+        let (to_combiner, inbox) = mpsc::unbounded_channel();
+        let (stop, stopped) = watch::channel(false);
+        let growth = Growth::new(&plan.job, &plan.context, &plan.partitions);
+        let WorkerChannels { senders, receivers } = plan.worker_channels();
+        let feeds = plan.spawn_feeds(&growth, &senders, &stopped);
+        let (context, parts) = (plan.context, plan.parts);
+        spawn_workers(parts.streams, receivers, &context.clock, &to_combiner)?;
+        let mut combiner = parts.combiner;
+        combiner.workers = senders;
+        spawn("highwater-combiner", move || combiner.run(inbox))?;
+        let mut outputs = JoinSet::new();
+        for (output, pending) in plan.outputs.into_iter().zip(parts.outputs) {
+            outputs.spawn(output.run(pending.inbox));
+        }
+        plan.status.set_state(JobState::Running);
+        let now = context.clock.elapsed();
+        Ok(RunningJob {
+            refresh: ReferenceRefresh::new(plan.job.clone(), plan.references, now),
+            every: checkpoint_interval(&plan.job, &plan.options),
+            job: plan.job,
+            is_outdated: false,
+            saved: plan.number,
+            saved_at: now,
+            context,
+            checkpoints: Arc::new(plan.checkpoints),
+            status: plan.status,
+            number: plan.number,
+            patience: plan.options.stop_patience,
+            until_end: plan.options.until_end,
             growth,
             has_grown: false,
             combiner: StopOnDrop(to_combiner),
             stop,
             feeds,
-            outputs: tasks,
-            events,
-            marks,
-            under_way: None,
+            outputs,
+            events: parts.events,
+            settled_outputs: plan.settled_outputs,
+            pending: None,
         })
     }
 
@@ -234,14 +305,14 @@ impl RunningJob {
         let tick = (self.every / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
         tokio::select! {
             event = self.events.recv() => match event {
-                Some(CombinerEvent::JobSnapshot(cut)) => self.take_cut(cut),
+                Some(CombinerEvent::Snapshot(snapshot)) => self.take_snapshot(snapshot),
                 Some(CombinerEvent::Ended) => return Some(JobState::Finished),
                 Some(CombinerEvent::Failed(reason)) => return failed(reason),
                 None => return failed("its threads ended unexpectedly".into()),
             },
-            Some((output, number, mark)) = self.marks.recv() => self.take_mark(output, number, mark),
-            written = written(&mut self.under_way) => self.take_written(written),
-            changed = self.refresh.looked(&self.board) => self.is_outdated = changed,
+            Some(settled) = self.settled_outputs.recv() => self.take_settled(settled),
+            written = written(&mut self.pending) => self.take_written(written),
+            changed = self.refresh.looked(&self.status) => self.is_outdated = changed,
             () = self.growth.noticed() => self.look_for_partitions(),
             Some(ended) = self.feeds.join_next() => match ended {
                 Ok(Ok(())) => {}
@@ -256,7 +327,7 @@ impl RunningJob {
                 self.look_for_partitions();
                 self.refresh.look_if_due(self.context.clock.elapsed());
                 let due = self.saved_at + self.every;
-                if self.under_way.is_none() && self.context.clock.elapsed() >= due {
+                if self.pending.is_none() && self.context.clock.elapsed() >= due {
                     self.begin_checkpoint(None);
                 }
             }
@@ -267,7 +338,7 @@ impl RunningJob {
     /// Whether every output takes rows, the state can be saved, and no row is made that outputs may have from an earlier
     /// run: such a row must be made again of what it was made of then.
     fn is_well(&self) -> bool {
-        let status = self.board.status();
+        let status = self.status.current();
         if matches!(status.state, JobState::Replaying { .. }) {
             return false;
         }
@@ -289,20 +360,20 @@ impl RunningJob {
         }
         self.has_grown = grown;
         let alarm = (!alarms.is_empty()).then(|| alarms.join("; "));
-        self.board.set_alarm("partitions", alarm);
+        self.status.set_alarm("partitions", alarm);
     }
 
     fn begin_checkpoint(&mut self, answer: Option<oneshot::Sender<Result<u64, String>>>) {
-        if let Some(under_way) = &mut self.under_way {
+        if let Some(pending) = &mut self.pending {
             // Not about the same moment, but durable all the same when it is answered.
-            under_way.answers.extend(answer);
+            pending.answers.extend(answer);
             return;
         }
         self.number += 1;
-        self.under_way = Some(PendingCheckpoint {
+        self.pending = Some(PendingCheckpoint {
             number: self.number,
-            cut: None,
-            marks: vec![None; self.keeper.names.len()],
+            snapshot: None,
+            states: vec![None; self.checkpoints.names.len()],
             writing: None,
             answers: answer.into_iter().collect(),
             pause: Duration::ZERO,
@@ -314,69 +385,69 @@ impl RunningJob {
             .send(CombinerMessage::Checkpoint(self.number));
     }
 
-    fn take_cut(&mut self, cut: Box<JobSnapshot>) {
-        if let Some(under_way) = &mut self.under_way {
-            under_way.pause = cut.pause;
-            under_way.cut = Some(cut);
+    fn take_snapshot(&mut self, snapshot: Box<JobSnapshot>) {
+        if let Some(pending) = &mut self.pending {
+            pending.pause = snapshot.pause;
+            pending.snapshot = Some(snapshot);
         }
         self.write_if_complete();
     }
 
-    fn take_mark(&mut self, output: usize, number: u64, mark: EndpointStates) {
-        if let Some(under_way) = &mut self.under_way
-            && under_way.number == number
+    fn take_settled(&mut self, settled: SettledOutput) {
+        if let Some(pending) = &mut self.pending
+            && pending.number == settled.checkpoint
         {
-            under_way.marks[output] = Some(mark);
+            pending.states[settled.output] = Some(settled.states);
         }
         self.write_if_complete();
     }
 
     /// Written elsewhere, so that the job goes on meanwhile.
     fn write_if_complete(&mut self) {
-        let Some(under_way) = &mut self.under_way else {
+        let Some(pending) = &mut self.pending else {
             return;
         };
-        if under_way.marks.contains(&None) {
+        if pending.states.contains(&None) {
             return;
         }
-        let Some(cut) = under_way.cut.take() else {
+        let Some(snapshot) = pending.snapshot.take() else {
             return;
         };
-        let marks = std::mem::take(&mut under_way.marks);
-        let (keeper, store) = (self.keeper.clone(), self.context.checkpoints.clone());
-        let number = under_way.number;
-        under_way.writing = Some(tokio::task::spawn_blocking(move || {
-            let bytes = keeper.saved(&cut, marks).encode();
+        let states = std::mem::take(&mut pending.states);
+        let (builder, store) = (self.checkpoints.clone(), self.context.checkpoints.clone());
+        let number = pending.number;
+        pending.writing = Some(tokio::task::spawn_blocking(move || {
+            let bytes = builder.checkpoint(&snapshot, states).encode();
             store.write(number, &bytes).map(|()| bytes.len())
         }));
     }
 
     fn take_written(&mut self, written: std::io::Result<usize>) {
-        let Some(under_way) = self.under_way.take() else {
+        let Some(pending) = self.pending.take() else {
             return;
         };
         self.saved_at = self.context.clock.elapsed();
-        let at = self.board.now();
+        let at = self.status.now();
         let trouble = written.as_ref().err().map(|error| error.to_string());
         if trouble.is_none() {
-            self.saved = under_way.number;
+            self.saved = pending.number;
         }
-        self.board.update(|status| {
+        self.status.update(|status| {
             let checkpoint = &mut status.checkpoint;
             checkpoint.trouble = trouble.clone();
             if let Ok(bytes) = written {
-                checkpoint.number = under_way.number;
+                checkpoint.number = pending.number;
                 checkpoint.at = Some(at);
                 checkpoint.bytes = bytes as u64;
-                checkpoint.pause = under_way.pause;
+                checkpoint.pause = pending.pause;
             }
         });
         if let Some(trouble) = &trouble {
-            self.board
+            self.status
                 .log(format!("a checkpoint could not be saved: {trouble}"));
         }
-        for answer in under_way.answers {
-            let result = trouble.clone().map_or(Ok(under_way.number), Err);
+        for answer in pending.answers {
+            let result = trouble.clone().map_or(Ok(pending.number), Err);
             // Whoever asked may have gone.
             let _ = answer.send(result);
         }
@@ -386,7 +457,7 @@ impl RunningJob {
     async fn kill(mut self) -> JobState {
         self.feeds.shutdown().await;
         self.outputs.shutdown().await;
-        if let Some(writing) = self.under_way.and_then(|under_way| under_way.writing) {
+        if let Some(writing) = self.pending.and_then(|pending| pending.writing) {
             // It cannot be called back; whether it succeeds makes no difference to a job that is over.
             let _ = writing.await;
         }
@@ -395,14 +466,14 @@ impl RunningJob {
 
     /// Reads no further, lets what is under way come to its end, and saves the state.
     async fn finish(mut self, state: JobState) -> JobState {
-        self.board.set_state(JobState::Stopping);
+        self.status.set_state(JobState::Stopping);
         let _ = self.stop.send(true);
         let patience = self.patience;
         match tokio::time::timeout(patience, self.settle()).await {
             Ok(None) => state,
             Ok(Some(over)) => over,
             Err(_) => {
-                self.board
+                self.status
                     .log("an output did not take what was under way; it will be handed over again");
                 state
             }
@@ -411,12 +482,12 @@ impl RunningJob {
 
     /// Saves the state and ends, to go on at once with other reference data or more partitions.
     async fn pause(mut self) -> RunEnd {
-        self.board.set_state(JobState::Starting);
+        self.status.set_state(JobState::Starting);
         if self.is_outdated {
-            self.board.log("there is other reference data");
+            self.status.log("there is other reference data");
         }
         if self.has_grown {
-            self.board.log("there are more partitions");
+            self.status.log("there are more partitions");
         }
         let _ = self.stop.send(true);
         let patience = self.patience;
@@ -437,18 +508,18 @@ impl RunningJob {
         if self.until_end.is_none() {
             while let Some(ended) = self.feeds.join_next().await {
                 if let Ok(Err(reason)) = ended {
-                    self.board.log(reason);
+                    self.status.log(reason);
                 }
             }
         }
         // One that is under way may be of an earlier moment.
-        while self.under_way.is_some() {
+        while self.pending.is_some() {
             if let Some(over) = self.step_of_end().await {
                 return Some(over);
             }
         }
         self.begin_checkpoint(None);
-        while self.under_way.is_some() {
+        while self.pending.is_some() {
             if let Some(over) = self.step_of_end().await {
                 return Some(over);
             }
@@ -467,11 +538,11 @@ impl RunningJob {
 
 /// Ready when the checkpoint under way has been written, if one is.
 fn written(
-    under_way: &mut Option<PendingCheckpoint>,
+    pending: &mut Option<PendingCheckpoint>,
 ) -> impl Future<Output = std::io::Result<usize>> {
-    let writing = under_way
+    let writing = pending
         .as_mut()
-        .and_then(|under_way| under_way.writing.as_mut());
+        .and_then(|pending| pending.writing.as_mut());
     async move {
         match writing {
             None => std::future::pending().await,

@@ -1,8 +1,8 @@
-//! Where a job begins: from a checkpoint, or anew at a place that its start asks for.
+//! Where a job begins: from a checkpoint, or anew at the position that its start asks for.
 
 use std::sync::Arc;
 
-use highwater_connect::RowNames;
+use highwater_connect::{Endpoint, RowNames};
 use highwater_engine::PhysicalPlan;
 use highwater_env::random::Random;
 use highwater_log::Offset;
@@ -11,295 +11,534 @@ use highwater_time::{Instant, TICKS_PER_MILLI};
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
 
-use super::build::{JobBuilder, JobParts};
+use super::build::{JobBuilder, JobParts, PendingOutput};
 use super::checkpoint::Checkpoint;
 use super::checkpoint_builder::CheckpointBuilder;
 use super::files::create_hubs;
 use super::fingerprint::Fingerprint;
 use super::growth::can_grow;
-use super::output::{EndpointStates, Output};
+use super::output::{Output, SettledOutput};
 use super::partitions::{InputPartition, PartitionSet};
 use super::reference_tables::{CheckpointedReferences, ReferenceTables};
-use super::run::RunningJob;
+use super::run::{LaunchPlan, RunningJob};
 use super::status::StatusHandle;
 use super::{EndpointRequest, JobContext, Options, StartError};
-use crate::config::{OnFailure, Start};
+use crate::config::{self, OnFailure, Start};
 use crate::load::Job;
 
-/// Where a job begins.
-struct Begin {
-    epoch: u64,
-    since: Instant,
-    from: From,
-}
-
-enum From {
-    Checkpoint(Box<Checkpoint>),
-    Positions(Vec<Offset>),
+/// A start that is under way.
+pub(super) struct JobStart<'a> {
+    pub job: &'a Arc<Job>,
+    pub context: &'a JobContext,
+    pub options: &'a Options,
+    pub status: &'a StatusHandle,
+    /// The checkpoint that is being written. Who cancels the start must wait for it, because it cannot be called back.
+    pub writing: &'a mut Option<JoinHandle<std::io::Result<()>>>,
 }
 
 pub(super) enum Prepared {
-    Live(Box<RunningJob>),
+    Running(Box<RunningJob>),
     /// It ended before, and has nothing to go on with.
     HasEnded,
 }
 
-/// `take_up` is for a job that has just been saved, and may go on with reference data and partitions that are new. `writing` is where to
-/// find the checkpoint that is being written, should somebody lose patience meanwhile.
-pub(super) async fn prepare(
-    (job, context, options): (Arc<Job>, JobContext, Options),
-    take_up: bool,
-    board: &StatusHandle,
-    writing: &mut Option<JoinHandle<std::io::Result<()>>>,
-) -> Result<Prepared, StartError> {
-    if options.until_end.is_none() {
-        create_hubs(&job, &*context.log).await?;
-    }
-    let all = PartitionSet::find(&job, &*context.log)?;
-    let (mut number, saved) = latest(&context, board).await?;
-    let (known, new) = known_and_new(&job, &all, saved.as_ref());
-    let fingerprint = Fingerprint::of(&job, &known);
-    let mut begin = begin((&job, &all, &options), (number, saved), &fingerprint, board).await?;
-    let mut partitions = match &begin.from {
-        From::Checkpoint(_) => known,
-        From::Positions(_) => all,
-    };
-    let mut fingerprint = Fingerprint::of(&job, &partitions);
-    let mut tables = find_tables(&job, &begin, take_up, &context, board).await?;
-    if let (true, From::Checkpoint(saved)) = (tables.is_new, &mut begin.from) {
-        let next = number.map_or(0, |number| number + 1);
-        match save_tables(&context, next, &mut tables, saved, writing).await {
-            Ok(()) => number = Some(next),
-            Err(error) => {
-                // What no checkpoint knows of must not show in a row.
-                board.update(|status| status.checkpoint.trouble = Some(error.to_string()));
-                tables = find_tables(&job, &begin, false, &context, board).await?;
-            }
+/// Where a job begins.
+struct StartPoint {
+    epoch: u64,
+    since: Instant,
+    from: StartFrom,
+}
+
+enum StartFrom {
+    Checkpoint(Box<Checkpoint>),
+    Positions(Vec<Offset>),
+}
+
+impl StartPoint {
+    fn checkpoint(&self) -> Option<&Checkpoint> {
+        match &self.from {
+            StartFrom::Checkpoint(checkpoint) => Some(checkpoint),
+            StartFrom::Positions(_) => None,
         }
     }
-    keep_tables(&context, number.map_or(0, |number| number + 1), &mut tables).await?;
-    let loaded = tables.loaded.physical.as_ref();
-    let physical = loaded.unwrap_or(&job.physical);
-    let (mut built, mut begin) =
-        assemble((&job, physical, &partitions), begin, &context, board).await?;
-    if let (true, From::Checkpoint(saved)) = (take_up && !new.is_empty(), &begin.from) {
-        let next = number.map_or(0, |number| number + 1);
-        let wider = widen(
-            (&job, physical, &partitions),
-            (saved, &new),
-            &context,
-            board,
-        )?;
-        if let Some((grown, among, saved)) = wider
-            && taken_up(save(&context, next, &saved, writing).await, &new, board)
-        {
-            (number, built, partitions) = (Some(next), grown, among);
-            fingerprint = saved.fingerprint.clone();
-            begin.from = From::Checkpoint(Box::new(saved));
-        }
-    }
-    built.show(&job, &partitions, board);
-    let (to_marks, heard) = mpsc::unbounded_channel();
-    let epoch = begin.epoch;
-    let mut outputs = open_outputs(&job, &context, &options, board, (&built, epoch), &to_marks)?;
-    let marks = match &begin.from {
-        From::Checkpoint(saved) => saved
-            .outputs
-            .iter()
-            .map(|output| output.mark.clone())
-            .collect(),
-        From::Positions(_) => vec![None; built.outputs.len()],
-    };
-    for (output, mark) in outputs.iter_mut().zip(&marks) {
-        output.resume(mark.as_ref()).await;
-    }
-    if matches!(&begin.from, From::Checkpoint(saved) if saved.ended) {
-        return Ok(Prepared::HasEnded);
-    }
-    let keeper = CheckpointBuilder {
-        fingerprint,
-        epoch: begin.epoch,
-        since: begin.since,
-        names: built
-            .outputs
-            .iter()
-            .map(|output| output.name.clone())
-            .collect(),
-        references: tables.force,
-        tables: tables.kept,
-    };
-    if matches!(begin.from, From::Positions(_)) {
-        // Only who has left a mark finds out after a crash what it had written.
-        let mut marks = Vec::new();
-        for output in &mut outputs {
-            marks.push(Some(output.settle().await));
-        }
-        let first = keeper.first(&built, marks);
-        save(&context, epoch, &first, writing).await?;
-    }
-    let number = number.unwrap_or(0).max(begin.epoch);
-    let live = RunningJob::launch(
-        (job, context, options),
-        (built, outputs, heard),
-        partitions,
-        (keeper, number, tables.known),
-        board,
-    )?;
-    Ok(Prepared::Live(Box::new(live)))
-}
-
-/// The partitions that a checkpoint knows, and those by which hubs have grown since. Where more has changed, or the query does not
-/// let partitions be taken up, all are as good as known: the job begins anew with them.
-fn known_and_new(
-    job: &Job,
-    all: &PartitionSet,
-    saved: Option<&Checkpoint>,
-) -> (PartitionSet, Vec<InputPartition>) {
-    let words = saved.and_then(|saved| saved.fingerprint.partitions());
-    let split = words.and_then(|words| all.known_and_new(words));
-    let split = split.filter(|(_, new)| new.iter().all(|source| can_grow(job, source.input)));
-    split.unwrap_or_else(|| (all.clone(), Vec::new()))
-}
-
-/// Says that partitions are read from now on, or why not.
-fn taken_up(saved: Result<(), StartError>, new: &[InputPartition], board: &StatusHandle) -> bool {
-    match &saved {
-        Ok(()) => new.iter().for_each(|source| {
-            board.log(format!("`{}` is read from now on", source.place));
-        }),
-        Err(error) => board.update(|status| status.checkpoint.trouble = Some(error.to_string())),
-    }
-    saved.is_ok()
-}
-
-/// The job of a checkpoint with the partitions by which its hubs have grown, and the checkpoint that says so: no row is made of
-/// them before it is saved, so that every replay takes them up at the same point. `None` if the query cannot have them.
-fn widen(
-    (job, physical, partitions): (&Job, &PhysicalPlan, &PartitionSet),
-    (saved, new): (&Checkpoint, &[InputPartition]),
-    context: &JobContext,
-    board: &StatusHandle,
-) -> Result<Option<(JobParts, PartitionSet, Checkpoint)>, StartError> {
-    let builder = JobBuilder {
-        job,
-        physical,
-        clock: &context.clock,
-        status: board,
-    };
-    let mut built = builder.build(partitions, saved.since)?;
-    let mut among = partitions.clone();
-    if built.restore(saved).is_err() || !built.grow(&builder, &mut among, new)? {
-        return Ok(None);
-    }
-    let (streams, shared) = built.encoded();
-    let saved = Checkpoint {
-        fingerprint: Fingerprint::of(job, &among),
-        streams,
-        shared,
-        ..saved.clone()
-    };
-    Ok(Some((built, among, saved)))
-}
-
-/// Writes a checkpoint where that may block.
-async fn save(
-    context: &JobContext,
-    number: u64,
-    saved: &Checkpoint,
-    writing: &mut Option<JoinHandle<std::io::Result<()>>>,
-) -> Result<(), StartError> {
-    let (store, bytes) = (context.checkpoints.clone(), saved.encode());
-    let write = tokio::task::spawn_blocking(move || store.write(number, &bytes));
-    let written = writing.insert(write).await;
-    *writing = None;
-    written.map_err(failed)?.map_err(StartError::Checkpoints)
-}
-
-async fn find_tables(
-    job: &Arc<Job>,
-    begin: &Begin,
-    take_up: bool,
-    context: &JobContext,
-    board: &StatusHandle,
-) -> Result<ReferenceTables, StartError> {
-    let before = match &begin.from {
-        From::Checkpoint(saved) => Some(CheckpointedReferences {
-            force: saved.references.clone(),
-            reached: saved.reached,
-            kept: saved.tables,
-        }),
-        From::Positions(_) => None,
-    };
-    let (job, store, noted) = (job.clone(), context.checkpoints.clone(), board.clone());
-    let found =
-        aside(move || ReferenceTables::find(&job, before, take_up, (&*store, &noted))).await?;
-    Ok(found?)
-}
-
-/// Saves a checkpoint that goes by other reference data from now on.
-async fn save_tables(
-    context: &JobContext,
-    number: u64,
-    tables: &mut ReferenceTables,
-    saved: &mut Checkpoint,
-    writing: &mut Option<JoinHandle<std::io::Result<()>>>,
-) -> Result<(), StartError> {
-    keep_tables(context, number, tables).await?;
-    let next = Checkpoint {
-        references: tables.force.clone(),
-        tables: tables.kept,
-        ..saved.clone()
-    };
-    save(context, number, &next, writing).await?;
-    *saved = next;
-    Ok(())
-}
-
-/// Keeps tables that no checkpoint names yet, for the checkpoint of that number.
-async fn keep_tables(
-    context: &JobContext,
-    number: u64,
-    tables: &mut ReferenceTables,
-) -> Result<(), StartError> {
-    let Some(bytes) = tables.to_keep() else {
-        return Ok(());
-    };
-    let (store, in_use) = (context.checkpoints.clone(), tables.before);
-    let kept = aside(move || store.write_tables(number, &bytes, in_use)).await?;
-    kept.map_err(StartError::Checkpoints)?;
-    tables.kept = Some(number);
-    Ok(())
 }
 
 /// The number of the latest checkpoint, and the latest that is whole.
-async fn latest(
-    context: &JobContext,
-    board: &StatusHandle,
-) -> Result<(Option<u64>, Option<Checkpoint>), StartError> {
-    let (store, noted) = (context.checkpoints.clone(), board.clone());
-    let read = aside(move || {
-        let numbers = store.list()?;
-        for number in numbers.iter().rev() {
-            let read = store.read(*number).map_err(|error| error.to_string());
-            match read
-                .and_then(|bytes| Checkpoint::decode(&bytes).map_err(|error| error.to_string()))
-            {
-                Ok(saved) => return Ok((numbers.last().copied(), Some(saved))),
-                Err(reason) => {
-                    store.distrust(*number);
-                    let trouble = format!("checkpoint {number} cannot be used: {reason}");
-                    noted.log(format!("{trouble}; the one before is tried"));
-                    noted.update(|status| status.checkpoint.trouble = Some(trouble));
+struct Latest {
+    number: Option<u64>,
+    checkpoint: Option<Checkpoint>,
+}
+
+/// A job that is not launched yet.
+struct Draft {
+    parts: JobParts,
+    partitions: PartitionSet,
+    point: StartPoint,
+    /// The number of the latest checkpoint.
+    number: Option<u64>,
+    fingerprint: Fingerprint,
+}
+
+impl JobStart<'_> {
+    /// `take_up` is for a job that has just saved a checkpoint: it may go on with new reference data and partitions.
+    pub async fn prepare(mut self, take_up: bool) -> Result<Prepared, StartError> {
+        if self.options.until_end.is_none() {
+            create_hubs(self.job, &*self.context.log).await?;
+        }
+        let all = PartitionSet::find(self.job, &*self.context.log)?;
+        let latest = self.latest().await?;
+        let (known, new) = known_and_new(self.job, &all, latest.checkpoint.as_ref());
+        let mut number = latest.number;
+        let fingerprint = Fingerprint::of(self.job, &known);
+        let mut point = self.start_point(&all, latest, &fingerprint).await?;
+        let partitions = match point.checkpoint() {
+            Some(_) => known,
+            None => all,
+        };
+        let tables = self.tables(&mut point, &mut number, take_up).await?;
+        let loaded = tables.loaded.physical.as_ref();
+        let builder = self.builder(loaded.unwrap_or(&self.job.physical));
+        let (parts, point) = self.assemble(&builder, &partitions, point).await?;
+        let mut draft = Draft {
+            fingerprint: Fingerprint::of(self.job, &partitions),
+            parts,
+            partitions,
+            point,
+            number,
+        };
+        if take_up && !new.is_empty() {
+            self.take_up_partitions(&builder, &mut draft, &new).await?;
+        }
+        self.launch(draft, tables).await
+    }
+
+    /// Opens the outputs, saves the first checkpoint of an epoch, and lets the job run.
+    async fn launch(
+        &mut self,
+        mut draft: Draft,
+        tables: ReferenceTables,
+    ) -> Result<Prepared, StartError> {
+        draft.parts.show(self.job, &draft.partitions, self.status);
+        let (settled, settled_outputs) = mpsc::unbounded_channel();
+        let mut outputs = self.open_outputs(&draft, &settled)?;
+        for (index, output) in outputs.iter_mut().enumerate() {
+            let checkpoint = draft.point.checkpoint();
+            let states = checkpoint.and_then(|saved| saved.outputs[index].states.as_ref());
+            output.resume(states).await;
+        }
+        if draft.point.checkpoint().is_some_and(|saved| saved.ended) {
+            return Ok(Prepared::HasEnded);
+        }
+        let names = draft.parts.outputs.iter();
+        let checkpoints = CheckpointBuilder {
+            fingerprint: draft.fingerprint,
+            epoch: draft.point.epoch,
+            since: draft.point.since,
+            names: names.map(|output| output.name.clone()).collect(),
+            references: tables.force,
+            tables: tables.kept,
+        };
+        if let StartFrom::Positions(_) = draft.point.from {
+            // After a crash, an output finds out what it had written by its state in the first checkpoint.
+            let mut states = Vec::new();
+            for output in &mut outputs {
+                states.push(Some(output.settle().await));
+            }
+            let first = checkpoints.first(&draft.parts, states);
+            self.save(draft.point.epoch, &first).await?;
+        }
+        let running = RunningJob::launch(LaunchPlan {
+            job: self.job.clone(),
+            context: self.context.clone(),
+            options: self.options.clone(),
+            parts: draft.parts,
+            outputs,
+            settled_outputs,
+            partitions: draft.partitions,
+            checkpoints,
+            number: draft.number.unwrap_or(0).max(draft.point.epoch),
+            references: tables.known,
+            status: self.status.clone(),
+        })?;
+        Ok(Prepared::Running(Box::new(running)))
+    }
+
+    fn builder<'b>(&self, physical: &'b PhysicalPlan) -> JobBuilder<'b>
+    where
+        Self: 'b,
+    {
+        JobBuilder {
+            job: self.job,
+            physical,
+            clock: &self.context.clock,
+            status: self.status,
+        }
+    }
+
+    /// The latest checkpoint that is whole.
+    async fn latest(&self) -> Result<Latest, StartError> {
+        let (store, status) = (self.context.checkpoints.clone(), self.status.clone());
+        let read = blocking(move || {
+            let numbers = store.list()?;
+            for number in numbers.iter().rev() {
+                let bytes = store.read(*number).map_err(|error| error.to_string());
+                let decoded = bytes.and_then(|bytes| {
+                    Checkpoint::decode(&bytes).map_err(|error| error.to_string())
+                });
+                match decoded {
+                    Ok(checkpoint) => {
+                        return Ok(Latest {
+                            number: numbers.last().copied(),
+                            checkpoint: Some(checkpoint),
+                        });
+                    }
+                    Err(reason) => {
+                        store.distrust(*number);
+                        let trouble = format!("checkpoint {number} cannot be used: {reason}");
+                        status.log(format!("{trouble}; the one before is tried"));
+                        status.update(|status| status.checkpoint.trouble = Some(trouble));
+                    }
+                }
+            }
+            Ok(Latest {
+                number: numbers.last().copied(),
+                checkpoint: None,
+            })
+        });
+        read.await?.map_err(StartError::Checkpoints)
+    }
+
+    /// The start that the options or the job file ask for.
+    async fn start_point(
+        &self,
+        partitions: &PartitionSet,
+        latest: Latest,
+        fingerprint: &Fingerprint,
+    ) -> Result<StartPoint, StartError> {
+        let start = self.options.start;
+        let resumes = matches!(start, None | Some(Start::Resume));
+        if resumes && latest.number.is_some() && latest.checkpoint.is_none() {
+            return Err(StartError::Damaged);
+        }
+        let epoch = latest.number.map_or(0, |number| number + 1);
+        // A job that has ended has no time to go on from, unless it is the same one.
+        let checkpoint = latest.checkpoint;
+        let checkpoint =
+            checkpoint.filter(|saved| !saved.ended || saved.fingerprint == *fingerprint);
+        // The job file's start is for the first time; after that the job goes on where it was.
+        let first = checkpoint.is_none().then_some(self.job.file.live.start);
+        let since = match (start.or(first).unwrap_or_default(), checkpoint) {
+            (Start::Beginning, _) => {
+                let text = "starts with the first events that are kept";
+                self.status.log(text);
+                Instant::BEFORE_ALL
+            }
+            (Start::At(time), _) => self.log_since(time),
+            (Start::Now, _) | (Start::Resume, None) => self.log_since(now(self.status)),
+            (Start::Resume, Some(saved)) => match saved.fingerprint.difference(fingerprint) {
+                None => {
+                    self.status.log("goes on from its last checkpoint");
+                    return Ok(StartPoint {
+                        epoch: saved.epoch,
+                        since: saved.since,
+                        from: StartFrom::Checkpoint(Box::new(saved)),
+                    });
+                }
+                Some(change) => {
+                    self.status.log(format!(
+                        "cannot go on from its last checkpoint, because {change}; \
+                         the state is built anew by reading back"
+                    ));
+                    self.log_since(saved.watermark.max(saved.since))
+                }
+            },
+        };
+        Ok(StartPoint {
+            epoch,
+            since,
+            from: StartFrom::Positions(self.positions(partitions, since).await?),
+        })
+    }
+
+    fn log_since(&self, since: Instant) -> Instant {
+        if since > Instant::BEFORE_ALL {
+            self.status.log(format!("starts with rows of {since}"));
+        }
+        since
+    }
+
+    /// Where to read from, so that rows from `since` on are complete.
+    async fn positions(
+        &self,
+        partitions: &PartitionSet,
+        since: Instant,
+    ) -> Result<Vec<Offset>, StartError> {
+        match since {
+            Instant::BEFORE_ALL => Ok(partitions.starts()),
+            since => partitions.positions_for(since, self.job).await,
+        }
+    }
+
+    /// The reference data that the start goes by. New data is saved in a checkpoint before it shows in a row.
+    async fn tables(
+        &mut self,
+        point: &mut StartPoint,
+        number: &mut Option<u64>,
+        take_up: bool,
+    ) -> Result<ReferenceTables, StartError> {
+        let next = number.map_or(0, |number| number + 1);
+        let mut tables = self.find_tables(point, take_up).await?;
+        if let (true, StartFrom::Checkpoint(saved)) = (tables.is_new, &mut point.from) {
+            match self.save_tables(next, &mut tables, saved).await {
+                Ok(()) => *number = Some(next),
+                Err(error) => {
+                    self.checkpoint_failed(&error);
+                    tables = self.find_tables(point, false).await?;
                 }
             }
         }
-        Ok((numbers.last().copied(), None))
-    });
-    read.await?.map_err(StartError::Checkpoints)
+        let next = number.map_or(0, |number| number + 1);
+        self.store_tables(next, &mut tables).await?;
+        Ok(tables)
+    }
+
+    async fn find_tables(
+        &self,
+        point: &StartPoint,
+        take_up: bool,
+    ) -> Result<ReferenceTables, StartError> {
+        let before = point.checkpoint().map(|saved| CheckpointedReferences {
+            force: saved.references.clone(),
+            reached: saved.reached,
+            kept: saved.tables,
+        });
+        let (job, store) = (self.job.clone(), self.context.checkpoints.clone());
+        let status = self.status.clone();
+        let found =
+            blocking(move || ReferenceTables::find(&job, before, take_up, &*store, &status));
+        Ok(found.await??)
+    }
+
+    /// Saves a checkpoint that goes by other reference data from now on.
+    async fn save_tables(
+        &mut self,
+        number: u64,
+        tables: &mut ReferenceTables,
+        saved: &mut Checkpoint,
+    ) -> Result<(), StartError> {
+        self.store_tables(number, tables).await?;
+        let next = Checkpoint {
+            references: tables.force.clone(),
+            tables: tables.kept,
+            ..saved.clone()
+        };
+        self.save(number, &next).await?;
+        *saved = next;
+        Ok(())
+    }
+
+    /// Stores tables that no checkpoint names yet, for the checkpoint of that number.
+    async fn store_tables(
+        &self,
+        number: u64,
+        tables: &mut ReferenceTables,
+    ) -> Result<(), StartError> {
+        let Some(bytes) = tables.to_keep() else {
+            return Ok(());
+        };
+        let (store, in_use) = (self.context.checkpoints.clone(), tables.before);
+        let stored = blocking(move || store.write_tables(number, &bytes, in_use)).await?;
+        stored.map_err(StartError::Checkpoints)?;
+        tables.kept = Some(number);
+        Ok(())
+    }
+
+    /// Builds the job as its start asks. State that turns out to be unfit is built anew.
+    async fn assemble(
+        &self,
+        builder: &JobBuilder<'_>,
+        partitions: &PartitionSet,
+        point: StartPoint,
+    ) -> Result<(JobParts, StartPoint), StartError> {
+        let mut parts = builder.build(partitions, point.since)?;
+        let (since, reason) = match &point.from {
+            StartFrom::Positions(positions) => {
+                parts.begin(positions);
+                return Ok((parts, point));
+            }
+            StartFrom::Checkpoint(saved) => match parts.restore(saved) {
+                Ok(()) => return Ok((parts, point)),
+                Err(reason) => (saved.watermark.max(saved.since), reason),
+            },
+        };
+        self.status.log(format!(
+            "cannot go on from its last checkpoint: {reason}; the state is built anew by reading back"
+        ));
+        let positions = self.positions(partitions, since).await?;
+        let mut parts = builder.build(partitions, since)?;
+        parts.begin(&positions);
+        let point = StartPoint {
+            // Later than any before, because every epoch begins with a checkpoint of its number.
+            epoch: point.epoch.max(self.latest_number().await?) + 1,
+            since,
+            from: StartFrom::Positions(positions),
+        };
+        Ok((parts, point))
+    }
+
+    async fn latest_number(&self) -> Result<u64, StartError> {
+        let store = self.context.checkpoints.clone();
+        let listed = blocking(move || store.list()).await?;
+        let listed = listed.map_err(StartError::Checkpoints)?;
+        Ok(listed.last().copied().unwrap_or(0))
+    }
+
+    /// Adds the partitions by which hubs have grown, and saves a checkpoint that names them. No row is made of them before
+    /// it is saved, so every replay takes them up at the same point. Nothing changes if the query cannot have them.
+    async fn take_up_partitions(
+        &mut self,
+        builder: &JobBuilder<'_>,
+        draft: &mut Draft,
+        new: &[InputPartition],
+    ) -> Result<(), StartError> {
+        let Some(saved) = draft.point.checkpoint() else {
+            return Ok(());
+        };
+        let mut parts = builder.build(&draft.partitions, saved.since)?;
+        let mut partitions = draft.partitions.clone();
+        if parts.restore(saved).is_err() || !parts.grow(builder, &mut partitions, new)? {
+            return Ok(());
+        }
+        let (streams, shared) = parts.encoded();
+        let saved = Checkpoint {
+            fingerprint: Fingerprint::of(self.job, &partitions),
+            streams,
+            shared,
+            ..saved.clone()
+        };
+        let next = draft.number.map_or(0, |number| number + 1);
+        if let Err(error) = self.save(next, &saved).await {
+            self.checkpoint_failed(&error);
+            return Ok(());
+        }
+        for partition in new {
+            let text = format!("`{}` is read from now on", partition.place);
+            self.status.log(text);
+        }
+        *draft = Draft {
+            parts,
+            partitions,
+            number: Some(next),
+            fingerprint: saved.fingerprint.clone(),
+            point: StartPoint {
+                epoch: draft.point.epoch,
+                since: draft.point.since,
+                from: StartFrom::Checkpoint(Box::new(saved)),
+            },
+        };
+        Ok(())
+    }
+
+    fn checkpoint_failed(&self, error: &StartError) {
+        let trouble = error.to_string();
+        self.status
+            .update(|status| status.checkpoint.trouble = Some(trouble));
+    }
+
+    async fn save(&mut self, number: u64, checkpoint: &Checkpoint) -> Result<(), StartError> {
+        let (store, bytes) = (self.context.checkpoints.clone(), checkpoint.encode());
+        let write = tokio::task::spawn_blocking(move || store.write(number, &bytes));
+        let written = self.writing.insert(write).await;
+        *self.writing = None;
+        written.map_err(failed)?.map_err(StartError::Checkpoints)
+    }
+
+    fn open_outputs(
+        &self,
+        draft: &Draft,
+        settled: &mpsc::UnboundedSender<SettledOutput>,
+    ) -> Result<Vec<Output>, StartError> {
+        let outputs = draft.parts.outputs.iter().enumerate();
+        outputs
+            .map(|(index, pending)| {
+                let declared = self.declared(&pending.name);
+                let on_failure = declared.map(|output| output.on_failure).unwrap_or_default();
+                Ok(Output {
+                    index,
+                    name: pending.name.clone(),
+                    dead: self.open_dead_letters(pending, on_failure, draft.point.epoch)?,
+                    endpoint: self.open_endpoint(EndpointRequest {
+                        job: &self.job.file.name,
+                        folder: &self.job.file.folder,
+                        output: &pending.name,
+                        refused_by: None,
+                        epoch: draft.point.epoch,
+                        names: &pending.columns,
+                        declared,
+                    })?,
+                    names: RowNames::new(pending.columns.clone()),
+                    on_failure,
+                    retry: self.options.retry.clone(),
+                    random: Random::from_os(),
+                    status: self.status.clone(),
+                    settled: settled.clone(),
+                })
+            })
+            .collect()
+    }
+
+    /// The endpoint for rows that the output refuses, if they become dead letters.
+    fn open_dead_letters(
+        &self,
+        refused_by: &PendingOutput,
+        on_failure: OnFailure,
+        epoch: u64,
+    ) -> Result<Option<Box<dyn Endpoint>>, StartError> {
+        let output = self.job.file.dead_letter.as_deref();
+        let output = output.filter(|_| on_failure == OnFailure::DeadLetter);
+        let open = |output| {
+            self.open_endpoint(EndpointRequest {
+                job: &self.job.file.name,
+                folder: &self.job.file.folder,
+                output,
+                refused_by: Some(&refused_by.name),
+                epoch,
+                names: &[Name::Spread],
+                declared: self.declared(output),
+            })
+        };
+        output.map(open).transpose()
+    }
+
+    fn open_endpoint(&self, request: EndpointRequest<'_>) -> Result<Box<dyn Endpoint>, StartError> {
+        let opened = self.context.endpoints.open(&request);
+        opened.map_err(|error| StartError::Output {
+            output: request.output.to_owned(),
+            error,
+        })
+    }
+
+    fn declared(&self, output: &str) -> Option<&config::Output> {
+        let mut outputs = self.job.file.outputs.iter();
+        outputs.find(|declared| declared.name.eq_ignore_ascii_case(output))
+    }
 }
 
-/// Does what may block where nobody waits for it.
-async fn aside<T: Send + 'static>(
+/// The partitions that a checkpoint knows, and those by which hubs have grown since. Where more has changed, or the query does
+/// not let partitions be taken up, all count as known: the job begins anew with them.
+fn known_and_new(
+    job: &Job,
+    all: &PartitionSet,
+    checkpoint: Option<&Checkpoint>,
+) -> (PartitionSet, Vec<InputPartition>) {
+    let known = checkpoint.and_then(|saved| saved.fingerprint.partitions());
+    let split = known.and_then(|known| all.known_and_new(known));
+    let split = split.filter(|(_, new)| new.iter().all(|new| can_grow(job, new.input)));
+    split.unwrap_or_else(|| (all.clone(), Vec::new()))
+}
+
+/// Runs work that may block on a thread for that.
+async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, StartError> {
     tokio::task::spawn_blocking(work).await.map_err(failed)
@@ -309,179 +548,8 @@ fn failed(error: JoinError) -> StartError {
     StartError::Thread(error.into())
 }
 
-async fn begin(
-    (job, partitions, options): (&Job, &PartitionSet, &Options),
-    (number, saved): (Option<u64>, Option<Checkpoint>),
-    fingerprint: &Fingerprint,
-    board: &StatusHandle,
-) -> Result<Begin, StartError> {
-    let epoch = number.map_or(0, |number| number + 1);
-    let fresh = |since, positions| Begin {
-        epoch,
-        since,
-        from: From::Positions(positions),
-    };
-    let goes_on = matches!(options.start, None | Some(Start::Resume));
-    if goes_on && number.is_some() && saved.is_none() {
-        return Err(StartError::Damaged);
-    }
-    // One that has ended has no time to go on from, unless it is the same one.
-    let saved = saved.filter(|saved| !saved.ended || saved.fingerprint == *fingerprint);
-    // What the job file says is for the first time; after that it goes on where it was.
-    let first = saved.is_none().then_some(job.file.live.start);
-    let wanted = options.start.or(first).unwrap_or_default();
-    let since = match (wanted, saved) {
-        (Start::Beginning, _) => {
-            board.log("starts with the first events that are kept");
-            return Ok(fresh(Instant::BEFORE_ALL, partitions.starts()));
-        }
-        (Start::At(time), _) => time,
-        (Start::Now, _) | (Start::Resume, None) => now(board),
-        (Start::Resume, Some(saved)) => match saved.fingerprint.difference(fingerprint) {
-            None => {
-                board.log("goes on from its last checkpoint");
-                return Ok(Begin {
-                    epoch: saved.epoch,
-                    since: saved.since,
-                    from: From::Checkpoint(Box::new(saved)),
-                });
-            }
-            Some(change) => {
-                board.log(format!(
-                    "cannot go on from its last checkpoint, because {change}; \
-                     the state is built anew by reading back"
-                ));
-                saved.watermark.max(saved.since)
-            }
-        },
-    };
-    if since == Instant::BEFORE_ALL {
-        return Ok(fresh(since, partitions.starts()));
-    }
-    board.log(format!("starts with rows of {since}"));
-    let positions = partitions.positions_for(since, job).await?;
-    Ok(fresh(since, positions))
-}
-
-/// To the millisecond, like everything that a log says about time.
-fn now(board: &StatusHandle) -> Instant {
-    let ticks = board.now().ticks();
+/// To the millisecond, like every time in a log.
+fn now(status: &StatusHandle) -> Instant {
+    let ticks = status.now().ticks();
     Instant::from_ticks(ticks - ticks.rem_euclid(TICKS_PER_MILLI))
-}
-
-/// Builds the job as its beginning asks. State that turns out to be unfit is built anew.
-async fn assemble(
-    (job, physical, partitions): (&Job, &PhysicalPlan, &PartitionSet),
-    begin: Begin,
-    context: &JobContext,
-    board: &StatusHandle,
-) -> Result<(JobParts, Begin), StartError> {
-    let builder = JobBuilder {
-        job,
-        physical,
-        clock: &context.clock,
-        status: board,
-    };
-    let new = |since| builder.build(partitions, since);
-    let mut built = new(begin.since)?;
-    let (since, reason) = match &begin.from {
-        From::Positions(positions) => {
-            built.begin(positions);
-            return Ok((built, begin));
-        }
-        From::Checkpoint(saved) => match built.restore(saved) {
-            Ok(()) => return Ok((built, begin)),
-            Err(reason) => (saved.watermark.max(saved.since), reason),
-        },
-    };
-    board.log(format!(
-        "cannot go on from its last checkpoint: {reason}; the state is built anew by reading back"
-    ));
-    let positions = match since {
-        Instant::BEFORE_ALL => partitions.starts(),
-        since => partitions.positions_for(since, job).await?,
-    };
-    let mut built = new(since)?;
-    built.begin(&positions);
-    let begin = Begin {
-        // Later than any that has been, because every epoch begins with a checkpoint of its number.
-        epoch: begin.epoch.max(latest_number(context).await?) + 1,
-        since,
-        from: From::Positions(positions),
-    };
-    Ok((built, begin))
-}
-
-async fn latest_number(context: &JobContext) -> Result<u64, StartError> {
-    let store = context.checkpoints.clone();
-    let listed = aside(move || store.list()).await?;
-    let listed = listed.map_err(StartError::Checkpoints)?;
-    Ok(listed.last().copied().unwrap_or(0))
-}
-
-/// Where outputs say what they have made sure of.
-type Marks = mpsc::UnboundedSender<(usize, u64, EndpointStates)>;
-pub(super) type MarksHeard = mpsc::UnboundedReceiver<(usize, u64, EndpointStates)>;
-
-fn open_outputs(
-    job: &Job,
-    context: &JobContext,
-    options: &Options,
-    board: &StatusHandle,
-    (built, epoch): (&JobParts, u64),
-    marks: &Marks,
-) -> Result<Vec<Output>, StartError> {
-    let declared = |name: &str| {
-        let mut outputs = job.file.outputs.iter();
-        outputs.find(|output| output.name.eq_ignore_ascii_case(name))
-    };
-    let open = |request: EndpointRequest<'_>| {
-        let opened = context.endpoints.open(&request);
-        opened.map_err(|error| StartError::Output {
-            output: request.output.to_owned(),
-            error,
-        })
-    };
-    let spread = [Name::Spread];
-    let outputs = built.outputs.iter().enumerate();
-    outputs
-        .map(|(index, pending)| {
-            let request = EndpointRequest {
-                job: &job.file.name,
-                folder: &job.file.folder,
-                output: &pending.name,
-                refused_by: None,
-                epoch,
-                names: &pending.columns,
-                declared: declared(&pending.name),
-            };
-            let on_failure = request
-                .declared
-                .map(|output| output.on_failure)
-                .unwrap_or_default();
-            let dead = job.file.dead_letter.as_deref();
-            let dead = dead.filter(|_| on_failure == OnFailure::DeadLetter);
-            let dead = dead.map(|output| {
-                open(EndpointRequest {
-                    output,
-                    refused_by: Some(&pending.name),
-                    names: &spread,
-                    declared: declared(output),
-                    ..request
-                })
-            });
-            Ok(Output {
-                index,
-                name: pending.name.clone(),
-                endpoint: open(request)?,
-                dead: dead.transpose()?,
-                names: RowNames::new(pending.columns.clone()),
-                on_failure,
-                retry: options.retry.clone(),
-                random: Random::from_os(),
-                board: board.clone(),
-                marks: marks.clone(),
-            })
-        })
-        .collect()
 }

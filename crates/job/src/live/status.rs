@@ -1,4 +1,4 @@
-//! What a live job is doing, for whoever asks.
+//! The status of a live job.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use highwater_env::Clock;
 use highwater_log::{Offset, TopicPartition};
 use highwater_time::{Instant, VerdictCounts};
 
-/// How many log lines are kept.
+/// How many log lines the status holds.
 const LOG_LINES_MAX: usize = 200;
 
 /// A job at one moment.
@@ -16,11 +16,11 @@ const LOG_LINES_MAX: usize = 200;
 pub struct JobStatus {
     pub name: String,
     pub state: JobState,
-    /// What is wrong although the job goes on, such as an output that does not answer.
+    /// Problems that do not stop the job, such as an output that does not answer.
     pub alarms: Vec<String>,
     pub inputs: Vec<InputStatus>,
     pub outputs: Vec<OutputStatus>,
-    /// How far all partitions have come together.
+    /// The minimum watermark over all partitions.
     pub watermark: Instant,
     /// The wall clock less the largest watermark of a partition.
     pub watermark_delay: Option<Duration>,
@@ -33,9 +33,9 @@ pub struct JobStatus {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobState {
-    /// Finding out where to begin.
+    /// It determines where to begin.
     Starting,
-    /// Working off what lay in its hubs when it started.
+    /// It processes the events that lay in its hubs when it started.
     Replaying {
         events: u64,
         of: u64,
@@ -44,7 +44,7 @@ pub enum JobState {
     /// SubstreamKeyColumn to stop, and saving its state.
     Stopping,
     Stopped,
-    /// It read what it was told to read.
+    /// It has come to the end that its options set.
     Finished,
     Failed {
         reason: String,
@@ -72,16 +72,17 @@ pub struct PartitionStatus {
     pub place: TopicPartition,
     pub events: u64,
     pub bytes: u64,
-    /// What the time policies did.
+    /// Verdicts of the time policies.
     pub time: VerdictCounts,
     pub deserialization_errors: u64,
     pub conversion_errors: u64,
-    /// Rows that the query failed on before partitions meet.
+    /// Rows that the query failed on before the combiner.
     pub runtime_errors: u64,
     /// The latest event that was lost, and why.
     pub last_error: Option<String>,
-    /// The offset that is read next, and how many lie before the end.
+    /// The offset that is read next.
     pub next: Offset,
+    /// How many offsets lie between `next` and the end.
     pub backlog: u64,
     pub watermark: Instant,
     /// Events that wait for their time.
@@ -93,13 +94,14 @@ pub struct OutputStatus {
     pub name: String,
     /// The number that the next row will have.
     pub next: u64,
-    /// Rows that it was given since the job was started, and those that it has not taken yet.
+    /// Rows sent to it since the job was started.
     pub rows: u64,
+    /// Rows that it has not taken yet.
     pub waiting: u64,
     /// Rows that were given up.
     pub dropped: u64,
     pub retries: u64,
-    /// Why it takes nothing right now.
+    /// Why it takes no rows right now.
     pub trouble: Option<String>,
 }
 
@@ -141,7 +143,7 @@ impl PartitionStatus {
     }
 }
 
-/// Where everybody notes what happens.
+/// The status of a job, which all of its parts update.
 #[derive(Clone)]
 pub(super) struct StatusHandle {
     clock: Arc<dyn Clock>,
@@ -150,11 +152,11 @@ pub(super) struct StatusHandle {
 
 struct Inner {
     status: JobStatus,
-    /// Per stream, its input and place among the partitions of that.
+    /// Per stream, its input and its place among the partitions of that input.
     streams: Vec<(usize, usize)>,
-    /// What is wrong, by who says so.
+    /// Problems, by the part of the job that reports them.
     alarms: BTreeMap<String, String>,
-    /// Per stream, where it began, and where it had caught up with what there was at that time.
+    /// Per stream, where it began, and the end of its partition at that time.
     targets: Vec<(Offset, Offset)>,
     log: VecDeque<LogLine>,
 }
@@ -189,8 +191,8 @@ impl StatusHandle {
         Instant::from_unix_nanos(self.clock.unix_nanos())
     }
 
-    /// What there is to show; `streams` says of each its input and its place among the partitions of that. Who was there
-    /// before goes on with its counts.
+    /// Sets the inputs and outputs; `streams` holds the input of each and its place among the partitions of that. Those
+    /// known before keep their counts.
     pub fn lay_out(
         &self,
         mut inputs: Vec<InputStatus>,
@@ -221,7 +223,7 @@ impl StatusHandle {
         (inner.status.inputs, inner.status.outputs) = (inputs, outputs);
     }
 
-    /// What was counted of a stream, and of the shared part of the query.
+    /// The counts of a stream, and the errors of the shared part of the query.
     pub fn counted(&self, stream: usize) -> (PartitionStatus, u64) {
         let inner = self.lock();
         let (input, partition) = inner.streams[stream];
@@ -229,12 +231,12 @@ impl StatusHandle {
         (status, inner.status.runtime_errors)
     }
 
-    /// Says where each stream begins and where it will have caught up.
+    /// Sets where each stream begins and where it will have caught up.
     pub fn replay_to(&self, targets: Vec<(Offset, Offset)>) {
         self.lock().targets = targets;
     }
 
-    /// A stream has caught up already when it has come so far.
+    /// A stream has caught up at `end` already.
     pub fn replay_only_to(&self, stream: usize, end: Offset) {
         if let Some((_, target)) = self.lock().targets.get_mut(stream) {
             *target = end.min(*target);
@@ -253,7 +255,7 @@ impl StatusHandle {
         inner.log.push_back(line);
     }
 
-    /// Says what is wrong, or that nothing is any more. What is new is in the log as well.
+    /// Sets or clears the problem of a part of the job. A new problem is logged as well.
     pub fn set_alarm(&self, who: &str, what: Option<String>) {
         let mut inner = self.lock();
         let before = match &what {
@@ -284,7 +286,8 @@ impl StatusHandle {
         how(&mut self.lock().status.outputs[output]);
     }
 
-    pub fn status(&self) -> JobStatus {
+    /// The job at this moment.
+    pub fn current(&self) -> JobStatus {
         let inner = self.lock();
         let mut status = inner.status.clone();
         status.log = inner.log.iter().cloned().collect();
@@ -316,7 +319,7 @@ impl StatusHandle {
 }
 
 impl Inner {
-    /// How much of what there was at the start has been read, unless it is all.
+    /// How many of the events that lay in the partitions at the start have been read; `None` if all.
     fn replayed(&self) -> Option<(u64, u64)> {
         let (mut read, mut of) = (0, 0);
         for ((from, to), (input, partition)) in self.targets.iter().zip(&self.streams) {
