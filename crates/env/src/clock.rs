@@ -11,6 +11,11 @@ pub trait Clock: Send + Sync {
     /// Wall time in nanoseconds since 1970-01-01T00:00:00Z; negative before that.
     fn unix_nanos(&self) -> i128;
 
+    /// Wall time in milliseconds since 1970-01-01T00:00:00Z; negative before that.
+    fn unix_millis(&self) -> i64 {
+        self.unix_nanos().div_euclid(1_000_000) as i64
+    }
+
     /// Time since this clock was made; never decreases.
     fn elapsed(&self) -> Duration;
 }
@@ -153,5 +158,6 @@ mod tests {
     fn times_before_1970_are_negative() {
         let before = SystemTime::UNIX_EPOCH - Duration::from_nanos(3);
         assert_eq!(unix_nanos_of(before), -3);
+        assert_eq!(SimClock::at_unix_nanos(-3).unix_millis(), -1);
     }
 }

@@ -16,8 +16,10 @@
 mod clock;
 pub mod disk;
 pub mod random;
+mod shutdown;
 mod usage;
 
 pub use clock::{Clock, RealClock, SimClock};
 pub use disk::{Disk, RealDisk, SimDisk};
+pub use shutdown::shutdown_signal;
 pub use usage::{Usage, process_cpu, thread_cpu, usage};

@@ -12,7 +12,6 @@ use highwater_env::random::Random;
 use highwater_env::{RealClock, RealDisk};
 use highwater_flow::CheckpointInterval;
 use highwater_flow::circuit::Rule;
-use highwater_flow::retry::{Delay, Policy};
 use highwater_flow::{
     Assignment, Breaker, DeadLetterFilter, DeadLetterPartition, Delivery, Event, Failure,
     GroupMember, GroupTimeouts, Options, Order, Processor, ProcessorStats, StartPosition,
@@ -20,6 +19,7 @@ use highwater_flow::{
 use highwater_hub::{Hub, groups};
 use highwater_log::batch::NewRecord;
 use highwater_log::{CleanupPolicy, HubName, HubSettings, HubSpec, Log, Offset};
+use highwater_retry::{Backoff, RetryPolicy};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -143,10 +143,10 @@ fn processor(
         batch: None,
         options: Options {
             order: Order::Key,
-            retry: Policy {
-                delay: Delay::Fixed(Duration::from_millis(50)),
+            retry: RetryPolicy {
+                backoff: Backoff::Fixed(Duration::from_millis(50)),
                 tries_max: Some(3),
-                ..Policy::default()
+                ..RetryPolicy::default()
             },
             circuit: Some(Breaker::alone(Rule::default(), clock.clone())),
             ..Options::default()
@@ -154,9 +154,9 @@ fn processor(
         checkpoint_interval: CheckpointInterval::default(),
         dead_letters: Arc::new(letters.clone()),
         clock,
-        restart: Policy {
+        restart: RetryPolicy {
             tries_max: None,
-            ..Policy::default()
+            ..RetryPolicy::default()
         },
         stats,
     }

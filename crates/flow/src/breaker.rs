@@ -303,7 +303,7 @@ impl Breaker {
     }
 
     fn now(&self) -> EnqueueTime {
-        EnqueueTime((self.0.clock.unix_nanos() / 1_000_000) as i64)
+        EnqueueTime(self.0.clock.unix_millis())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

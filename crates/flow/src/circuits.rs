@@ -230,7 +230,7 @@ impl Circuits {
 
     async fn trim(&self) {
         let read = *self.0.read.borrow();
-        let now = EnqueueTime((self.0.clock.unix_nanos() / 1_000_000) as i64);
+        let now = EnqueueTime(self.0.clock.unix_millis());
         let required = self
             .circuits()
             .values_mut()

@@ -12,11 +12,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use highwater_log::{Offset, TopicPartition};
+use highwater_retry::RetryPolicy;
 use tokio::task::JoinSet;
 
 use crate::retry_context::RetryContext;
 use crate::stage::{Item, PipelineContext, Stage, StageOutput, StagePoll};
-use crate::{Breaker, Delivery, Failure, retry};
+use crate::{Breaker, Delivery, Failure};
 
 /// Options of handler calls.
 #[derive(Clone, Debug)]
@@ -24,7 +25,7 @@ pub struct Options {
     /// Events handled concurrently.
     pub concurrency: usize,
     pub order: Order,
-    pub retry: retry::Policy,
+    pub retry: RetryPolicy,
     /// A longer attempt is a transient failure. `None` means no limit.
     pub timeout: Option<Duration>,
     /// Events that wait for another of the same key. When there are more, reading pauses.
@@ -51,7 +52,7 @@ impl Default for Options {
         Options {
             concurrency: 16,
             order: Order::None,
-            retry: retry::Policy::default(),
+            retry: RetryPolicy::default(),
             timeout: Some(Duration::from_secs(60)),
             waiting_max: 256,
             circuit: None,

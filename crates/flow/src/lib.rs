@@ -55,7 +55,7 @@
 //! [`Options::circuit`] stops deliveries to a handler that keeps failing, and [`Circuits`] keeps it on a
 //! log that all instances read. `examples/processor.rs` has all of it.
 //!
-//! [`retry`], [`circuit`] and [`track`] are the decisions behind it, as pure functions and state
+//! [`highwater_retry`] and [`circuit`] are the decisions behind it, as pure functions and state
 //! machines that can be used alone. This crate knows nothing of what a handler does, nor of SQL, HTTP
 //! or the hub.
 
@@ -72,7 +72,6 @@ mod handle_stage;
 mod offset_tracker;
 mod positions;
 mod processor;
-pub mod retry;
 mod retry_context;
 mod run;
 mod scan;

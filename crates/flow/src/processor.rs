@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use highwater_env::Clock;
 use highwater_log::{BoxFuture, Offset, TopicPartition};
+use highwater_retry::RetryPolicy;
 
 use crate::CheckpointInterval;
 use crate::dead_letter::{DeadLetter, DeadLetterSink};
@@ -17,7 +18,7 @@ use crate::retry_context::Pacing;
 use crate::run::{RunError, Sink, run};
 use crate::source::{PartitionSource, SourceError};
 use crate::stage::Stage;
-use crate::{Delivery, Event, Failure, retry};
+use crate::{Delivery, Event, Failure};
 
 /// Handles events. Implemented by any function from deliveries to a result.
 pub trait Handler: Send + Sync + 'static {
@@ -63,7 +64,7 @@ pub struct Processor {
     pub dead_letters: Arc<dyn DeadLetterSink>,
     pub clock: Arc<dyn Clock>,
     /// Delays between restarts of a failed pipeline.
-    pub restart: retry::Policy,
+    pub restart: RetryPolicy,
     pub stats: Arc<ProcessorStats>,
 }
 

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use highwater_env::Clock;
 use highwater_env::random::Random;
+use highwater_retry::{RetryDecision, RetryPolicy};
 use tokio::sync::watch;
 
 use crate::breaker::{Breaker, OnExhausted, Permit};
 use crate::dead_letter::FailedAttempt;
 use crate::handle_stage::Options;
-use crate::retry::{Policy, Retry};
 use crate::stage::PipelineContext;
 
 /// Why an attempt failed, and whether a retry may succeed.
@@ -99,7 +99,7 @@ impl RetryContext {
                 None => None,
             };
             number = number.saturating_add(1);
-            let at_ms = (clock.unix_nanos() / 1_000_000) as i64;
+            let at_ms = clock.unix_millis();
             // The call is inside the future, because it may panic too.
             let failure = match self.with_timeout(async { attempt(number).await }).await {
                 Ok(value) => {
@@ -158,7 +158,7 @@ impl RetryContext {
 
 /// The delays between attempts by a retry policy.
 pub(crate) struct Pacing<'a> {
-    policy: &'a Policy,
+    policy: &'a RetryPolicy,
     clock: &'a dyn Clock,
     random: Random,
     started: Duration,
@@ -167,7 +167,7 @@ pub(crate) struct Pacing<'a> {
 
 impl<'a> Pacing<'a> {
     /// Must be created just before the first attempt.
-    pub(crate) fn new(policy: &'a Policy, clock: &'a dyn Clock, seed: u64) -> Pacing<'a> {
+    pub(crate) fn new(policy: &'a RetryPolicy, clock: &'a dyn Clock, seed: u64) -> Pacing<'a> {
         Pacing {
             policy,
             clock,
@@ -183,8 +183,8 @@ impl<'a> Pacing<'a> {
         let passed = self.clock.elapsed().saturating_sub(self.started);
         let random = self.random.next_u64();
         match self.policy.next(self.tries, passed, hint, random) {
-            Retry::After(delay) => Some(delay),
-            Retry::GiveUp(_) => None,
+            RetryDecision::After(delay) => Some(delay),
+            RetryDecision::GiveUp(_) => None,
         }
     }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use highwater_env::Clock;
 use highwater_log::{BoxFuture, GroupError, Offset, TopicPartition};
+use highwater_retry::RetryPolicy;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -20,7 +21,6 @@ use crate::offset_tracker::{
     CheckpointInterval, CheckpointPosition, CheckpointSchedule, OffsetTracker, Ticket,
 };
 use crate::positions::PositionStore;
-use crate::retry;
 use crate::retry_context::Pacing;
 use crate::source::SourceError;
 use crate::stage::{PipelineContext, Stage, StageOutput};
@@ -39,7 +39,7 @@ pub struct Sink {
     /// Dead letters stored concurrently.
     pub dead_letters_max: usize,
     /// Retries of dead letters and of the last checkpoint; then the run fails.
-    pub retry: retry::Policy,
+    pub retry: RetryPolicy,
     pub clock: Arc<dyn Clock>,
     /// Seed of the jitter.
     pub seed: u64,
@@ -57,7 +57,7 @@ impl Sink {
             window_max: 10_000,
             dead_letters,
             dead_letters_max: 16,
-            retry: retry::Policy::default(),
+            retry: RetryPolicy::default(),
             clock,
             seed: 0,
         }

@@ -16,7 +16,6 @@ use std::time::Duration;
 use highwater_connect::{Endpoint, EndpointError, EndpointFuture, Rows};
 use highwater_env::random::Random;
 use highwater_env::{Clock, RealClock, RealDisk, usage};
-use highwater_flow::retry::Policy;
 use highwater_job::config::{JobFile, Start};
 use highwater_job::live::{
     AtEnd, DiskCheckpoints, EndpointRequest, Endpoints, JobContext, Options, start,
@@ -24,6 +23,7 @@ use highwater_job::live::{
 use highwater_job::{Job, Options as FileOptions, Outputs, run};
 use highwater_log::batch::{BatchBuilder, BatchOptions, NewRecord};
 use highwater_log::{HubName, HubSettings, HubSpec, Log, MemoryLog};
+use highwater_retry::RetryPolicy;
 use highwater_time::Instant;
 
 const COUNTS: &str = "SELECT TollId, System.Timestamp() AS WindowEnd, COUNT(*) AS Cars, SUM(Toll) AS Takings, \
@@ -80,7 +80,7 @@ async fn live(query: &str, log: &MemoryLog, folder: &Path, events: usize) -> f64
         start: Some(Start::Beginning),
         checkpoint_every: Some(Duration::from_secs(1)),
         until_end: Some(AtEnd::GoOnLater),
-        retry: Policy::default(),
+        retry: RetryPolicy::default(),
         ..Options::default()
     };
     let (began, before) = (clock.elapsed(), cpu());

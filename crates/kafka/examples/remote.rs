@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use highwater_env::RealClock;
 use highwater_flow::CheckpointInterval;
-use highwater_flow::retry::Policy;
 use highwater_flow::{
     Assignment, DeadLetterPartition, Delivery, Event, Failure, GroupMember, GroupTimeouts, Options,
     Order, Processor, ProcessorStats, StartPosition,
@@ -24,6 +23,7 @@ use highwater_flow::{
 use highwater_kafka::client::{self, Login, Remote};
 use highwater_log::batch::NewRecord;
 use highwater_log::{AdminError, HubName, HubSettings, HubSpec, Log, partition_for_key};
+use highwater_retry::RetryPolicy;
 
 const USAGE: &str = "remote HOST:PORT send HUB COUNT | remote HOST:PORT handle HUB GROUP";
 const PARTITIONS: u32 = 6;
@@ -127,9 +127,9 @@ async fn handle(remote: Remote, hub: &str, group: &str) -> Result<(), Box<dyn Er
         },
         dead_letters: Arc::new(DeadLetterPartition(letters)),
         clock: Arc::new(RealClock::new()),
-        restart: Policy {
+        restart: RetryPolicy {
             tries_max: None,
-            ..Policy::default()
+            ..RetryPolicy::default()
         },
         stats: Arc::new(ProcessorStats::default()),
     };

@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let address: SocketAddr = address.as_deref().unwrap_or("127.0.0.1:9092").parse()?;
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
     let time = Arc::clone(&clock);
-    let now_ms = move || (time.unix_nanos() / 1_000_000) as i64;
+    let now_ms = move || time.unix_millis();
     let log: Arc<dyn Log> = Arc::new(MemoryLog::new(now_ms));
 
     let groups = groups::Service::new(

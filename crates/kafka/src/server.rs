@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use highwater_env::shutdown_signal;
 use kafka_protocol::protocol::StrBytes;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -175,10 +176,10 @@ where
 /// Accepts until told to stop, then waits for the connections. Dropped, it drops them.
 async fn accept(common: Arc<ServerContext>, listener: BoundListener, free: Arc<Semaphore>) {
     let mut connections = JoinSet::new();
-    let mut stop = common.stop.clone();
+    let mut stopped = std::pin::pin!(shutdown_signal(common.stop.clone()));
     loop {
         tokio::select! {
-            () = shutdown_signal(&mut stop) => break,
+            () = &mut stopped => break,
             accepted = listener.socket.accept() => match accepted {
                 Ok((stream, address)) => {
                     if let Some(slot) = slot(&common, &free) {
@@ -196,11 +197,6 @@ async fn accept(common: Arc<ServerContext>, listener: BoundListener, free: Arc<S
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
-}
-
-async fn shutdown_signal(stop: &mut watch::Receiver<bool>) {
-    // An error means that the server itself is gone.
-    let _ = stop.wait_for(|stop| *stop).await;
 }
 
 /// Counts a connection for as long as it is held.

@@ -16,7 +16,6 @@ pub mod node;
 pub mod processors;
 mod queues;
 pub mod sharded;
-mod shutdown;
 mod text;
 mod tls;
 pub mod workflows;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_env::Clock;
 use highwater_env::random::Random;
+use highwater_env::{Clock, shutdown_signal};
 use highwater_log::{HubName, Log};
 use highwater_queue::{CreateError, Options, Queues, Settings, feed};
 use tokio::sync::watch;
@@ -73,7 +73,7 @@ impl RunningQueues {
         };
         let (queues, name) = (self.queues.clone(), declared.name.clone());
         let (log, clock) = (log.clone(), clock.clone());
-        let mut stop = self.stop_feeds.subscribe();
+        let stop = self.stop_feeds.subscribe();
         self.feeds.push(tokio::spawn(async move {
             while !*stop.borrow() {
                 if let Some(queue) = queues.get(&name) {
@@ -86,7 +86,7 @@ impl RunningQueues {
                     )
                     .await;
                 }
-                let stopped = stop.wait_for(|stop| *stop);
+                let stopped = shutdown_signal(stop.clone());
                 let _ = tokio::time::timeout(DELETED_QUEUE_INTERVAL, stopped).await;
             }
         }));

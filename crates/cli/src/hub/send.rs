@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use highwater_retry::Backoff;
 use hyper::Method;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
@@ -52,6 +53,11 @@ const BODY_BYTES: usize = 256 << 10;
 
 /// Upper bound for `Retry-After`.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
+
+const BACKOFF: Backoff = Backoff::Exponential {
+    first: Duration::from_millis(100),
+    cap: Duration::from_millis(6400),
+};
 
 impl Send {
     pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
@@ -166,7 +172,7 @@ impl Sender {
                 .client
                 .request(Method::POST, &self.path, &headers, body.clone())
                 .await;
-            let mut wait = Duration::from_millis(100 << retries.min(6));
+            let mut wait = BACKOFF.after(retries + 1);
             let error = match sent {
                 Ok(answer) if matches!(answer.status, 429 | 503 | 507) => {
                     wait = wait.max(answer.retry_after().min(RETRY_AFTER_MAX));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use highwater_retry::Backoff;
 use http_body_util::BodyExt;
 use hyper::Method;
 use serde_json::Value;
@@ -13,6 +14,11 @@ use serde_json::Value;
 use super::shard_members;
 use crate::client::{Client, HttpResponse, Server};
 use crate::exit::ExitStatus;
+
+const BACKOFF: Backoff = Backoff::Exponential {
+    first: Duration::from_millis(400),
+    cap: Duration::from_millis(6400),
+};
 
 #[derive(clap::Args)]
 pub(crate) struct Tail {
@@ -159,7 +165,7 @@ impl Tail {
             }
             failures += 1;
             eprintln!("the connection was lost; reconnecting");
-            tokio::time::sleep(Duration::from_millis(200 << failures.min(5))).await;
+            tokio::time::sleep(BACKOFF.after(failures)).await;
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
-use highwater_env::RealClock;
+use highwater_env::{RealClock, shutdown_signal};
 use highwater_workflow::call::{Functions, ServicePools};
 use highwater_workflow::supervise::{
     Claim, ClaimResponse, FailedInstanceError, FailedInstanceSource, Options, OutcomeReport,
@@ -76,10 +76,7 @@ impl Supervise {
                         ..Options::default()
                     },
                 };
-                let mut stop = stop.subscribe();
-                tasks.spawn(supervisor.run(async move {
-                    let _ = stop.wait_for(|stop| *stop).await;
-                }));
+                tasks.spawn(supervisor.run(shutdown_signal(stop.subscribe())));
             }
         }
         signals.next().await;

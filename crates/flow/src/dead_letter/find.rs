@@ -139,7 +139,7 @@ impl DeadLetterPartition {
     {
         let mut letter = stored.letter;
         let number = letter.attempts.last().map_or(1, |last| last.number + 1);
-        let at_ms = (clock.unix_nanos() / 1_000_000) as i64;
+        let at_ms = clock.unix_millis();
         let outcome = handler(Delivery {
             event: letter.event.clone(),
             value: Arc::new(letter.event.clone()),

@@ -10,6 +10,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use highwater_env::shutdown_signal;
 use highwater_log::{
     BoxFuture, GroupCoordinator, GroupError, HubName, JoinRequest, Log, MemberIdentity, Membership,
     SyncRequest, TopicPartition,
@@ -81,10 +82,7 @@ pub struct AssignedPartition {
 impl AssignedPartition {
     /// Completes when the work must stop.
     pub fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
-        let mut stop = self.stop.clone();
-        async move {
-            let _ = stop.wait_for(|stop| *stop).await;
-        }
+        shutdown_signal(self.stop.clone())
     }
 }
 

@@ -52,7 +52,7 @@ impl Instance {
 /// A partition with the shared clock.
 async fn board(clock: &Arc<TokioClock>) -> Arc<dyn Partition> {
     let now = clock.clone();
-    let log = MemoryLog::new(move || (now.unix_nanos() / 1_000_000) as i64);
+    let log = MemoryLog::new(move || now.unix_millis());
     let (name, settings) = (HubName::new("circuits").unwrap(), HubSettings::default());
     log.create(HubSpec {
         name,

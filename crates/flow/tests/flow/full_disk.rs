@@ -10,7 +10,6 @@ use highwater_env::disk::Faults;
 use highwater_env::random::Random;
 use highwater_env::{Disk, SimDisk};
 use highwater_flow::CheckpointInterval;
-use highwater_flow::retry::{Delay, Policy};
 use highwater_flow::{
     Assignment, DeadLetterPartition, Delivery, Event, Failure, GroupMember, GroupTimeouts, Handler,
     Options, Processor, ProcessorStats, StartPosition,
@@ -20,6 +19,7 @@ use highwater_log::{
     GroupCoordinator, GroupError, HubName, HubSettings, HubSpec, Log, Offset, Partition,
     TopicPartition,
 };
+use highwater_retry::{Backoff, RetryPolicy};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -76,10 +76,10 @@ impl Node {
     }
 
     fn process(&mut self, handler: Arc<dyn Handler>) {
-        let quickly = Policy {
-            delay: Delay::Fixed(Duration::from_millis(10)),
+        let quickly = RetryPolicy {
+            backoff: Backoff::Fixed(Duration::from_millis(10)),
             tries_max: None,
-            ..Policy::default()
+            ..RetryPolicy::default()
         };
         let processor = Processor {
             member: GroupMember {

@@ -9,12 +9,12 @@ use std::time::Duration;
 use crate::common::{Letters, Slow, TokioClock, append, number, partition, paused};
 use highwater_flow::CheckpointInterval;
 use highwater_flow::circuit::{CircuitState, Rule};
-use highwater_flow::retry::{Delay, Policy};
 use highwater_flow::{
     Breaker, DeadLetter, DeadLetterSink, Delivery, Event, Failure, Options, Order, PartitionSource,
     PositionStore, RunError, RunSummary, Sink, Stage, run,
 };
 use highwater_log::{BoxFuture, Offset, Partition};
+use highwater_retry::{Backoff, RetryPolicy};
 use proptest::prelude::*;
 
 /// What the handler does with one event, on every attempt.
@@ -173,10 +173,10 @@ async fn live(
     let options = Options {
         concurrency: world.concurrency,
         order: world.order,
-        retry: Policy {
-            delay: Delay::Fixed(Duration::from_millis(10)),
+        retry: RetryPolicy {
+            backoff: Backoff::Fixed(Duration::from_millis(10)),
             tries_max: Some(4),
-            ..Policy::default()
+            ..RetryPolicy::default()
         },
         timeout: Some(Duration::from_millis(500)),
         waiting_max: world.waiting_max,

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use crate::common::{Letters, Slow, TokioClock, append, number, partition, paused};
 use highwater_flow::CheckpointInterval;
-use highwater_flow::retry::{Delay, Policy};
 use highwater_flow::{
     DeadLetterPartition, Delivery, Event, Failure, MemoryPositions, Options, Order,
     PartitionSource, PositionStore, RunError, Sink, SourceError, Stage, run,
 };
 use highwater_log::batch::{Batch, BatchBuilder, BatchOptions, Batches, Decompressor, NewRecord};
 use highwater_log::{Isolation, Offset, Partition, Producer, TransactionMarker};
+use highwater_retry::{Backoff, RetryPolicy};
 use tokio::time::{Instant, sleep};
 
 fn seconds(seconds: u64) -> Duration {
@@ -399,11 +399,11 @@ fn attempts_are_numbered_and_told_in_the_dead_letter() {
     paused(async {
         let partition = filled(1).await;
         let options = Options {
-            retry: Policy {
-                delay: Delay::Fixed(seconds(2)),
+            retry: RetryPolicy {
+                backoff: Backoff::Fixed(seconds(2)),
                 jitter_percent: 0,
                 tries_max: Some(3),
-                ..Policy::default()
+                ..RetryPolicy::default()
             },
             ..Options::default()
         };
@@ -433,11 +433,11 @@ where
 {
     let partition = filled(1).await;
     let options = Options {
-        retry: Policy {
-            delay: Delay::Fixed(seconds(1)),
+        retry: RetryPolicy {
+            backoff: Backoff::Fixed(seconds(1)),
             jitter_percent: 0,
             tries_max: Some(3),
-            ..Policy::default()
+            ..RetryPolicy::default()
         },
         timeout: Some(seconds(5)),
         ..Options::default()

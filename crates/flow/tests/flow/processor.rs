@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use crate::common::{Letters, TokioClock, append, paused};
 use highwater_env::random::Random;
+use highwater_env::shutdown_signal;
 use highwater_flow::CheckpointInterval;
-use highwater_flow::retry::Policy;
 use highwater_flow::{
     Assignment, Delivery, Event, Failure, GroupMember, GroupTimeouts, Handler, Options, Processor,
     ProcessorStats, StartPosition, ordinal,
 };
 use highwater_hub::groups;
 use highwater_log::{HubName, HubSettings, HubSpec, Log, MemoryLog};
+use highwater_retry::RetryPolicy;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -89,9 +90,9 @@ impl World {
             },
             dead_letters: Arc::new(Letters::default()),
             clock: self.clock.clone(),
-            restart: Policy {
+            restart: RetryPolicy {
                 tries_max: None,
-                ..Policy::default()
+                ..RetryPolicy::default()
             },
             stats: Arc::new(ProcessorStats::default()),
         }
@@ -119,10 +120,8 @@ impl World {
         processor: Processor,
     ) -> (JoinHandle<()>, watch::Sender<bool>) {
         let stop = watch::Sender::new(false);
-        let mut stopped = stop.subscribe();
-        let running = processor.run(self.handler(name), async move {
-            let _ = stopped.wait_for(|stop| *stop).await;
-        });
+        let stopped = shutdown_signal(stop.subscribe());
+        let running = processor.run(self.handler(name), stopped);
         (tokio::spawn(running), stop)
     }
 

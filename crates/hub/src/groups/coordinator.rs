@@ -64,7 +64,7 @@ impl Coordinator {
     }
 
     pub fn now_ms(&self) -> i64 {
-        (self.clock.unix_nanos() / 1_000_000) as i64
+        self.clock.unix_millis()
     }
 
     pub fn ticket(&self) -> Ticket {

@@ -158,7 +158,7 @@ impl Timer {
 }
 
 fn now(shared: &Shared) -> EnqueueTime {
-    EnqueueTime(shared.clock.unix_nanos().div_euclid(1_000_000) as i64)
+    EnqueueTime(shared.clock.unix_millis())
 }
 
 impl Log for Hub {

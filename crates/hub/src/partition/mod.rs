@@ -72,7 +72,7 @@ impl Partition {
     }
 
     fn now(&self) -> EnqueueTime {
-        EnqueueTime((self.shared.clock.unix_nanos().div_euclid(1_000_000)) as i64)
+        EnqueueTime(self.shared.clock.unix_millis())
     }
 
     fn enqueue(

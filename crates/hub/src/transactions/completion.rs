@@ -35,14 +35,12 @@ impl Coordinator {
             return;
         };
         let mut left = targets(&transaction);
-        let mut pause = self.options.retry_first;
-        loop {
+        for tries in 1.. {
             left = self.tell(left, transaction.producer, marker).await;
             if left.is_empty() {
                 break;
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(self.options.retry_max);
+            tokio::time::sleep(self.options.backoff.after(tries)).await;
         }
         self.complete(slot, &transaction, marker);
     }

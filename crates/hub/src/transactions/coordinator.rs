@@ -102,7 +102,7 @@ impl Coordinator {
     }
 
     pub fn now_ms(&self) -> i64 {
-        (self.clock.unix_nanos() / 1_000_000) as i64
+        self.clock.unix_millis()
     }
 
     pub fn find(&self, id: &str) -> Option<Arc<Slot>> {

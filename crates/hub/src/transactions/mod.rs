@@ -44,6 +44,7 @@ use std::time::Duration;
 
 use highwater_env::Clock;
 use highwater_log::Log;
+use highwater_retry::Backoff;
 
 pub use crate::coordinator::JournalError;
 use crate::groups;
@@ -63,10 +64,8 @@ pub struct Options {
     pub expiry_interval: Duration,
     /// How long an end waits for its markers before the client is told to ask again.
     pub patience: Duration,
-    /// A marker that could not be written is tried again after this, ...
-    pub retry_first: Duration,
-    /// ... and after twice the time whenever that fails, up to this.
-    pub retry_max: Duration,
+    /// How soon a marker that could not be written is tried again.
+    pub backoff: Backoff,
     /// Partitions of [`HUB`] when it is made.
     pub partitions: u32,
 }
@@ -79,8 +78,10 @@ impl Default for Options {
             retention: 7 * day,
             expiry_interval: Duration::from_secs(3600),
             patience: Duration::from_secs(5),
-            retry_first: Duration::from_millis(50),
-            retry_max: Duration::from_secs(5),
+            backoff: Backoff::Exponential {
+                first: Duration::from_millis(50),
+                cap: Duration::from_secs(5),
+            },
             partitions: 4,
         }
     }

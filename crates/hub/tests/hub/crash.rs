@@ -378,7 +378,7 @@ impl World {
     }
 
     fn maintain(&mut self) {
-        let now = (self.clock.unix_nanos() / 1_000_000) as i64;
+        let now = self.clock.unix_millis();
         self.hub
             .as_ref()
             .expect("the hub is open")

@@ -109,7 +109,7 @@ impl Both {
             ..by_hand()
         };
         let now = clock.clone();
-        let memory = MemoryLog::new(move || (now.unix_nanos() / 1_000_000) as i64);
+        let memory = MemoryLog::new(move || now.unix_millis());
         let hub = start(&disk, &clock, &options);
         let settings = HubSettings {
             batch_bytes_max: 1024,
@@ -196,7 +196,7 @@ impl Both {
                 self.read(Offset(*from), *bytes_max, isolation);
             }
             Call::Find { back_ms } => {
-                let now = (self.clock.unix_nanos() / 1_000_000) as i64;
+                let now = self.clock.unix_millis();
                 let time = EnqueueTime(now - back_ms);
                 self.on_both(
                     |partition| partition.offset_for_time(time),

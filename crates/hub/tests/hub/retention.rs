@@ -66,7 +66,7 @@ impl World {
     }
 
     fn maintain(&self) {
-        let now = (self.clock.unix_nanos() / 1_000_000) as i64;
+        let now = self.clock.unix_millis();
         self.hub.maintain(EnqueueTime(now));
     }
 

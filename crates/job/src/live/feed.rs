@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_env::Clock;
+use highwater_env::{Clock, shutdown_signal};
 use highwater_log::batch::Batches;
 use highwater_log::{AppendError, Bounds, FetchData, Isolation, Offset, Partition, ReadError};
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -45,10 +45,10 @@ const PAUSE: Duration = Duration::from_secs(1);
 impl Feed {
     /// Runs until it is stopped or comes to its end. Errors are those that no retry mends.
     pub async fn run(mut self) -> Result<(), String> {
-        let mut stop = self.stop.clone();
+        let stopped = shutdown_signal(self.stop.clone());
         tokio::select! {
             result = self.read_all() => result,
-            _ = stop.wait_for(|stop| *stop) => Ok(()),
+            () = stopped => Ok(()),
         }
     }
 
@@ -172,7 +172,7 @@ impl Feed {
     }
 
     fn since_ms(&self, time_ms: i64) -> Duration {
-        let now_ms = self.clock.unix_nanos().div_euclid(1_000_000) as i64;
+        let now_ms = self.clock.unix_millis();
         Duration::from_millis((now_ms - time_ms).max(0) as u64)
     }
 

@@ -48,9 +48,9 @@ use std::time::Duration;
 use highwater_connect::{Endpoint, EndpointError};
 use highwater_engine::PhysicalPlanError;
 use highwater_env::Clock;
-use highwater_flow::retry;
 use highwater_log::{Log, ReadError};
 use highwater_query::plan::Name;
+use highwater_retry::RetryPolicy;
 
 use crate::config::{Output, Start};
 use crate::load::Job;
@@ -115,7 +115,7 @@ pub struct Options {
     /// End where the partitions end at the start, instead of waiting for more.
     pub until_end: Option<AtEnd>,
     /// How soon an output is tried again.
-    pub retry: retry::Policy,
+    pub retry: RetryPolicy,
     /// How long a stop waits for outputs to take what is under way.
     pub stop_patience: Duration,
 }
@@ -130,7 +130,7 @@ impl Default for Options {
             look_every: Duration::from_secs(1),
             checkpoint_every: None,
             until_end: None,
-            retry: retry::Policy::default(),
+            retry: RetryPolicy::default(),
             stop_patience: Duration::from_secs(30),
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use highwater_connect::{Endpoint, EndpointError, RowNames, Rows};
 use highwater_engine::{Chunk, Column, Record, Value, eval};
 use highwater_env::random::Random;
-use highwater_flow::retry::{Policy, Retry};
+use highwater_retry::{RetryDecision, RetryPolicy};
 use tokio::sync::mpsc;
 
 use super::status::StatusHandle;
@@ -23,7 +23,7 @@ pub(super) struct Output {
     pub dead: Option<Box<dyn Endpoint>>,
     pub names: RowNames,
     pub on_failure: OnFailure,
-    pub retry: Policy,
+    pub retry: RetryPolicy,
     pub random: Random,
     pub status: StatusHandle,
     pub settled: mpsc::UnboundedSender<SettledOutput>,
@@ -152,7 +152,7 @@ impl Output {
 
     fn is_enough(&self, tries: &Tries) -> bool {
         let asked = self.retry.next(tries.failed + 1, tries.waited, None, 0);
-        matches!(asked, Retry::GiveUp(_))
+        matches!(asked, RetryDecision::GiveUp(_))
     }
 
     /// Says what is wrong, and waits before the next try.
@@ -162,15 +162,15 @@ impl Output {
             EndpointError::Unavailable { retry_after, .. } => *retry_after,
             _ => None,
         };
-        let forever = Policy {
+        let forever = RetryPolicy {
             tries_max: None,
             deadline: None,
             ..self.retry.clone()
         };
         let random = self.random.next_u64();
         let delay = match forever.next(tries.failed, tries.waited, hint, random) {
-            Retry::After(delay) => delay,
-            Retry::GiveUp(_) => Duration::ZERO,
+            RetryDecision::After(delay) => delay,
+            RetryDecision::GiveUp(_) => Duration::ZERO,
         };
         if tries.failed == 1 {
             self.status

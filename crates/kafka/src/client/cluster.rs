@@ -114,7 +114,7 @@ impl Cluster {
     }
 
     pub fn now_ms(&self) -> i64 {
-        (self.clock.unix_nanos() / 1_000_000) as i64
+        self.clock.unix_millis()
     }
 
     pub fn view(&self) -> Arc<View> {

@@ -1,7 +1,6 @@
-//! How often and how long something is tried again.
+//! How often and how long a request to the cluster is tried again.
 
-use std::time::Duration;
-
+use highwater_retry::Backoff;
 use tokio::time::Instant;
 
 use super::options::Options;
@@ -10,8 +9,8 @@ use super::options::Options;
 #[derive(Debug)]
 pub(crate) struct Retry {
     deadline: Option<Instant>,
-    pause: Duration,
-    pause_max: Duration,
+    backoff: Backoff,
+    tries: u32,
 }
 
 impl Retry {
@@ -26,25 +25,30 @@ impl Retry {
     pub fn endless(options: &Options) -> Retry {
         Retry {
             deadline: None,
-            pause: options.backoff_min,
-            pause_max: options.backoff_max,
+            backoff: Backoff::Exponential {
+                first: options.backoff_min,
+                cap: options.backoff_max,
+            },
+            tries: 0,
         }
     }
 
     /// Waits before the next try; false when there is to be none.
     pub async fn pause(&mut self) -> bool {
-        let next = Instant::now() + self.pause;
+        self.tries = self.tries.saturating_add(1);
+        let next = Instant::now() + self.backoff.after(self.tries);
         if self.deadline.is_some_and(|deadline| next >= deadline) {
             return false;
         }
-        tokio::time::sleep(self.pause).await;
-        self.pause = (self.pause * 2).min(self.pause_max);
+        tokio::time::sleep_until(next).await;
         true
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use highwater_env::RealClock;
 use highwater_flow::CheckpointInterval;
-use highwater_flow::retry::{Delay, Policy};
 use highwater_flow::{
     Assignment, DeadLetterFilter, DeadLetterPartition, Delivery, Event, Failure, GroupMember,
     GroupTimeouts, Options, Order, Processor, ProcessorStats, StartPosition,
 };
 use highwater_kafka::client::Remote;
 use highwater_log::{GroupCoordinator, Log, Offset};
+use highwater_retry::{Backoff, RetryPolicy};
 use tokio::task::JoinHandle;
 
 use crate::world::*;
@@ -26,10 +26,10 @@ type Handled = Arc<Mutex<BTreeMap<(u32, i64), usize>>>;
 
 fn processor(remote: &Remote, start: StartPosition) -> Processor {
     let letters = DeadLetterPartition(remote.partition("dead", 0).unwrap());
-    let soon = Policy {
-        delay: Delay::Fixed(Duration::from_millis(20)),
+    let soon = RetryPolicy {
+        backoff: Backoff::Fixed(Duration::from_millis(20)),
         tries_max: Some(2),
-        ..Policy::default()
+        ..RetryPolicy::default()
     };
     Processor {
         member: GroupMember {
@@ -61,7 +61,7 @@ fn processor(remote: &Remote, start: StartPosition) -> Processor {
         },
         dead_letters: Arc::new(letters),
         clock: Arc::new(RealClock::new()),
-        restart: Policy {
+        restart: RetryPolicy {
             tries_max: None,
             ..soon
         },

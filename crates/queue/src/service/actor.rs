@@ -156,7 +156,7 @@ impl Actor {
     }
 
     fn now_ms(&self) -> i64 {
-        let now = self.clock.unix_nanos().div_euclid(1_000_000) as i64;
+        let now = self.clock.unix_millis();
         now.max(self.machine.now_ms())
     }
 

@@ -9,13 +9,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_env::Clock;
-use highwater_flow::retry::{Delay, Policy};
+use highwater_env::{Clock, shutdown_signal};
 use highwater_flow::{
     DeadLetter, DeadLetterSink, Delivery, Event, Failure, Options, PartitionSource, PositionStore,
     RunError, Sink, Stage, run,
 };
 use highwater_log::{BoxFuture, GroupError, Log, Offset, Partition, TopicPartition};
+use highwater_retry::{Backoff, RetryPolicy};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -39,8 +39,7 @@ pub async fn feed(
     stop: watch::Receiver<bool>,
 ) {
     let (mut partitions, mut known) = (JoinSet::new(), 0);
-    let mut stopping = stop.clone();
-    let mut over = std::pin::pin!(stopping.wait_for(|stop| *stop));
+    let mut stopped = std::pin::pin!(shutdown_signal(stop.clone()));
     loop {
         let count = log.hub(hub).map_or(0, |info| info.partitions);
         for number in known..count {
@@ -58,7 +57,7 @@ pub async fn feed(
         }
         known = known.max(count);
         tokio::select! {
-            _ = &mut over => break,
+            () = &mut stopped => break,
             // Pipelines in progress have no target and end with the set.
             () = queue.closed() => return,
             () = tokio::time::sleep(PAUSE) => {}
@@ -81,10 +80,7 @@ async fn feed_until_stopped(
     clock: Arc<dyn Clock>,
     stop: watch::Receiver<bool>,
 ) {
-    let stopped = || {
-        let mut stop = stop.clone();
-        async move { drop(stop.wait_for(|stop| *stop).await) }
-    };
+    let stopped = || shutdown_signal(stop.clone());
     while !*stop.borrow() {
         if let Some(partition) = source.log.partition(&source.hub, source.number) {
             match feed_partition(partition, queue.clone(), Arc::clone(&clock), stopped()).await {
@@ -132,14 +128,14 @@ async fn feed_partition(
 
 /// Waits as long as the queue or the log is full: absorbing that is the purpose of the hub.
 fn retry_forever() -> Options {
-    let delay = Delay::Exponential {
+    let backoff = Backoff::Exponential {
         first: Duration::from_millis(50),
         cap: Duration::from_secs(5),
     };
-    let policy = Policy {
-        delay,
+    let policy = RetryPolicy {
+        backoff,
         tries_max: None,
-        ..Policy::default()
+        ..RetryPolicy::default()
     };
     Options {
         retry: policy,

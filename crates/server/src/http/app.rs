@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use highwater_env::Clock;
+use highwater_env::{Clock, shutdown_signal};
 use highwater_hub::Hub;
 use highwater_log::{GroupCoordinator, HubInfo, HubName, HubSettings, HubSpec, Log};
 use highwater_queue::Queues;
@@ -122,11 +122,7 @@ impl App {
 
     /// Completes when the node stops.
     pub(super) fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
-        let mut stopping = self.stopping.subscribe();
-        async move {
-            // The sender lives in the app, which outlives every request.
-            let _ = stopping.wait_for(|stopping| *stopping).await;
-        }
+        shutdown_signal(self.stopping.subscribe())
     }
 
     pub(super) fn backend(&self) -> Result<&Backend, Error> {

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use highwater_env::Clock;
+use highwater_env::{Clock, shutdown_signal};
 use highwater_hub::{Hub, OpenError};
 use highwater_log::{AdminError, HubName, Log};
 use highwater_workflow::JournalError;
@@ -24,7 +24,6 @@ use crate::kafka;
 use crate::keys::Keys;
 use crate::processors::ProcessorError;
 use crate::sharded::ReservedNames;
-use crate::shutdown::shutdown_signal;
 use services::Services;
 
 /// Why a node did not start.
@@ -116,7 +115,11 @@ impl Node {
         };
         let stop_listeners = watch::Sender::new(false);
         let kafka = kafka_listeners.map(|listeners| {
-            kafka::serve(listeners, kafka_services, shutdown_signal(&stop_listeners))
+            kafka::serve(
+                listeners,
+                kafka_services,
+                shutdown_signal(stop_listeners.subscribe()),
+            )
         });
         app.serve_from(Backend {
             log,

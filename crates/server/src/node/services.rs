@@ -5,8 +5,8 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use highwater_env::Clock;
 use highwater_env::random::Random;
+use highwater_env::{Clock, shutdown_signal};
 use highwater_hub::{groups, transactions};
 use highwater_log::Log;
 use tokio::sync::watch;
@@ -18,7 +18,6 @@ use crate::jobs::{JobResources, Jobs};
 use crate::processors::notify::Notifier;
 use crate::processors::{NodeParts, Processors};
 use crate::queues;
-use crate::shutdown::shutdown_signal;
 use crate::workflows::Workflows;
 
 pub(super) struct Services {
@@ -57,10 +56,13 @@ impl Services {
         );
         let transactions = transaction_service.handle();
         let mut tasks = vec![
-            spawn("groups", group_service.run(shutdown_signal(&stop))),
+            spawn(
+                "groups",
+                group_service.run(shutdown_signal(stop.subscribe())),
+            ),
             spawn(
                 "transactions",
-                transaction_service.run(shutdown_signal(&stop)),
+                transaction_service.run(shutdown_signal(stop.subscribe())),
             ),
         ];
         let mut notify = config.notify.clone();
@@ -73,7 +75,10 @@ impl Services {
             let service = workflow.clone().open(log, groups, clock, notifier).await;
             let service = service.map_err(|error| NodeError::Workflow { name, error })?;
             workflows.add(service.handle());
-            tasks.push(spawn("workflows", service.run(shutdown_signal(&stop))));
+            tasks.push(spawn(
+                "workflows",
+                service.run(shutdown_signal(stop.subscribe())),
+            ));
         }
         let queues = queues::start(log.clone(), clock.clone(), &config.queues).await;
         let queues = queues.map_err(|(queue, error)| NodeError::Queue { queue, error })?;

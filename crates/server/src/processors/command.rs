@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use highwater_flow::retry::{Delay, Policy, Retry};
 use highwater_flow::{Delivery, Event, Failure, Handler};
 use highwater_log::BoxFuture;
+use highwater_retry::Backoff;
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, BufWriter};
 use tokio::process::{Child, ChildStdin, Command};
@@ -198,13 +198,9 @@ async fn run(
     mut queue: mpsc::Receiver<Vec<u8>>,
     shutdown: impl Future<Output = ()>,
 ) {
-    let policy = Policy {
-        delay: Delay::Exponential {
-            first: Duration::from_millis(100),
-            cap: Duration::from_secs(30),
-        },
-        tries_max: None,
-        ..Policy::default()
+    let backoff = Backoff::Exponential {
+        first: Duration::from_millis(100),
+        cap: Duration::from_secs(30),
     };
     let mut shutdown = std::pin::pin!(shutdown);
     let mut failures = 0;
@@ -225,12 +221,9 @@ async fn run(
         shared.waiting().clear();
         tracing::warn!(processor = shared.name, "{ended}; it is restarted");
         failures = if lasted { 1 } else { failures + 1 };
-        let Retry::After(pause) = policy.next(failures, Duration::ZERO, None, 0) else {
-            return;
-        };
         tokio::select! {
             () = &mut shutdown => return,
-            () = tokio::time::sleep(pause) => {}
+            () = tokio::time::sleep(backoff.after(failures)) => {}
         }
     }
 }

@@ -15,8 +15,7 @@ use std::time::Duration;
 
 use highwater_connect::http;
 use highwater_env::random::Random;
-use highwater_env::{Clock, disk};
-use highwater_flow::retry::{Delay, Policy};
+use highwater_env::{Clock, disk, shutdown_signal};
 use highwater_flow::{
     Breaker, Circuits, DeadLetterPartition, Delivery, Event, Failure, GroupMember, GroupTimeouts,
     Handler, Options, Processor, ProcessorStats,
@@ -24,11 +23,11 @@ use highwater_flow::{
 use highwater_log::{
     AdminError, BoxFuture, CleanupPolicy, GroupCoordinator, HubName, HubSettings, HubSpec, Log,
 };
+use highwater_retry::{Backoff, RetryPolicy};
 use hyper::Uri;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::shutdown::shutdown_signal;
 use notify::link::Signer;
 use notify::{CircuitNotifier, Notifier};
 pub use spec::{HandlerSpec, ProcessorSpec, Secret, TransientFailures};
@@ -125,8 +124,10 @@ impl Processors {
             circuits: circuits.clone(),
             signer: signer.clone(),
         };
-        let running = circuits.clone().run(shutdown_signal(&stop_services));
-        let stopped = shutdown_signal(&stop_services);
+        let running = circuits
+            .clone()
+            .run(shutdown_signal(stop_services.subscribe()));
+        let stopped = shutdown_signal(stop_services.subscribe());
         tasks.services.push(tokio::spawn(running));
         tasks.services.push(tokio::spawn(async move {
             tokio::select! {
@@ -135,9 +136,10 @@ impl Processors {
             }
         }));
         for entry in &entries {
-            let running = entry
-                .processor(&parts)
-                .run(Arc::clone(&entry.handler), shutdown_signal(&stop));
+            let running = entry.processor(&parts).run(
+                Arc::clone(&entry.handler),
+                shutdown_signal(stop.subscribe()),
+            );
             tasks.processors.push(tokio::spawn(running));
         }
         Ok(Arc::new(Processors {
@@ -261,13 +263,13 @@ impl Entry {
             checkpoint_interval: spec.checkpoint_interval,
             dead_letters: Arc::new(self.letters.clone()),
             clock: Arc::clone(&parts.clock),
-            restart: Policy {
-                delay: Delay::Exponential {
+            restart: RetryPolicy {
+                backoff: Backoff::Exponential {
                     first: Duration::from_secs(1),
                     cap: Duration::from_secs(60),
                 },
                 tries_max: None,
-                ..Policy::default()
+                ..RetryPolicy::default()
             },
             stats: Arc::clone(&self.activity),
         }
@@ -332,8 +334,11 @@ fn handler(
             )?)
         }
         HandlerSpec::Command(command) => {
-            let (handler, running) =
-                command::CommandHandler::new(&spec.name, command.clone(), shutdown_signal(stop));
+            let (handler, running) = command::CommandHandler::new(
+                &spec.name,
+                command.clone(),
+                shutdown_signal(stop.subscribe()),
+            );
             tasks.services.push(tokio::spawn(running));
             Arc::new(handler)
         }

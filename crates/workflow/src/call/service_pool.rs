@@ -291,7 +291,7 @@ impl ServicePool {
     }
 
     fn now(&self) -> EnqueueTime {
-        EnqueueTime((self.clock.unix_nanos() / 1_000_000) as i64)
+        EnqueueTime(self.clock.unix_millis())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use highwater_env::Clock;
 use highwater_env::random::Random;
-use highwater_flow::retry;
+use highwater_retry::RetryDecision;
 use tokio::sync::oneshot;
 
 use super::service_pool::{HttpCall, HttpJob, ServicePool};
@@ -110,8 +110,8 @@ impl ServicePools {
             };
             tries += 1;
             match policy.next(tries, Duration::ZERO, None, random.next_u64()) {
-                retry::Retry::After(delay) => tokio::time::sleep(delay).await,
-                retry::Retry::GiveUp(_) => {
+                RetryDecision::After(delay) => tokio::time::sleep(delay).await,
+                RetryDecision::GiveUp(_) => {
                     tracing::warn!(id, %error, "a notice of an instance could not be sent");
                     return;
                 }
@@ -140,6 +140,6 @@ impl ServicePools {
     }
 
     fn now_ms(&self) -> i64 {
-        (self.shared.clock.unix_nanos() / 1_000_000) as i64
+        self.shared.clock.unix_millis()
     }
 }

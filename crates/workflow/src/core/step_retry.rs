@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use highwater_flow::retry;
+use highwater_retry::RetryDecision;
 
 use crate::call::{self, CallError, CallErrorKind};
 use crate::machine::{AttemptSpan, FailureKind, Instance};
@@ -36,11 +36,11 @@ pub(super) fn retry_or_give_up(
     let since = Duration::from_millis(u64::try_from(at_ms - first_ms).unwrap_or(0));
     let tries = progress.tries + 1;
     match work.retry.policy().next(tries, since, retry_after, random) {
-        retry::Retry::After(delay) => {
+        RetryDecision::After(delay) => {
             let delay_ms = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
             let due_ms = at_ms.saturating_add(delay_ms);
             (FailureKind::Retry { due_ms }, shortened)
         }
-        retry::Retry::GiveUp(why) => (FailureKind::Final, format!("{shortened} ({why})")),
+        RetryDecision::GiveUp(why) => (FailureKind::Final, format!("{shortened} ({why})")),
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use highwater_flow::{circuit, retry};
+use highwater_flow::circuit;
+use highwater_retry::{Backoff, RetryPolicy};
 use serde::{Deserialize, Serialize};
 
 /// A service that steps call, and the settings shared by all calls to it.
@@ -100,16 +101,16 @@ impl Retry {
         jitter: 20,
     };
 
-    pub(crate) fn policy(&self) -> retry::Policy {
-        retry::Policy {
-            delay: retry::Delay::Exponential {
+    pub(crate) fn policy(&self) -> RetryPolicy {
+        RetryPolicy {
+            backoff: Backoff::Exponential {
                 first: self.delay,
                 cap: self.delay_max,
             },
             jitter_percent: self.jitter,
             tries_max: Some(self.tries),
             deadline: None,
-            ..retry::Policy::default()
+            ..RetryPolicy::default()
         }
     }
 }

@@ -9,9 +9,10 @@ use std::time::Duration;
 use highwater_env::Clock;
 use highwater_flow::{
     DeadLetterPartition, DeadLetterSink, Delivery, Event, Failure, Options, Order, PartitionSource,
-    PositionStore, Sink, Stage, retry, run,
+    PositionStore, Sink, Stage, run,
 };
 use highwater_log::{Log, Offset, Partition};
+use highwater_retry::RetryPolicy;
 
 use super::{Handle, StartError};
 use crate::expr::{Answers, Scope, Template};
@@ -92,9 +93,9 @@ impl HubIntake {
         let options = Options {
             concurrency: self.concurrency,
             order: Order::None,
-            retry: retry::Policy {
+            retry: RetryPolicy {
                 tries_max: None,
-                ..retry::Policy::default()
+                ..RetryPolicy::default()
             },
             timeout: None,
             ..Options::default()

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use highwater_env::Clock;
 use highwater_env::random::Random;
+use highwater_env::{Clock, shutdown_signal};
 use highwater_log::{BoxFuture, Log, Offset};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -170,13 +170,13 @@ impl Service {
         let stop = watch::Sender::new(false);
         let mut tasks = JoinSet::new();
         for shard in self.shards {
-            tasks.spawn(shard.run(stop_signal(&stop)));
+            tasks.spawn(shard.run(shutdown_signal(stop.subscribe())));
         }
         for tail in self.tails {
-            tasks.spawn(tail.run(stop_signal(&stop)));
+            tasks.spawn(tail.run(shutdown_signal(stop.subscribe())));
         }
         for intake in self.intakes {
-            let (handle, stop) = (self.handle.clone(), stop_signal(&stop));
+            let (handle, stop) = (self.handle.clone(), shutdown_signal(stop.subscribe()));
             tasks.spawn(async move {
                 intake.run(handle, stop).await;
                 Ok(())
@@ -199,14 +199,6 @@ impl Service {
         }
         self.pools.stop();
         result
-    }
-}
-
-/// Completes when `stop` is true or its sender is dropped.
-fn stop_signal(stop: &watch::Sender<bool>) -> impl Future<Output = ()> + Send + 'static {
-    let mut stop = stop.subscribe();
-    async move {
-        let _ = stop.wait_for(|stop| *stop).await;
     }
 }
 

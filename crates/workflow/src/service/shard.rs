@@ -356,7 +356,7 @@ impl Shard {
     }
 
     fn now_ms(&self) -> Millis {
-        (self.parts.clock.unix_nanos() / 1_000_000) as i64
+        self.parts.clock.unix_millis()
     }
 
     fn replayed_bytes(&self) -> usize {

@@ -175,7 +175,7 @@ impl Session<'_> {
     }
 
     fn now_ms(&self) -> Millis {
-        (self.supervisor.clock.unix_nanos() / 1_000_000) as i64
+        self.supervisor.clock.unix_millis()
     }
 }
 

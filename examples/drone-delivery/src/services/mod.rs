@@ -33,7 +33,7 @@ fn bad(message: &str) -> Answer {
 }
 
 fn now_ms(clock: &dyn Clock) -> i64 {
-    (clock.unix_nanos() / 1_000_000) as i64
+    clock.unix_millis()
 }
 
 /// The query of a monthly summary: an owner and a month in UTC.

@@ -111,7 +111,7 @@ impl BenchLatency {
         }
         let before = cpu();
         let clock = RealClock::new();
-        let now_ms = clock.unix_nanos().div_euclid(1_000_000) as i64;
+        let now_ms = clock.unix_millis();
         let sender = Sender {
             server: node.server.clone(),
             hub: from,

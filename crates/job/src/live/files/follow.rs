@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use highwater_connect::{FileSlice, FileSlicer, ReadError, SliceKind};
 use highwater_env::disk::{self, Stamp};
+use highwater_env::shutdown_signal;
 use highwater_log::batch::NewRecord;
 use highwater_log::{AppendError, Offset};
 
@@ -32,11 +33,11 @@ const BACKLOG_BYTES_MAX: u64 = 256 << 20;
 impl Follower {
     /// Runs until the stop signal. An error is fatal.
     pub async fn run(self) -> Result<(), String> {
-        let mut stop = self.stop.clone();
+        let stopped = shutdown_signal(self.stop.clone());
         // An append in flight at the stop counts: the next follower finds it in the log.
         tokio::select! {
             ended = self.follow() => ended,
-            _ = stop.wait_for(|stop| *stop) => Ok(()),
+            () = stopped => Ok(()),
         }
     }
 

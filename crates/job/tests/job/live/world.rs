@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_env::{Clock, SimClock, SimDisk};
-use highwater_flow::retry::{Delay, Policy};
 use highwater_job::Job;
 use highwater_job::config::{JobFile, Start};
 use highwater_job::live::{AtEnd, DiskCheckpoints, Handle, JobContext, Options, start};
 use highwater_log::batch::NewRecord;
 use highwater_log::{HubName, HubSettings, HubSpec, Log, MemoryLog, Offset};
+use highwater_retry::{Backoff, RetryPolicy};
 use highwater_time::Instant;
 
 use crate::live::recorder::Recorder;
@@ -31,7 +31,7 @@ impl World {
         let clock = Arc::new(SimClock::at_unix_nanos(i128::from(START_MS) * 1_000_000));
         let now = clock.clone();
         World {
-            log: MemoryLog::new(move || (now.unix_nanos() / 1_000_000) as i64),
+            log: MemoryLog::new(move || now.unix_millis()),
             clock,
             disk: SimDisk::new(seed),
             recorder: Recorder::default(),
@@ -117,7 +117,7 @@ pub fn at(ms: i64) -> Instant {
 impl World {
     /// Since the clock was made.
     pub fn now_ms(&self) -> i64 {
-        (self.clock.unix_nanos() / 1_000_000) as i64 - START_MS
+        self.clock.unix_millis() - START_MS
     }
 }
 
@@ -127,9 +127,9 @@ pub fn live() -> Options {
         start: Some(Start::Beginning),
         silence: Duration::from_millis(1),
         checkpoint_every: Some(Duration::from_secs(3600)),
-        retry: Policy {
-            delay: Delay::Fixed(Duration::from_millis(1)),
-            ..Policy::default()
+        retry: RetryPolicy {
+            backoff: Backoff::Fixed(Duration::from_millis(1)),
+            ..RetryPolicy::default()
         },
         ..Options::default()
     }

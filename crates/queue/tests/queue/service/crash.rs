@@ -57,7 +57,7 @@ impl Ledger {
 }
 
 fn now_ms(clock: &TokioClock) -> i64 {
-    (clock.unix_nanos() / 1_000_000) as i64
+    clock.unix_millis()
 }
 
 async fn worker(queue: Queue, ledger: Shared, clock: Arc<TokioClock>, mut random: Random) {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use highwater_flow::CheckpointInterval;
 use highwater_flow::circuit::{FailureShare, Rule};
-use highwater_flow::retry::{Delay, Policy};
 use highwater_flow::{Assignment, Options, Order, StartPosition, ordinal};
 use highwater_log::HubName;
+use highwater_retry::{Backoff, RetryPolicy};
 
 use super::Build;
 use crate::processors::{HandlerSpec, ProcessorSpec, Secret, TransientFailures, notify};
@@ -114,10 +114,10 @@ impl Build<'_> {
         Options {
             concurrency: concurrency as usize,
             order,
-            retry: Policy {
-                delay: match self.settings.text(&at("retry.delay")) {
-                    Some("fixed") => Delay::Fixed(first),
-                    _ => Delay::Exponential {
+            retry: RetryPolicy {
+                backoff: match self.settings.text(&at("retry.delay")) {
+                    Some("fixed") => Backoff::Fixed(first),
+                    _ => Backoff::Exponential {
                         first,
                         cap: self.time(&at("retry.longest")),
                     },
@@ -128,7 +128,7 @@ impl Build<'_> {
                     .number(&at("retry.tries"))
                     .map(|tries| u32::try_from(tries).unwrap_or(u32::MAX)),
                 deadline: self.settings.time(&at("retry.deadline")),
-                ..Policy::default()
+                ..RetryPolicy::default()
             },
             timeout: Some(self.time(&at("timeout"))),
             ..Options::default()

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use highwater_connect::http::{self, Client};
 use highwater_env::Clock;
-use highwater_flow::retry::{Delay, Policy, Retry};
+use highwater_retry::{Backoff, RetryDecision, RetryPolicy};
 use hyper::Request;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
 use serde_json::Value;
@@ -55,13 +55,13 @@ impl Notifier {
         notification: impl Fn() -> Notification,
         is_current: impl Fn() -> bool,
     ) -> bool {
-        let policy = Policy {
-            delay: Delay::Exponential {
+        let policy = RetryPolicy {
+            backoff: Backoff::Exponential {
                 first: Duration::from_secs(2),
                 cap: Duration::from_secs(300),
             },
             tries_max: Some(60),
-            ..Policy::default()
+            ..RetryPolicy::default()
         };
         let (mut by_webhook, mut by_mail) =
             (self.options.url.is_none(), self.options.email.is_none());
@@ -75,8 +75,8 @@ impl Notifier {
             }
             tries += 1;
             match policy.next(tries, Duration::ZERO, None, 0) {
-                Retry::After(delay) => tokio::time::sleep(delay).await,
-                Retry::GiveUp(_) => return false,
+                RetryDecision::After(delay) => tokio::time::sleep(delay).await,
+                RetryDecision::GiveUp(_) => return false,
             }
         }
         false

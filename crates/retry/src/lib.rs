@@ -1,20 +1,31 @@
 //! When to try again, and when to give up.
 //!
-//! A policy is a pure function of what has happened so far: the number of tries, the time since the
-//! first, what the other side asked for (`Retry-After`) and a random number. It neither sleeps nor
-//! looks at a clock, so whoever waits can be tested without waiting.
+//! ```
+//! use std::time::Duration;
+//! use highwater_retry::{RetryDecision, RetryPolicy};
+//!
+//! let policy = RetryPolicy { jitter_percent: 0, ..RetryPolicy::default() };
+//! let after_two_failures = policy.next(2, Duration::from_secs(1), None, 0);
+//! assert_eq!(after_two_failures, RetryDecision::After(Duration::from_millis(400)));
+//! ```
+//!
+//! A policy is a pure function of the failures so far: their number, the time since the first try, the wait that the
+//! other side asked for (`Retry-After`) and a random number. It neither sleeps nor reads a clock, so callers can be
+//! tested without waiting. Callers that never give up and have no jitter need a [`Backoff`] only.
+
+#![warn(unreachable_pub)]
 
 use std::time::Duration;
 
-/// How often and how soon a failed delivery is tried again. The default is exponential from 200 ms
+/// How often and how soon a failed operation is tried again. The default is exponential from 200 ms
 /// up to 30 s, a fifth of it random, eight tries.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Policy {
-    pub delay: Delay,
+pub struct RetryPolicy {
+    pub backoff: Backoff,
     /// The share of a delay, in percent, that is left to chance: with 20 a delay of 10 s lasts 8 to
     /// 10 s. It only shortens, so no limit is passed. More than 100 counts as 100.
     pub jitter_percent: u8,
-    /// Tries altogether, the first one included; `None` goes on for ever.
+    /// Tries altogether, the first one included; `None` has no limit.
     pub tries_max: Option<u32>,
     /// Nothing is tried again later than this after the first try.
     pub deadline: Option<Duration>,
@@ -22,20 +33,20 @@ pub struct Policy {
     pub hint_max: Duration,
 }
 
-/// The time between one try and the next.
+/// The delay between one try and the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delay {
+pub enum Backoff {
     Fixed(Duration),
-    /// Doubles from `first` until it is `cap`.
+    /// Doubles from `first` up to `cap`.
     Exponential {
         first: Duration,
         cap: Duration,
     },
 }
 
-/// What to do after a try that failed.
+/// What to do after a failed try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retry {
+pub enum RetryDecision {
     After(Duration),
     GiveUp(GiveUp),
 }
@@ -49,10 +60,10 @@ pub enum GiveUp {
     Deadline(Duration),
 }
 
-impl Default for Policy {
-    fn default() -> Policy {
-        Policy {
-            delay: Delay::Exponential {
+impl Default for RetryPolicy {
+    fn default() -> RetryPolicy {
+        RetryPolicy {
+            backoff: Backoff::Exponential {
                 first: Duration::from_millis(200),
                 cap: Duration::from_secs(30),
             },
@@ -64,27 +75,26 @@ impl Default for Policy {
     }
 }
 
-impl Policy {
+impl RetryPolicy {
     /// Decides after `tries` failures, the last of them just now, `since_first` after the first try.
-    /// A `hint` of the other side makes the wait longer, never shorter. Every `random` is as good as
-    /// any other.
+    /// A `hint` of the other side makes the wait longer, never shorter. `random` may be any number.
     pub fn next(
         &self,
         tries: u32,
         since_first: Duration,
         hint: Option<Duration>,
         random: u64,
-    ) -> Retry {
+    ) -> RetryDecision {
         if self.tries_max.is_some_and(|max| tries >= max) {
-            return Retry::GiveUp(GiveUp::Tries(tries));
+            return RetryDecision::GiveUp(GiveUp::Tries(tries));
         }
-        let own = self.jittered(self.delay.after(tries), random);
+        let own = self.jittered(self.backoff.after(tries), random);
         let delay = own.max(hint.unwrap_or_default().min(self.hint_max));
         match self.deadline {
             Some(deadline) if since_first.saturating_add(delay) > deadline => {
-                Retry::GiveUp(GiveUp::Deadline(deadline))
+                RetryDecision::GiveUp(GiveUp::Deadline(deadline))
             }
-            _ => Retry::After(delay),
+            _ => RetryDecision::After(delay),
         }
     }
 
@@ -99,12 +109,12 @@ impl Policy {
     }
 }
 
-impl Delay {
-    /// The delay after this many tries, of which there has been one at least.
-    fn after(self, tries: u32) -> Duration {
+impl Backoff {
+    /// The delay after this many failed tries, at least one.
+    pub fn after(self, tries: u32) -> Duration {
         match self {
-            Delay::Fixed(delay) => delay,
-            Delay::Exponential { first, cap } => {
+            Backoff::Fixed(delay) => delay,
+            Backoff::Exponential { first, cap } => {
                 let doublings = tries.saturating_sub(1).min(31);
                 first.saturating_mul(1 << doublings).min(cap)
             }
@@ -121,17 +131,17 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    fn plain(delay: Delay) -> Policy {
-        Policy {
-            delay,
+    fn plain(backoff: Backoff) -> RetryPolicy {
+        RetryPolicy {
+            backoff,
             jitter_percent: 0,
             tries_max: None,
-            ..Policy::default()
+            ..RetryPolicy::default()
         }
     }
 
-    fn exponential() -> Delay {
-        Delay::Exponential {
+    fn exponential() -> Backoff {
+        Backoff::Exponential {
             first: ms(100),
             cap: ms(1000),
         }
@@ -142,88 +152,92 @@ mod tests {
     fn an_exponential_delay_doubles_up_to_its_cap() {
         let policy = plain(exponential());
         let delays: Vec<_> = (1..=6).map(|n| policy.next(n, ms(0), None, 7)).collect();
-        let expected = [100, 200, 400, 800, 1000, 1000].map(|delay| Retry::After(ms(delay)));
+        let expected =
+            [100, 200, 400, 800, 1000, 1000].map(|delay| RetryDecision::After(ms(delay)));
         assert_eq!(delays, expected);
     }
 
     #[test]
     fn a_fixed_delay_for_ever_never_gives_up() {
-        let policy = plain(Delay::Fixed(ms(50)));
+        let policy = plain(Backoff::Fixed(ms(50)));
         let next = policy.next(u32::MAX, Duration::MAX, None, 0);
-        assert_eq!(next, Retry::After(ms(50)));
+        assert_eq!(next, RetryDecision::After(ms(50)));
     }
 
     #[test]
     fn the_last_try_is_the_one_that_the_policy_names() {
-        let policy = Policy {
+        let policy = RetryPolicy {
             tries_max: Some(3),
-            ..plain(Delay::Fixed(ms(50)))
+            ..plain(Backoff::Fixed(ms(50)))
         };
-        assert_eq!(policy.next(2, ms(0), None, 0), Retry::After(ms(50)));
-        let given_up = Retry::GiveUp(GiveUp::Tries(3));
+        assert_eq!(policy.next(2, ms(0), None, 0), RetryDecision::After(ms(50)));
+        let given_up = RetryDecision::GiveUp(GiveUp::Tries(3));
         assert_eq!(policy.next(3, ms(0), None, 0), given_up);
     }
 
     #[test]
     fn a_hint_lengthens_the_wait_up_to_its_limit() {
-        let policy = Policy {
+        let policy = RetryPolicy {
             hint_max: ms(500),
-            ..plain(Delay::Fixed(ms(50)))
+            ..plain(Backoff::Fixed(ms(50)))
         };
         let with_hint = |hint| policy.next(1, ms(0), Some(ms(hint)), 0);
-        assert_eq!(with_hint(10), Retry::After(ms(50)));
-        assert_eq!(with_hint(300), Retry::After(ms(300)));
-        assert_eq!(with_hint(9000), Retry::After(ms(500)));
+        assert_eq!(with_hint(10), RetryDecision::After(ms(50)));
+        assert_eq!(with_hint(300), RetryDecision::After(ms(300)));
+        assert_eq!(with_hint(9000), RetryDecision::After(ms(500)));
     }
 
     #[test]
     fn a_wait_past_the_deadline_is_not_begun() {
-        let policy = Policy {
+        let policy = RetryPolicy {
             deadline: Some(ms(1000)),
-            ..plain(Delay::Fixed(ms(100)))
+            ..plain(Backoff::Fixed(ms(100)))
         };
-        assert_eq!(policy.next(1, ms(900), None, 0), Retry::After(ms(100)));
-        let given_up = Retry::GiveUp(GiveUp::Deadline(ms(1000)));
+        assert_eq!(
+            policy.next(1, ms(900), None, 0),
+            RetryDecision::After(ms(100))
+        );
+        let given_up = RetryDecision::GiveUp(GiveUp::Deadline(ms(1000)));
         assert_eq!(policy.next(1, ms(901), None, 0), given_up);
     }
 
-    fn delays() -> impl Strategy<Value = Delay> {
+    fn backoffs() -> impl Strategy<Value = Backoff> {
         let any_ms = || (0..10_000_000u64).prop_map(ms);
         prop_oneof![
-            any_ms().prop_map(Delay::Fixed),
-            (any_ms(), any_ms()).prop_map(|(first, cap)| Delay::Exponential { first, cap }),
+            any_ms().prop_map(Backoff::Fixed),
+            (any_ms(), any_ms()).prop_map(|(first, cap)| Backoff::Exponential { first, cap }),
         ]
     }
 
     proptest! {
         #[test]
         fn without_jitter_delays_never_shrink_and_jitter_takes_no_more_than_its_share(
-            delay in delays(), tries in 1..200u32, percent in 0..=120u8, random: u64,
+            backoff in backoffs(), tries in 1..200u32, percent in 0..=120u8, random: u64,
         ) {
-            let full = plain(delay);
-            let Retry::After(longest) = full.next(tries, ms(0), None, random) else { panic!() };
-            let Retry::After(later) = full.next(tries + 1, ms(0), None, random) else { panic!() };
+            let full = plain(backoff);
+            let RetryDecision::After(longest) = full.next(tries, ms(0), None, random) else { panic!() };
+            let RetryDecision::After(later) = full.next(tries + 1, ms(0), None, random) else { panic!() };
             prop_assert!(longest <= later);
-            let jittered = Policy { jitter_percent: percent, ..full };
-            let Retry::After(got) = jittered.next(tries, ms(0), None, random) else { panic!() };
+            let jittered = RetryPolicy { jitter_percent: percent, ..full };
+            let RetryDecision::After(got) = jittered.next(tries, ms(0), None, random) else { panic!() };
             let kept = u32::from(100 - percent.min(100));
             prop_assert!(longest * kept / 100 <= got + Duration::from_nanos(1) && got <= longest);
         }
 
         #[test]
         fn tries_and_time_are_bounded(
-            delay in delays(), tries_max in 1..20u32, deadline in 0..5_000_000u64,
+            backoff in backoffs(), tries_max in 1..20u32, deadline in 0..5_000_000u64,
             hints in prop::collection::vec(prop::option::of(0..2_000_000u64), 1..30),
             randoms in prop::collection::vec(any::<u64>(), 30),
         ) {
-            let policy = Policy {
-                delay,
+            let policy = RetryPolicy {
+                backoff,
                 tries_max: Some(tries_max),
                 deadline: Some(ms(deadline)),
-                ..Policy::default()
+                ..RetryPolicy::default()
             };
             let (mut tries, mut waited) = (1, ms(0));
-            while let Retry::After(delay) = policy.next(
+            while let RetryDecision::After(delay) = policy.next(
                 tries,
                 waited,
                 hints[tries as usize % hints.len()].map(ms),
