@@ -7,7 +7,7 @@ use std::io::{Write as _, stdout};
 
 use anyhow::Result;
 use highwater_query::functions::{Category, FunctionInfo, find, table};
-use highwater_query::nearest;
+use highwater_spelling::nearest;
 use serde_json::{Value, json};
 
 use crate::exit::{ExitStatus, UsageError};

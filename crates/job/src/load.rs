@@ -8,10 +8,9 @@ use highwater_engine::{PhysicalPlan, PhysicalPlanError, ScriptError, Scripts};
 use highwater_env::disk;
 use highwater_query::plan::Plan;
 use highwater_query::{Catalog, CatalogInput, Diagnostic, compile};
+use highwater_settings::FileError;
 
-use crate::config::{
-    ConfigError, FilesError, Input, JobFile, OnError, OnFailure, QuerySource, Sink,
-};
+use crate::config::{FilesError, Input, JobFile, OnError, OnFailure, QuerySource, Sink};
 use crate::project::{self, PROJECT_FILE};
 
 /// A job file and its query, compiled and laid out.
@@ -37,7 +36,7 @@ pub enum LoadError {
         source: std::io::Error,
     },
     #[error("{0}")]
-    Config(#[from] ConfigError),
+    Config(#[from] FileError),
     #[error("{rendered}")]
     Query {
         rendered: String,

@@ -1,9 +1,9 @@
 //! The settings of a live job: start, checkpoints, the output for late events, and the policy for failed rows.
 
+use highwater_settings::{FileReader, Section};
 use highwater_time::{Duration, Instant};
 
 use super::Output;
-use super::reader::{Reader, Section};
 
 /// Settings of a live job.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,12 +76,12 @@ const ON_FAILURE: &[(&str, OnFailure)] = &[
     ("dead_letter", OnFailure::DeadLetter),
 ];
 
-pub(super) fn read_on_failure(reader: &mut Reader, section: &Section) -> OnFailure {
+pub(super) fn read_on_failure(reader: &mut FileReader, section: &Section) -> OnFailure {
     let chosen = reader.choice(section, "on_failure", ON_FAILURE, &[]);
     chosen.unwrap_or_default()
 }
 
-pub(super) fn read_live(reader: &mut Reader, top: &Section, outputs: &[Output]) -> Live {
+pub(super) fn read_live(reader: &mut FileReader, top: &Section, outputs: &[Output]) -> Live {
     let mut live = Live::default();
     if let Some(text) = reader.text(top, "start", "now") {
         match (Start::parse(&text), top.entry("start")) {

@@ -7,10 +7,8 @@
 //! Endpoint types of the language that this version lacks are told apart from typing errors: one is "not supported yet",
 //! the other "did you mean".
 
-mod error;
 mod live;
 mod outputs;
-mod reader;
 mod sections;
 #[cfg(test)]
 mod tests;
@@ -21,12 +19,10 @@ use std::sync::Arc;
 
 use highwater_connect::{Compression, CsvFormat, Format, Level, OutputFormat, OutputSettings};
 use highwater_env::disk;
+use highwater_settings::{FileError, read_file};
 use highwater_time::{Duration, TimePolicy};
-use toml::de::DeTable;
 
-pub use error::{ConfigError, Mistake};
 pub use live::{Live, OnFailure, Start};
-use reader::{Reader, Section};
 pub(crate) use sections::is_delimiter;
 
 /// A whole job file, checked. Paths are as written until [`JobFile::resolve`].
@@ -143,20 +139,11 @@ pub enum Order {
 }
 
 impl JobFile {
-    /// Parses a job file. `file_name` appears in errors and gives the default name of the job.
-    pub fn parse(text: &str, file_name: &str) -> Result<JobFile, ConfigError> {
-        let (document, syntax) = DeTable::parse_recoverable(text);
-        let mut reader = Reader::new(text, file_name);
-        // With a syntax error the tables are not read: incomplete tables give false errors.
-        if !syntax.is_empty() {
-            syntax.iter().for_each(|e| reader.syntax(e));
-            return Err(reader.into_error());
-        }
-        let job = sections::read_job(&mut reader, &Section::top(document.get_ref()), file_name);
-        match job {
-            Some(job) if reader.is_clean() => Ok(job),
-            _ => Err(reader.into_error()),
-        }
+    /// Reads a job file's text; `file_name` is what errors call it, and names a nameless job.
+    pub fn parse(text: &str, file_name: &str) -> Result<JobFile, FileError> {
+        read_file(text, file_name, |reader, top| {
+            sections::read_job(reader, top, file_name)
+        })
     }
 
     /// Resolves all paths relative to `folder`, the folder of the job file.

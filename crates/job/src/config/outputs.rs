@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use highwater_connect::{OUTPUT_KINDS, OutputFormat, OutputKind, OutputSettings, SettingsReader};
+use highwater_settings::{FileReader, Section};
 use highwater_time::Duration;
 use toml::de::DeValue;
 
 use super::live;
-use super::reader::{Reader, Section};
 use super::sections::{COMMA, read_csv};
 use super::{Output, Sink};
 
@@ -35,7 +35,7 @@ const FORMATS: &[(&str, OutputFormat)] = &[
 ];
 const TYPES_LATER: &[&str] = &["kafka"];
 
-pub(super) fn read_output(reader: &mut Reader, section: &Section) -> Option<Output> {
+pub(super) fn read_output(reader: &mut FileReader, section: &Section) -> Option<Output> {
     let kind = match section.has("type") {
         true => reader.choice(section, "type", &types(), TYPES_LATER)?,
         false => OutputType::File,
@@ -66,7 +66,7 @@ fn types() -> Vec<(&'static str, OutputType)> {
     types
 }
 
-fn read_file(reader: &mut Reader, section: &Section) -> Option<(Sink, OutputFormat)> {
+fn read_file(reader: &mut FileReader, section: &Section) -> Option<(Sink, OutputFormat)> {
     reader.known_keys(section, FILE_KEYS);
     let path = reader.path(section, "path", "out/Alerts.jsonl");
     if !section.has("path") {
@@ -78,7 +78,7 @@ fn read_file(reader: &mut Reader, section: &Section) -> Option<(Sink, OutputForm
     Some((Sink::File(path), format))
 }
 
-fn read_stdout(reader: &mut Reader, section: &Section) -> (Sink, OutputFormat) {
+fn read_stdout(reader: &mut FileReader, section: &Section) -> (Sink, OutputFormat) {
     reader.known_keys(section, FILE_KEYS);
     reader.useless(
         section,
@@ -96,7 +96,7 @@ fn read_stdout(reader: &mut Reader, section: &Section) -> (Sink, OutputFormat) {
     (Sink::Stdout, format)
 }
 
-fn read_format(reader: &mut Reader, section: &Section, default: OutputFormat) -> OutputFormat {
+fn read_format(reader: &mut FileReader, section: &Section, default: OutputFormat) -> OutputFormat {
     let format = reader.choice(section, "format", FORMATS, &[]);
     let format = format.unwrap_or(default);
     let csv = read_csv(reader, section, matches!(format, OutputFormat::Csv(_)));
@@ -107,7 +107,7 @@ fn read_format(reader: &mut Reader, section: &Section, default: OutputFormat) ->
 }
 
 fn read_settings(
-    reader: &mut Reader,
+    reader: &mut FileReader,
     section: &Section,
     kind: &OutputKind,
 ) -> Option<Arc<dyn OutputSettings>> {
@@ -129,7 +129,7 @@ fn read_settings(
 
 /// One `[outputs.*]` table, as `connect` reads it.
 struct OutputTable<'a, 's, 't> {
-    reader: &'a mut Reader<'s>,
+    reader: &'a mut FileReader<'s>,
     section: &'a Section<'t>,
 }
 

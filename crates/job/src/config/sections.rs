@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use highwater_connect::{Compression, CsvFormat, Format, Level, OutputFormat};
+use highwater_settings::{FileReader, Section};
 use highwater_time::{Duration, TimePolicy, ViolationAction};
 use toml::de::DeValue;
 
 use super::live;
 use super::outputs;
-use super::reader::{Reader, Section};
 use super::{Expect, Function, Input, JobFile, OnError, Order, Output, QuerySource};
 use crate::reference;
 
@@ -36,7 +36,7 @@ const LEVELS: &[(&str, Level)] = &[
     ("1.0", Level::V1_0),
 ];
 
-pub(super) fn read_job(reader: &mut Reader, top: &Section, file_name: &str) -> Option<JobFile> {
+pub(super) fn read_job(reader: &mut FileReader, top: &Section, file_name: &str) -> Option<JobFile> {
     reader.known_keys(top, TOP_KEYS);
     let name = reader.text(top, "name", "toll-counts");
     let query = read_query(reader, top);
@@ -95,7 +95,7 @@ fn default_name(file_name: &str) -> String {
     )
 }
 
-fn read_query(reader: &mut Reader, top: &Section) -> Option<QuerySource> {
+fn read_query(reader: &mut FileReader, top: &Section) -> Option<QuerySource> {
     let path = reader.path(top, "query", "query.saql");
     let sql = reader.text(top, "sql", "SELECT * FROM Input");
     match (top.entry("query"), top.entry("sql")) {
@@ -130,7 +130,7 @@ const ACTIONS: &[(&str, ViolationAction)] = &[
     ("drop", ViolationAction::Drop),
 ];
 
-fn read_time(reader: &mut Reader, section: &Section) -> TimePolicy {
+fn read_time(reader: &mut FileReader, section: &Section) -> TimePolicy {
     reader.known_keys(section, TIME_KEYS);
     let mut policy = TimePolicy::default();
     if let Some(late) = reader.duration(section, "late_arrival") {
@@ -185,7 +185,7 @@ enum InputType {
 const INPUT_TYPES: &[(&str, InputType)] = &[("file", InputType::File), ("hub", InputType::Hub)];
 const INPUT_TYPES_LATER: &[&str] = &["kafka"];
 
-fn read_input(reader: &mut Reader, section: &Section) -> Option<Input> {
+fn read_input(reader: &mut FileReader, section: &Section) -> Option<Input> {
     // The other keys of an endpoint that is not there yet would only be called unknown.
     let kind = match section.has("type") {
         true => reader.choice(section, "type", INPUT_TYPES, INPUT_TYPES_LATER)?,
@@ -231,7 +231,7 @@ fn read_input(reader: &mut Reader, section: &Section) -> Option<Input> {
 }
 
 /// Reference data that has a time in its name is looked for every minute, if nothing is said.
-fn read_refresh(reader: &mut Reader, section: &Section, paths: &[PathBuf]) -> Option<Duration> {
+fn read_refresh(reader: &mut FileReader, section: &Section, paths: &[PathBuf]) -> Option<Duration> {
     if reader.boolean(section, "reference") != Some(true) {
         reader.useless(section, "refresh", "only reference data is refreshed");
         return None;
@@ -243,7 +243,7 @@ fn read_refresh(reader: &mut Reader, section: &Section, paths: &[PathBuf]) -> Op
         .unwrap_or(by_default)
 }
 
-fn read_hub_input(reader: &mut Reader, section: &Section) -> Option<Input> {
+fn read_hub_input(reader: &mut FileReader, section: &Section) -> Option<Input> {
     reader.known_keys(section, HUB_KEYS);
     let hubs = reader.texts(section, "hub", "toll");
     if !section.has("hub") {
@@ -271,7 +271,7 @@ fn read_hub_input(reader: &mut Reader, section: &Section) -> Option<Input> {
 
 /// `named` is what the name of a file says, which counts where nothing else does.
 fn read_format(
-    reader: &mut Reader,
+    reader: &mut FileReader,
     section: &Section,
     formats: &[(&str, Format)],
     named: Option<Format>,
@@ -309,7 +309,11 @@ const COMPRESSIONS: &[(&str, Compression)] = &[
 ];
 
 /// How CSV is written, where anything is said about that.
-pub(super) fn read_csv(reader: &mut Reader, section: &Section, is_csv: bool) -> Option<CsvFormat> {
+pub(super) fn read_csv(
+    reader: &mut FileReader,
+    section: &Section,
+    is_csv: bool,
+) -> Option<CsvFormat> {
     let mut csv = COMMA;
     if !section.has("delimiter") && !section.has("header") {
         return None;
@@ -337,7 +341,7 @@ pub(crate) fn is_delimiter(text: &str) -> bool {
     matches!(text.as_bytes(), [byte] if byte.is_ascii() && !b"\"\r\n".contains(byte))
 }
 
-fn read_function(reader: &mut Reader, section: &Section) -> Option<Function> {
+fn read_function(reader: &mut FileReader, section: &Section) -> Option<Function> {
     if let Some(endpoint) = section.entry("endpoint") {
         let message = "a machine-learning function cannot be called from a query";
         let label = "a query asks no other machine; score the events before or after it";
@@ -378,7 +382,7 @@ const ON_ERROR: &[(&str, OnError)] = &[
 ];
 
 fn read_errors(
-    reader: &mut Reader,
+    reader: &mut FileReader,
     section: &Section,
     outputs: &[Output],
 ) -> (OnError, Option<String>) {
@@ -417,7 +421,7 @@ fn read_errors(
 
 const ORDERS: &[(&str, Order)] = &[("any", Order::Any), ("strict", Order::Strict)];
 
-fn read_expect(reader: &mut Reader, section: &Section) -> Expect {
+fn read_expect(reader: &mut FileReader, section: &Section) -> Expect {
     reader.known_keys(section, &["order", "error"]);
     let order = reader
         .choice(section, "order", ORDERS, &[])

@@ -447,7 +447,10 @@ error: unknown value "kafak" for "type" in [inputs.I]
 fn a_file_that_is_not_toml_says_where() {
     let error = JobFile::parse("name = \"x\nquery = 'q'\n", "job.toml").expect_err("not TOML");
     assert_eq!(
-        (error.mistakes[0].line, error.mistakes[0].key.as_str()),
+        (
+            error.mistakes[0].position.line,
+            error.mistakes[0].key.as_str()
+        ),
         (1, "")
     );
     assert!(
@@ -459,7 +462,13 @@ fn a_file_that_is_not_toml_says_where() {
 #[test]
 fn columns_count_characters_and_carets_line_up() {
     let error = JobFile::parse("query='q'\n\t\"größe\" = 1\n", "job.toml").expect_err("unknown");
-    assert_eq!((error.mistakes[0].line, error.mistakes[0].column), (2, 2));
+    assert_eq!(
+        (
+            error.mistakes[0].position.line,
+            error.mistakes[0].position.column
+        ),
+        (2, 2)
+    );
     assert!(
         error
             .to_string()

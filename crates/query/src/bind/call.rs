@@ -1,5 +1,7 @@
 //! Function calls: finds the function, and checks where it is called and its arguments.
 
+use highwater_spelling::nearest;
+
 use super::BindResult;
 use super::expr::ExprBinder;
 use super::scope::{Clause, is_timestamp};
@@ -7,7 +9,6 @@ use crate::Span;
 use crate::ast::{self, Call, ExprKind as Ast, Quote};
 use crate::diagnostic::{Diagnostic, code};
 use crate::functions::{self, Category, Function, FunctionInfo, Kind};
-use crate::nearest::nearest;
 use crate::parser::Reported;
 use crate::plan::{CompareOp, Expr, ExprKind, Item, Literal, Name, Pred, PredKind};
 

@@ -4,6 +4,8 @@
 //! columns, or else goes through its `*` down to the source of the star; each node on the way passes the column on
 //! under a hidden name.
 
+use highwater_spelling::nearest;
+
 use super::clock::carried;
 use super::reference::table_of;
 use super::scope::{ResolvedPath, Scope, Source, SourceKind};
@@ -11,7 +13,6 @@ use super::{BindResult, Binder, InputState};
 use crate::Span;
 use crate::ast::{Ident, same_name};
 use crate::diagnostic::{Diagnostic, code};
-use crate::nearest::nearest;
 use crate::parser::Reported;
 use crate::plan::{
     AggregateFunction, AnalyticColumn, ApplyColumn, Expr, ExprKind, Input, Item, Name, Node,

@@ -1,11 +1,12 @@
 //! FROM: finds the source of a SELECT and sets its clock.
 
+use highwater_spelling::nearest;
+
 use super::clock::Clock;
 use super::scope::{self, Scope, SourceKind};
 use super::{BindResult, Binder, InputState, Relation, list};
 use crate::ast::{self, Ident, Source, SourceOf, same_name};
 use crate::diagnostic::{Diagnostic, code};
-use crate::nearest::nearest;
 use crate::parser::Reported;
 use crate::plan::NodeId;
 

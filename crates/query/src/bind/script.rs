@@ -1,10 +1,11 @@
 //! Steps, statements and the outputs they write to.
 
+use highwater_spelling::nearest;
+
 use super::{BindResult, Binder, Relation, Step, list};
 use crate::Span;
 use crate::ast::{self, Ident, Query, same_name};
 use crate::diagnostic::{Diagnostic, code};
-use crate::nearest::nearest;
 use crate::plan::Output;
 
 impl<'a> Binder<'a> {

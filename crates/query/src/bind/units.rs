@@ -4,12 +4,13 @@ use highwater_time::{
     Duration, TICKS_PER_DAY, TICKS_PER_HOUR, TICKS_PER_MILLI, TICKS_PER_MINUTE, TICKS_PER_SECOND,
 };
 
+use highwater_spelling::nearest;
+
 use super::{BindResult, Binder};
 use crate::Span;
 use crate::ast::{BinaryOp, Expr, ExprKind, Ident, UnaryOp};
 use crate::diagnostic::{Diagnostic, code};
 use crate::functions::DatePart;
-use crate::nearest::nearest;
 use crate::parser::Reported;
 use crate::print::spoken;
 

@@ -1,10 +1,11 @@
 //! Syntax of other SQL dialects and its replacement here; also misspelled keywords.
 
+use highwater_spelling::nearest;
+
 use super::{Parser, Reported, is_reserved};
 use crate::Span;
 use crate::diagnostic::{Diagnostic, code};
 use crate::lexer::TokenKind;
-use crate::nearest::nearest;
 
 const RANK: &str = "rows come out in time order; to rank within a window use TopOne or CollectTop";
 const WRITE: &str = "a query only reads: SELECT .. INTO output FROM input";

@@ -1,10 +1,11 @@
 //! Names of types, in CAST and CREATE TABLE.
 
+use highwater_spelling::nearest;
+
 use super::{ParseResult, Parser};
 use crate::ast::Type;
 use crate::diagnostic::{Diagnostic, code};
 use crate::lexer::TokenKind;
-use crate::nearest::nearest;
 
 const TYPES: [(&str, Type); 7] = [
     ("bigint", Type::Bigint),

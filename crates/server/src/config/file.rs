@@ -1,5 +1,6 @@
 //! The file: TOML flattened into full keys, each with the line it stands on.
 
+use highwater_settings::{Position, did_you_mean};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
@@ -18,14 +19,14 @@ pub(super) fn read(source: &str) -> (Vec<Given>, Vec<Problem>) {
     match DeTable::parse(source) {
         Ok(table) => walk.table("", table.get_ref()),
         Err(error) => {
-            let line = walk.line(error.span().map_or(0, |span| span.start));
+            let origin = walk.origin(error.span().map_or(0, |span| span.start));
             let message = format!("not valid TOML: {}", error.message());
-            walk.problems
-                .push(Problem::new(Origin::File { line }, message));
+            walk.problems.push(Problem::new(origin, message));
         }
     }
-    walk.given.sort_by_key(|given| given.origin.line());
-    walk.problems.sort_by_key(|problem| problem.origin.line());
+    walk.given.sort_by_key(|given| given.origin.position());
+    walk.problems
+        .sort_by_key(|problem| problem.origin.position());
     (walk.given, walk.problems)
 }
 
@@ -97,24 +98,15 @@ impl Walk<'_> {
             "" => String::new(),
             _ => format!(" in [{prefix}]"),
         };
-        let hint = match highwater_query::nearest(name.get_ref(), known.iter().copied()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("known here: {}", known.join(", ")),
-        };
+        let hint = did_you_mean(name.get_ref(), &known)
+            .unwrap_or_else(|| format!("known keys: {}", known.join(", ")));
         let message = format!("unknown key `{}`{place}", name.get_ref());
         let origin = self.origin(name.span().start);
         self.problems.push(Problem::new(origin, message).hint(hint));
     }
 
     fn origin(&self, at: usize) -> Origin {
-        Origin::File {
-            line: self.line(at),
-        }
-    }
-
-    fn line(&self, at: usize) -> usize {
-        let before = &self.source.as_bytes()[..at.min(self.source.len())];
-        before.iter().filter(|byte| **byte == b'\n').count() + 1
+        Origin::File(Position::of(self.source, at))
     }
 }
 

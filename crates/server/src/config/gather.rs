@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use highwater_settings::{Position, did_you_mean};
+
 use super::error::Problem;
 use super::settings::{SETTINGS, Setting, parts, setting_of};
 use super::value::{Kind, Raw, Value};
@@ -11,23 +13,23 @@ use super::value::{Kind, Raw, Value};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     Default,
-    File { line: usize },
+    File(Position),
     Variable(String),
     Flag,
 }
 
 impl Origin {
-    pub(super) fn line(&self) -> usize {
+    pub(super) fn position(&self) -> Option<Position> {
         match self {
-            Origin::File { line } => *line,
-            _ => 0,
+            Origin::File(position) => Some(*position),
+            _ => None,
         }
     }
 
     pub fn show(&self, file: &str) -> String {
         match self {
             Origin::Default => "default".into(),
-            Origin::File { line } => format!("{file}:{line}"),
+            Origin::File(Position { line, .. }) => format!("{file}:{line}"),
             Origin::Variable(name) => name.clone(),
             Origin::Flag => "flag".into(),
         }
@@ -216,10 +218,8 @@ impl Settings {
 fn read(key: &str, text: &str) -> Result<Value, Problem> {
     let Some(setting) = setting_of(key) else {
         let known = SETTINGS.iter().map(|setting| setting.key);
-        let near = highwater_query::nearest(key, known);
-        let hint = near.map_or("highwater config show lists them".to_owned(), |near| {
-            format!("did you mean `{near}`?")
-        });
+        let near = did_you_mean(key, &known.collect::<Vec<_>>());
+        let hint = near.unwrap_or("highwater config show lists them".to_owned());
         let message = format!("there is no setting `{key}`");
         return Err(Problem::new(Origin::Flag, message).hint(hint));
     };

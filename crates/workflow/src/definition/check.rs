@@ -1,6 +1,6 @@
 //! Validation of a definition from any source.
 
-use highwater_query::nearest;
+use highwater_spelling::nearest;
 
 use super::{Action, Call, Definition, STEPS_MAX, Step, Work};
 use crate::expr::Path;

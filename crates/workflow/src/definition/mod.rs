@@ -7,7 +7,6 @@
 mod builder;
 mod check;
 mod file;
-mod reader;
 mod service;
 #[cfg(test)]
 mod tests;
@@ -19,7 +18,6 @@ use sha2::{Digest, Sha256};
 
 pub use builder::{Builder, StepBuilder};
 pub use check::DefinitionError;
-pub use file::{FileError, FileMistake};
 pub use service::{Breaker, Retry, Service, Target, TargetError};
 
 use crate::expr::{Body, Condition, Template};

@@ -1,36 +1,26 @@
 //! Reads the steps of a file and their conditions.
 
-use toml::de::DeValue;
+use highwater_settings::{Entry, Section};
+use highwater_spelling::nearest;
 
-use super::File;
 use super::work::{ServiceRef, WORK_KEYS};
+use super::{File, read_duration};
 use crate::definition::builder::UNDO_EXPECT;
-use crate::definition::reader::Section;
 use crate::definition::{Action, RefusalRule, Retry, Step};
 use crate::expr::{Condition, ExprError};
 
 impl<'a> File<'_, 'a> {
-    /// Reads all steps. Returns the byte offset of each.
-    pub(super) fn steps(&mut self, top: &Section<'a>) -> Vec<usize> {
-        let mut lines = Vec::new();
-        let Some(value) = top.value("steps") else {
-            let hint = "add a [[steps]] table for each step";
-            self.reader.mistake(0, "a workflow needs steps", hint);
-            return lines;
-        };
-        let DeValue::Array(items) = value.get_ref() else {
-            let at = value.span().start;
-            let hint = "write [[steps]] with two brackets";
-            self.reader.mistake(at, "`steps` must be a list", hint);
-            return lines;
-        };
-        for item in items.iter() {
-            lines.push(item.span().start);
-            if let Some(section) = self.reader.as_section(item, "steps", "[[steps]]") {
-                self.step(&section);
-            }
+    /// Returns the tables of the steps, for mistakes that are found later.
+    pub(super) fn steps(&mut self, top: &Section<'a>) -> Vec<Section<'a>> {
+        if !top.has("steps") {
+            self.reader
+                .missing(top, "steps", "a [[steps]] table for each step");
         }
-        lines
+        let steps = self.reader.elements(top, "steps");
+        for section in &steps {
+            self.step(section);
+        }
+        steps
     }
 
     fn step(&mut self, section: &Section<'a>) -> Option<()> {
@@ -47,13 +37,12 @@ impl<'a> File<'_, 'a> {
         let known: Vec<&str> = own.iter().chain(WORK_KEYS).copied().collect();
         self.reader.known_keys(section, &known);
         if !section.has("name") {
-            let hint = "write name = \"drone\"";
-            self.reader.mistake(section.at, "a step needs a name", hint);
+            self.reader.missing(section, "name", "name = \"drone\"");
         }
-        let name = self.reader.text(section, "name").map(|(name, _)| name);
+        let name = self.reader.text(section, "name", "drone");
         let service = self.service_named(section);
         let work = self.work(section, service, Retry::STEP);
-        let undo = self.reader.section(section, "undo", "undo").map(|undo| {
+        let undo = self.reader.section(section, "undo").map(|undo| {
             self.reader.known_keys(&undo, WORK_KEYS);
             let service = match self.service_named(&undo) {
                 ServiceRef::Nothing => service,
@@ -68,20 +57,21 @@ impl<'a> File<'_, 'a> {
             }
             work
         });
-        let reason = self.reader.text(section, "reason");
+        let reason = self
+            .reader
+            .text(section, "reason", "the account is suspended");
         let refuse_when = self
             .condition(section, "refuse_when")
             .map(|when| RefusalRule {
-                reason: reason
-                    .map_or_else(|| when.source().to_owned(), |(text, _)| text.to_owned()),
+                reason: reason.unwrap_or_else(|| when.source().to_owned()),
                 when,
             });
         let step = Step {
-            name: name?.to_owned(),
+            name: name?,
             when: self.condition(section, "when"),
             finish_when: self.condition(section, "finish_when"),
-            group: (self.reader.text(section, "group")).map(|(text, _)| text.to_owned()),
-            after: self.reader.duration(section, "after"),
+            group: self.reader.text(section, "group", "booking"),
+            after: read_duration(self.reader, section, "after"),
             work: work?,
             undo: undo.flatten(),
             refuse_when,
@@ -91,29 +81,27 @@ impl<'a> File<'_, 'a> {
     }
 
     fn condition(&mut self, section: &Section<'a>, key: &str) -> Option<Condition> {
-        let (text, at) = self.reader.text(section, key)?;
+        let (text, entry) = self
+            .reader
+            .text_entry(section, key, "input.expedited == true")?;
         let parsed = Condition::parse(text);
-        self.expr(parsed, key, at)
+        self.expr(parsed, &entry)
     }
 
-    pub(super) fn expr<T>(
-        &mut self,
-        parsed: Result<T, ExprError>,
-        key: &str,
-        at: usize,
-    ) -> Option<T> {
+    pub(super) fn expr<T>(&mut self, parsed: Result<T, ExprError>, entry: &Entry<'_>) -> Option<T> {
         match parsed {
             Ok(expr) => Some(expr),
             Err(error) => {
-                self.reader.mistake(at, format!("`{key}`: {error}"), "");
+                let message = format!("\"{}\": {error}", entry.name());
+                self.reader.wrong_value(entry, &message, "");
                 None
             }
         }
     }
 
-    /// The service a section names. An unknown one is reported.
+    /// The service that a section names; one that is wrong has been noted.
     fn service_named(&mut self, section: &Section<'a>) -> ServiceRef {
-        let Some((name, at)) = self.reader.text(section, "service") else {
+        let Some((name, entry)) = self.reader.text_entry(section, "service", "drone") else {
             return match section.has("service") {
                 true => ServiceRef::Wrong,
                 false => ServiceRef::Nothing,
@@ -124,12 +112,12 @@ impl<'a> File<'_, 'a> {
             return ServiceRef::Service(found);
         }
         if !self.names.iter().any(|known| known == name) {
-            let hint = match highwater_query::nearest(name, self.names.iter().map(String::as_str)) {
-                Some(near) => format!("did you mean `{near}`?"),
+            let label = match nearest(name, self.names.iter().map(String::as_str)) {
+                Some(near) => format!("did you mean \"{near}\"?"),
                 None => format!("add [services.{name}] with its url"),
             };
-            self.reader
-                .mistake(at, format!("there is no service `{name}`"), hint);
+            let message = format!("there is no service \"{name}\"");
+            self.reader.wrong_value(&entry, &message, &label);
         }
         ServiceRef::Wrong
     }

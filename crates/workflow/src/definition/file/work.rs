@@ -1,10 +1,12 @@
 //! Reads the work of a step or of its undo: a call of a service, or a function.
 
+use highwater_settings::Section;
+use toml::Spanned;
 use toml::de::DeValue;
 
-use super::{Defaults, File};
+use super::json::read_json;
+use super::{Defaults, File, read_duration};
 use crate::definition::builder::{TIMEOUT, service_of, split_url};
-use crate::definition::reader::Section;
 use crate::definition::{Action, Call, Retry, Work};
 use crate::expr::{Body, ExprError, Template};
 
@@ -33,15 +35,16 @@ impl<'a> File<'_, 'a> {
         usual: Retry,
     ) -> Option<Work> {
         let is_undo = usual == Retry::UNDO;
-        let timeout = self.reader.duration(section, "timeout");
+        let timeout = read_duration(self.reader, section, "timeout");
         let retry = self.retry(section, usual.clone());
         let action = match (section.has("call"), section.has("function")) {
             (true, false) => Action::Call(self.call(section, service)?),
-            (false, true) => Action::Function(self.reader.text(section, "function")?.0.to_owned()),
+            (false, true) => Action::Function(self.reader.text(section, "function", "audit")?),
             _ => {
-                let message = format!("{} needs either `call` or `function`", section.name);
-                let hint = "write call = \"PUT /api/packages/{{input.id}}\"";
-                self.reader.mistake(section.at, message, hint);
+                let message = format!("{} needs either \"call\" or \"function\"", section.title());
+                let label = "add call = \"PUT /api/packages/{{input.id}}\"";
+                self.reader
+                    .mistake(section.span(), &message, &section.path("call"), label);
                 return None;
             }
         };
@@ -62,11 +65,12 @@ impl<'a> File<'_, 'a> {
     }
 
     fn call(&mut self, section: &Section<'a>, named: ServiceRef) -> Option<Call> {
-        let (text, at) = self.reader.text(section, "call")?;
+        let example = "GET /api/accounts/{{input.ownerId}}";
+        let (text, entry) = self.reader.text_entry(section, "call", example)?;
         let Some((method, url)) = text.split_once(' ') else {
-            let hint = "write a method and a path: call = \"GET /api/accounts/{{input.ownerId}}\"";
-            self.reader
-                .mistake(at, format!("`{text}` is no call"), hint);
+            let label = format!("write a method and a path: \"{example}\"");
+            let message = format!("\"{text}\" is no call");
+            self.reader.wrong_value(&entry, &message, &label);
             return None;
         };
         let url = url.trim();
@@ -79,8 +83,8 @@ impl<'a> File<'_, 'a> {
                     (service, path)
                 }
                 Err(error) => {
-                    let hint = "the host cannot have holes";
-                    self.reader.mistake(at, error.to_string(), hint);
+                    let label = "the host cannot have holes";
+                    self.reader.wrong_value(&entry, &error.to_string(), label);
                     return None;
                 }
             },
@@ -88,9 +92,9 @@ impl<'a> File<'_, 'a> {
                 ServiceRef::Service(service) => (service, url.to_owned()),
                 ServiceRef::Wrong => return None,
                 ServiceRef::Nothing => {
-                    let hint = "add service = \"NAME\", or write http://host:port/path";
-                    let message = format!("`{url}` belongs to no service");
-                    self.reader.mistake(at, message, hint);
+                    let label = "add service = \"NAME\", or write http://host:port/path";
+                    let message = format!("\"{url}\" belongs to no service");
+                    self.reader.wrong_value(&entry, &message, label);
                     return None;
                 }
             },
@@ -99,41 +103,59 @@ impl<'a> File<'_, 'a> {
         Some(Call {
             service,
             method: method.to_ascii_uppercase(),
-            path: self.expr(path, "call", at)?,
+            path: self.expr(path, &entry)?,
             headers: self.headers(section),
             body: self.body(section),
-            expect: self.reader.statuses(section, "expect").unwrap_or_default(),
-            refuse: self.reader.statuses(section, "refuse").unwrap_or_default(),
+            expect: self.statuses(section, "expect").unwrap_or_default(),
+            refuse: self.statuses(section, "refuse").unwrap_or_default(),
         })
     }
 
     fn headers(&mut self, section: &Section<'a>) -> Vec<(String, Template)> {
-        let Some(headers) = self.reader.section(section, "headers", "headers") else {
+        let Some(headers) = self.reader.section(section, "headers") else {
             return Vec::new();
         };
         let mut templates = Vec::new();
-        for (name, value) in headers.table.iter() {
-            let DeValue::String(text) = value.get_ref() else {
-                let message = format!("the header `{}` must be a text", name.get_ref());
-                self.reader.mistake(value.span().start, message, "");
+        for entry in headers.entries() {
+            let DeValue::String(text) = entry.value() else {
+                let example = format!("headers = {{ {} = \"text\" }}", entry.name());
+                self.reader.wrong_type(&entry, "a string", &example);
                 continue;
             };
             let template = Template::parse(text);
-            if let Some(template) = self.expr(template, "headers", value.span().start) {
-                templates.push((name.get_ref().to_string(), template));
+            if let Some(template) = self.expr(template, &entry) {
+                templates.push((entry.name().to_owned(), template));
             }
         }
         templates
     }
 
     fn body(&mut self, section: &Section<'a>) -> Option<Body> {
-        let value = section.value("body")?;
-        let at = value.span().start;
-        let body = match value.get_ref() {
+        let entry = section.entry("body")?;
+        let body = match entry.value() {
             DeValue::String(text) => whole_or_text(text),
-            _ => Body::from_json(&self.reader.json(value)?),
+            _ => Body::from_json(&read_json(self.reader, &entry)?),
         };
-        self.expr(body, "body", at)
+        self.expr(body, &entry)
+    }
+
+    fn statuses(&mut self, section: &Section<'a>, key: &str) -> Option<Vec<u16>> {
+        let entry = section.entry(key)?;
+        let status = |item: &Spanned<DeValue<'_>>| match item.get_ref() {
+            DeValue::Integer(number) => number.as_str().parse().ok(),
+            _ => None,
+        };
+        let statuses: Option<Vec<u16>> = match entry.value() {
+            DeValue::Array(items) => items.iter().map(status).collect(),
+            _ => None,
+        };
+        let statuses = statuses.filter(|list| list.iter().all(|one| (100..600).contains(one)));
+        if statuses.is_none() {
+            let message = format!("\"{key}\" must be a list of statuses");
+            let label = format!("for example: {key} = [200, 204]");
+            self.reader.wrong_value(&entry, &message, &label);
+        }
+        statuses
     }
 }
 

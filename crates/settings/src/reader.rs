@@ -1,42 +1,64 @@
-//! Reads typed values out of spanned TOML and remembers every mistake on the way.
+//! Reads typed values out of spanned TOML and notes every mistake.
 //!
-//! Each method answers `None` both for a key that is not there and for one whose value is wrong; the
-//! second has been noted, and a file with notes never becomes a job. So callers fall back on the
-//! default without asking why.
+//! Each method answers `None` both for a missing key and for a wrong value; the second has been noted, and a file with
+//! mistakes never becomes a value. So callers fall back on the default without asking why.
 
 use std::ops::Range;
 use std::path::PathBuf;
 
-use highwater_query::nearest;
 use highwater_time::Duration;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::error::{ConfigError, Mistake};
+use crate::did_you_mean;
+use crate::error::{FileError, Mistake};
 
 const DURATION_FORMS: &str =
     "a duration is \"150ms\", \"5s\", \"3m\", \"1h30m\", \"2d\" or the like";
 
+/// Reads a file's text; `file` is the name that mistakes are reported under. An error has every mistake that `read` noted.
+pub fn read_file<T>(
+    source: &str,
+    file: &str,
+    read: impl for<'a> FnOnce(&mut FileReader<'a>, &Section<'a>) -> Option<T>,
+) -> Result<T, FileError> {
+    let (document, syntax) = DeTable::parse_recoverable(source);
+    let mut reader = FileReader::new(source, file);
+    if !syntax.is_empty() {
+        syntax.iter().for_each(|error| reader.syntax(error));
+        return Err(reader.into_error());
+    }
+    match read(&mut reader, &Section::top(document.get_ref())) {
+        Some(value) if reader.is_clean() => Ok(value),
+        _ => Err(reader.into_error()),
+    }
+}
+
 /// A table of the file and how the user reached it.
-pub(super) struct Section<'a> {
+#[derive(Clone, Debug)]
+pub struct Section<'a> {
     table: &'a DeTable<'a>,
     keys: Vec<&'a str>,
     header: Range<usize>,
+    /// An element of a list of tables, `[[steps]]`.
+    is_element: bool,
 }
 
 /// A key with its value.
-pub(super) struct Entry<'a> {
+#[derive(Debug)]
+pub struct Entry<'a> {
     key: &'a Spanned<DeString<'a>>,
     value: &'a Spanned<DeValue<'a>>,
     path: String,
 }
 
 impl<'a> Section<'a> {
-    pub fn top(table: &'a DeTable<'a>) -> Section<'a> {
+    fn top(table: &'a DeTable<'a>) -> Section<'a> {
         Section {
             table,
             keys: Vec::new(),
             header: 0..0,
+            is_element: false,
         }
     }
 
@@ -76,8 +98,22 @@ impl<'a> Section<'a> {
     fn place(&self) -> String {
         match self.keys.is_empty() {
             true => String::new(),
-            false => format!(" in [{}]", self.keys.join(".")),
+            false => format!(" in {}", self.title()),
         }
+    }
+
+    /// `[time]` or `[[steps]]`, as the user writes it.
+    pub fn title(&self) -> String {
+        let keys = self.keys.join(".");
+        match self.is_element {
+            true => format!("[[{keys}]]"),
+            false => format!("[{keys}]"),
+        }
+    }
+
+    /// Where the table begins, for mistakes about the whole of it.
+    pub fn span(&self) -> Range<usize> {
+        self.header.clone()
     }
 
     fn child(&self, entry: &Entry<'a>, table: &'a DeTable<'a>) -> Section<'a> {
@@ -87,6 +123,7 @@ impl<'a> Section<'a> {
             table,
             keys,
             header: entry.key_span(),
+            is_element: false,
         }
     }
 }
@@ -103,18 +140,33 @@ impl<'a> Entry<'a> {
     pub fn key_span(&self) -> Range<usize> {
         self.key.span()
     }
+
+    /// The value with its place.
+    pub fn spanned(&self) -> &'a Spanned<DeValue<'a>> {
+        self.value
+    }
+
+    pub fn value_span(&self) -> Range<usize> {
+        self.value.span()
+    }
+
+    /// The key with its tables.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
 }
 
 /// The source with the mistakes found in it so far.
-pub(super) struct Reader<'a> {
+#[derive(Debug)]
+pub struct FileReader<'a> {
     source: &'a str,
     file: &'a str,
     mistakes: Vec<Mistake>,
 }
 
-impl<'a> Reader<'a> {
-    pub fn new(source: &'a str, file: &'a str) -> Reader<'a> {
-        Reader {
+impl<'a> FileReader<'a> {
+    fn new(source: &'a str, file: &'a str) -> FileReader<'a> {
+        FileReader {
             source,
             file,
             mistakes: Vec::new(),
@@ -125,13 +177,13 @@ impl<'a> Reader<'a> {
         self.mistakes.is_empty()
     }
 
-    pub fn into_error(mut self) -> ConfigError {
+    fn into_error(mut self) -> FileError {
         assert!(
             !self.mistakes.is_empty(),
-            "a file without mistakes is a job"
+            "a file without mistakes has a value"
         );
-        self.mistakes.sort_by_key(|m| (m.line, m.column));
-        ConfigError {
+        self.mistakes.sort_by_key(|mistake| mistake.position);
+        FileError {
             file: self.file.to_owned(),
             mistakes: self.mistakes,
         }
@@ -156,6 +208,17 @@ impl<'a> Reader<'a> {
 
     /// A text that is not empty.
     pub fn text(&mut self, section: &Section, key: &str, example: &str) -> Option<String> {
+        let (text, _) = self.text_entry(section, key, example)?;
+        Some(text.to_owned())
+    }
+
+    /// The same with its entry, for those who look into the text and may find mistakes there.
+    pub fn text_entry<'t>(
+        &mut self,
+        section: &Section<'t>,
+        key: &str,
+        example: &str,
+    ) -> Option<(&'t str, Entry<'t>)> {
         let entry = section.entry(key)?;
         let example = format!("{key} = \"{example}\"");
         match entry.value() {
@@ -163,7 +226,7 @@ impl<'a> Reader<'a> {
                 self.empty(&entry, entry.value.span(), &example);
                 None
             }
-            DeValue::String(text) => Some(text.clone().into_owned()),
+            DeValue::String(text) => Some((text.as_ref(), entry)),
             _ => {
                 self.wrong_type(&entry, "a string", &example);
                 None
@@ -227,14 +290,13 @@ impl<'a> Reader<'a> {
                 self.empty(entry, value.span(), &format!("{key} = \"{example}\""));
                 None
             }
-            other => {
+            _ => {
                 let list = match example.strip_suffix(".jsonl") {
                     Some(_) => "[\"a.jsonl\", \"b.jsonl\"]",
                     None => "[\"a\", \"b\"]",
                 };
                 let example = format!("{key} = \"{example}\" or {key} = {list}");
-                let found = (value.span(), other.type_str());
-                self.wrong_type_at(entry, found, expected, &example);
+                self.wrong_type_at(entry, value, expected, &example);
                 None
             }
         }
@@ -259,6 +321,21 @@ impl<'a> Reader<'a> {
         let number = number.filter(|number| *number > 0);
         if number.is_none() {
             self.wrong_type(&entry, "a whole number from 1 on", &format!("{key} = 1000"));
+        }
+        number
+    }
+
+    /// A whole number from 1 to `max`.
+    pub fn count(&mut self, section: &Section, key: &str, max: u32) -> Option<u32> {
+        let entry = section.entry(key)?;
+        let number = match entry.value() {
+            DeValue::Integer(number) => u32::from_str_radix(number.as_str(), number.radix()).ok(),
+            _ => None,
+        };
+        let number = number.filter(|number| (1..=max).contains(number));
+        if number.is_none() {
+            let message = format!("\"{key}\" must be a whole number from 1 to {max}");
+            self.wrong_value(&entry, &message, "");
         }
         number
     }
@@ -344,11 +421,39 @@ impl<'a> Reader<'a> {
     /// A table that may be missing.
     pub fn section<'t>(&mut self, parent: &Section<'t>, key: &str) -> Option<Section<'t>> {
         let entry = parent.entry(key)?;
+        self.table(parent, &entry)
+    }
+
+    /// An entry that has to be a table.
+    pub fn table<'t>(&mut self, parent: &Section<'t>, entry: &Entry<'t>) -> Option<Section<'t>> {
         if let DeValue::Table(table) = entry.value() {
-            return Some(parent.child(&entry, table));
+            return Some(parent.child(entry, table));
         }
-        self.wrong_type(&entry, "a table", &format!("[{key}]"));
+        self.wrong_type(entry, "a table", &format!("[{}]", entry.path));
         None
+    }
+
+    /// The elements of a list of tables, `[[key]]`, in the order of the file.
+    pub fn elements<'t>(&mut self, parent: &Section<'t>, key: &str) -> Vec<Section<'t>> {
+        let Some(entry) = parent.entry(key) else {
+            return Vec::new();
+        };
+        let DeValue::Array(items) = entry.value() else {
+            self.wrong_type(&entry, "a list of tables", &format!("[[{key}]]"));
+            return Vec::new();
+        };
+        let mut elements = Vec::new();
+        for item in items.iter() {
+            match item.get_ref() {
+                DeValue::Table(table) => elements.push(Section {
+                    header: item.span(),
+                    is_element: true,
+                    ..parent.child(&entry, table)
+                }),
+                _ => self.wrong_type_at(&entry, item, "a list of tables", &format!("[[{key}]]")),
+            }
+        }
+        elements
     }
 
     /// The tables below `key`, one per name, in the order of the file.
@@ -392,22 +497,27 @@ impl<'a> Reader<'a> {
     }
 
     pub fn wrong_type(&mut self, entry: &Entry, expected: &str, example: &str) {
-        let found = (entry.value.span(), entry.value().type_str());
-        self.wrong_type_at(entry, found, expected, example);
+        self.wrong_type_at(entry, entry.value, expected, example);
     }
 
     fn wrong_type_at(
         &mut self,
         entry: &Entry,
-        (span, found): (Range<usize>, &str),
+        value: &Spanned<DeValue>,
         expected: &str,
         example: &str,
     ) {
         let key = entry.key.get_ref();
-        let message = format!("\"{key}\" must be {expected}, not {}", with_article(found));
+        let found = with_article(value.get_ref().type_str());
+        let message = format!("\"{key}\" must be {expected}, not {found}");
         let label = format!("expected {expected}");
-        let mistake = self.mistake(span, &message, &entry.path, &label);
+        let mistake = self.mistake(value.span(), &message, &entry.path, &label);
         mistake.notes.push(format!("for example: {example}"));
+    }
+
+    /// A value of the right type that cannot be what it says.
+    pub fn wrong_value(&mut self, entry: &Entry, message: &str, label: &str) {
+        self.mistake(entry.value.span(), message, &entry.path, label);
     }
 
     fn empty(&mut self, entry: &Entry, span: Range<usize>, example: &str) {
@@ -417,7 +527,7 @@ impl<'a> Reader<'a> {
     }
 
     /// What the TOML parser itself could not read.
-    pub fn syntax(&mut self, error: &toml::de::Error) {
+    fn syntax(&mut self, error: &toml::de::Error) {
         let span = error.span().unwrap_or(0..0);
         self.mistake(
             span,
@@ -439,10 +549,6 @@ impl<'a> Reader<'a> {
         self.mistakes.push(mistake);
         self.mistakes.last_mut().expect("one was pushed just now")
     }
-}
-
-fn did_you_mean(word: &str, known: &[&str]) -> Option<String> {
-    nearest(word, known.iter().copied()).map(|near| format!("did you mean \"{near}\"?"))
 }
 
 fn quoted(words: &[&str]) -> String {

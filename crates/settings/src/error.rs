@@ -1,13 +1,34 @@
-//! What is wrong with a job file, shown as the lines that are wrong.
+//! Mistakes in a file, shown with the lines they stand on.
 
 use std::fmt;
 use std::ops::Range;
 
 /// Everything that is wrong with one file, in the order of its lines; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError {
+pub struct FileError {
     pub file: String,
     pub mistakes: Vec<Mistake>,
+}
+
+/// A place in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// Counted from 1.
+    pub line: usize,
+    /// In characters, counted from 1.
+    pub column: usize,
+}
+
+impl Position {
+    /// The place of a byte of `source`. Parsers may point past the end.
+    pub fn of(source: &str, byte: usize) -> Position {
+        let before = &source[..floor_char(source, byte)];
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        Position {
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+        }
+    }
 }
 
 /// One mistake and where it stands.
@@ -16,10 +37,7 @@ pub struct Mistake {
     pub message: String,
     /// The key with its tables, as in `time.late_arrival`; empty for what is not TOML at all.
     pub key: String,
-    /// Counted from 1.
-    pub line: usize,
-    /// In characters, counted from 1.
-    pub column: usize,
+    pub position: Position,
     /// What to do about it, written beside the caret.
     pub label: String,
     /// Further facts, such as the list of known keys.
@@ -29,7 +47,7 @@ pub struct Mistake {
 }
 
 impl Mistake {
-    pub(super) fn new(source: &str, span: Range<usize>, message: String, key: String) -> Mistake {
+    pub(crate) fn new(source: &str, span: Range<usize>, message: String, key: String) -> Mistake {
         let start = floor_char(source, span.start);
         let line_start = source[..start].rfind('\n').map_or(0, |at| at + 1);
         let line_end = source[start..]
@@ -40,8 +58,7 @@ impl Mistake {
         Mistake {
             message,
             key,
-            line: source[..line_start].matches('\n').count() + 1,
-            column: source[line_start..start].chars().count() + 1,
+            position: Position::of(source, start),
             label: String::new(),
             notes: Vec::new(),
             excerpt: excerpt.to_owned(),
@@ -50,14 +67,15 @@ impl Mistake {
     }
 
     fn render(&self, file: &str, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let number = self.line.to_string();
+        let Position { line, column } = self.position;
+        let number = line.to_string();
         let gutter = " ".repeat(number.len());
         // Tabs stay tabs, so that the caret stands under its text however wide they are.
-        let before = self.excerpt.chars().take(self.column - 1);
+        let before = self.excerpt.chars().take(column - 1);
         let indent: String = before.map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
         let carets = "^".repeat(self.underlined);
         writeln!(out, "error: {}", self.message)?;
-        writeln!(out, "{gutter}--> {file}:{}:{}", self.line, self.column)?;
+        writeln!(out, "{gutter}--> {file}:{line}:{column}")?;
         writeln!(out, "{gutter} |")?;
         writeln!(out, "{number} | {}", self.excerpt)?;
         let caret_line = format!("{gutter} | {indent}{carets} {}", self.label);
@@ -69,7 +87,7 @@ impl Mistake {
     }
 }
 
-impl fmt::Display for ConfigError {
+impl fmt::Display for FileError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, mistake) in self.mistakes.iter().enumerate() {
             if i > 0 {
@@ -81,7 +99,7 @@ impl fmt::Display for ConfigError {
     }
 }
 
-impl std::error::Error for ConfigError {}
+impl std::error::Error for FileError {}
 
 /// The parser counts bytes, and may point at the end of the text or past it.
 fn floor_char(source: &str, at: usize) -> usize {

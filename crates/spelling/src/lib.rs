@@ -1,4 +1,12 @@
-//! The known name that is most similar to a misspelled one.
+//! The known name that a mistyped one most likely meant, for settings, queries and the command line.
+//!
+//! ```
+//! use highwater_spelling::nearest;
+//!
+//! assert_eq!(nearest("conut", ["SUM", "COUNT"]), Some("COUNT"));
+//! ```
+
+#![warn(unreachable_pub)]
 
 /// The candidate closest to `name`, ignoring case, or `None` if none is close enough to suggest.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

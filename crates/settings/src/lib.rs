@@ -1,0 +1,38 @@
+//! Reads the TOML files of users: typed values, and every mistake with its place, its key and the nearest known name.
+//!
+//! ```
+//! use highwater_settings::read_file;
+//!
+//! let error = read_file("portt = 8080", "server.toml", |reader, top| {
+//!     reader.known_keys(top, &["port", "host"]);
+//!     reader.number(top, "port")
+//! });
+//! assert_eq!(error.unwrap_err().to_string(), "\
+//! error: unknown key \"portt\"
+//!  --> server.toml:1:1
+//!   |
+//! 1 | portt = 8080
+//!   | ^^^^^ did you mean \"port\"?
+//!   = known keys: port, host");
+//! ```
+//!
+//! A file is read by a person who is waiting, so a wrong one is answered with everything that is wrong in it. That is why
+//! files are walked by hand over spanned TOML and not derived: a derived reader stops at the first mistake and knows no
+//! neighbours of a misspelt key.
+//!
+//! *Invariants:* a file with a mistake never gives a value; a file that is no TOML is not searched further, because
+//! half-read tables give false mistakes.
+
+#![warn(unreachable_pub)]
+
+mod error;
+mod reader;
+
+pub use error::{FileError, Mistake, Position};
+pub use reader::{Entry, FileReader, Section, read_file};
+
+/// What to write instead of an unknown name: the nearest known one, if one is near.
+pub fn did_you_mean(name: &str, known: &[&str]) -> Option<String> {
+    let near = highwater_spelling::nearest(name, known.iter().copied())?;
+    Some(format!("did you mean \"{near}\"?"))
+}
