@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 
 pub const FILE: &str = "catalogue.json";
 const TEMPORARY: &str = "catalogue.json.tmp";
-const TITLE: &str = "highwater catalogue 1 crc32c=";
+const TITLE: &str = "highwater catalogue ";
+const VERSION: &str = "1";
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,8 +43,24 @@ enum CleanupName {
     Compact,
 }
 
+/// Why a catalogue cannot be read.
+#[derive(Debug, PartialEq, Eq)]
+pub enum CatalogueError {
+    Version(String),
+    Damaged(String),
+}
+
+impl<E: ToString> From<E> for CatalogueError {
+    fn from(reason: E) -> CatalogueError {
+        CatalogueError::Damaged(reason.to_string())
+    }
+}
+
 /// `None` if there is no file yet; an inner error says what is wrong with the one there is.
-pub fn read(disk: &dyn Disk, folder: &Path) -> io::Result<Option<Result<Vec<HubInfo>, String>>> {
+pub fn read(
+    disk: &dyn Disk,
+    folder: &Path,
+) -> io::Result<Option<Result<Vec<HubInfo>, CatalogueError>>> {
     let file = match disk.open(&folder.join(FILE), Access::Read) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened?,
@@ -51,21 +68,25 @@ pub fn read(disk: &dyn Disk, folder: &Path) -> io::Result<Option<Result<Vec<HubI
     Ok(Some(parse(&file.read_all()?)))
 }
 
-fn parse(bytes: &[u8]) -> Result<Vec<HubInfo>, String> {
-    let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
-    let body = text
-        .strip_prefix(TITLE)
-        .and_then(|text| text.split_once('\n'));
-    let (crc, body) = body.ok_or("its first line is not that of a catalogue")?;
+fn parse(bytes: &[u8]) -> Result<Vec<HubInfo>, CatalogueError> {
+    let text = std::str::from_utf8(bytes)?;
+    let title = text.strip_prefix(TITLE);
+    let (version, crc, body) = title
+        .and_then(|text| text.split_once('\n'))
+        .and_then(|(title, body)| {
+            let (version, crc) = title.split_once(" crc32c=")?;
+            Some((version, crc, body))
+        })
+        .ok_or("its first line is not that of a catalogue")?;
+    if version != VERSION {
+        return Err(CatalogueError::Version(version.to_owned()));
+    }
     if crc != format!("{:08x}", crc32c::crc32c(body.as_bytes())) {
         return Err("its checksum is wrong".into());
     }
-    let catalogue: Catalogue = serde_json::from_str(body).map_err(|error| error.to_string())?;
-    catalogue
-        .hubs
-        .into_iter()
-        .map(CatalogueEntry::into_info)
-        .collect()
+    let catalogue: Catalogue = serde_json::from_str(body)?;
+    let hubs = catalogue.hubs.into_iter().map(CatalogueEntry::into_info);
+    Ok(hubs.collect::<Result<_, String>>()?)
 }
 
 /// Durable when it answers.
@@ -77,7 +98,8 @@ pub fn write<'a>(
     let hubs = hubs.map(CatalogueEntry::of).collect();
     let mut body = serde_json::to_string_pretty(&Catalogue { hubs })?;
     body.push('\n');
-    let title = format!("{TITLE}{:08x}\n", crc32c::crc32c(body.as_bytes()));
+    let checksum = crc32c::crc32c(body.as_bytes());
+    let title = format!("{TITLE}{VERSION} crc32c={checksum:08x}\n");
     let temporary = folder.join(TEMPORARY);
     let file = disk.open(&temporary, Access::Create)?;
     file.set_len(0)?;

@@ -12,7 +12,7 @@ use highwater_log::{HubInfo, TopicPartition};
 use parking_lot::{Mutex, RwLock};
 
 use super::{Hub, HubEntry, Inner, Timer};
-use crate::catalogue;
+use crate::catalogue::{self, CatalogueError};
 use crate::pool::{Pool, Readers, side_by_side};
 use crate::storage::{Recovery, Shared, Store};
 use crate::{Options, partition};
@@ -28,6 +28,11 @@ pub enum OpenError {
     Locked(PathBuf),
     #[error("{path} is damaged: {reason}; put back a copy of it, or the hubs cannot be told apart")]
     Catalogue { path: PathBuf, reason: String },
+    #[error(
+        "{path} has version {version}, which is unknown to this version of Highwater: \
+         use the one that wrote it, or a later one"
+    )]
+    CatalogueVersion { path: PathBuf, version: String },
     #[error("the folder {path} of hub `{hub}` is missing")]
     Missing { hub: String, path: PathBuf },
     #[error("could not {doing} {path}: {error}")]
@@ -188,7 +193,13 @@ fn read_catalogue(disk: &dyn Disk, path: &Path) -> Result<Vec<HubInfo>, OpenErro
         .map_err(failed("list", &hubs_folder))?;
     let mut infos = match found {
         Some(Ok(infos)) => infos,
-        Some(Err(reason)) => return Err(OpenError::Catalogue { path: file, reason }),
+        Some(Err(CatalogueError::Damaged(reason))) => {
+            return Err(OpenError::Catalogue { path: file, reason });
+        }
+        Some(Err(CatalogueError::Version(version))) => {
+            let path = file;
+            return Err(OpenError::CatalogueVersion { path, version });
+        }
         None => Vec::new(),
     };
     let live = |info: &HubInfo| names.contains(&info.id.to_string());

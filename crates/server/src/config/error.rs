@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use highwater_settings::Position;
+
 use super::gather::Origin;
 
 /// Never empty.
@@ -43,6 +45,9 @@ impl fmt::Display for ConfigError {
             }
             match &problem.origin {
                 Origin::Default => write!(out, "{}", problem.message)?,
+                Origin::File(Position { line, column }) => {
+                    write!(out, "{file}:{line}:{column}: {}", problem.message)?;
+                }
                 origin => write!(out, "{}: {}", origin.show(file), problem.message)?,
             }
             if let Some(hint) = &problem.hint {

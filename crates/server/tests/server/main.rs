@@ -1,5 +1,6 @@
 //! A whole node over HTTP.
 
+mod formats;
 mod http;
 mod jobs;
 mod node;

@@ -2,6 +2,8 @@
 
 use expect_test::{Expect, expect};
 
+use highwater_settings::FileError;
+
 use super::*;
 
 fn read(source: &str) -> Result<Definition, FileError> {
@@ -119,44 +121,89 @@ fn mistakes_are_told_with_their_line_and_what_would_be_right() {
     wrong(
         "name = 'w'\ndeadlin = '5m'\n[[steps]]\nname = 'a'\ncall = 'GET http://s/x'\nexepct = [200]\n",
         expect![[r#"
-            w.toml:2: unknown key `deadlin` in the file
-              did you mean `deadline`?
-            w.toml:6: unknown key `exepct` in [[steps]]
-              did you mean `expect`?"#]],
+            error: unknown key "deadlin"
+             --> w.toml:2:1
+              |
+            2 | deadlin = '5m'
+              | ^^^^^^^ did you mean "deadline"?
+              = known keys: name, deadline, services, steps, notify
+
+            error: unknown key "exepct" in [[steps]]
+             --> w.toml:6:1
+              |
+            6 | exepct = [200]
+              | ^^^^^^ did you mean "expect"?
+              = known keys: name, undo, when, refuse_when, reason, finish_when, group, after, service, call, function, headers, body, expect, refuse, timeout, retry"#]],
     );
     wrong(
         "name = 'w'\n[services.drone]\nurl = 'drones:80'\n[[steps]]\nname = 'a'\nservice = 'dron'\ncall = 'GET /x'\n",
         expect![[r#"
-            w.toml:3: `drones:80` is no address of a service: write http://host:port
-            w.toml:6: there is no service `dron`
-              did you mean `drone`?"#]],
+            error: `drones:80` is no address of a service: write http://host:port
+             --> w.toml:3:7
+              |
+            3 | url = 'drones:80'
+              |       ^^^^^^^^^^^
+
+            error: there is no service "dron"
+             --> w.toml:6:11
+              |
+            6 | service = 'dron'
+              |           ^^^^^^ did you mean "drone"?"#]],
     );
     wrong(
         "name = 'w'\n[[steps]]\nname = 'a'\ncall = 'GET http://s/{{input.a'\ntimeout = 'soon'\nexpect = [99]\n",
         expect![[r#"
-            w.toml:4: `call`: `/{{input.a` has `{{` without `}}`
-            w.toml:5: "soon" is not a duration
-              write "150ms", "5s", "3m", "1h30m" or "2d""#]],
+            error: "call": `/{{input.a` has `{{` without `}}`
+             --> w.toml:4:8
+              |
+            4 | call = 'GET http://s/{{input.a'
+              |        ^^^^^^^^^^^^^^^^^^^^^^^^
+
+            error: "soon" is not a duration
+             --> w.toml:5:11
+              |
+            5 | timeout = 'soon'
+              |           ^^^^^^ expected a duration
+              = a duration is "150ms", "5s", "3m", "1h30m", "2d" or the like"#]],
     );
     wrong(
         "name = 'w'\n[[steps]]\nname = 'a'\ncall = 'GET http://{{input.host}}/'\n[[steps]]\nname = 'b'\n",
         expect![[r#"
-            w.toml:4: `http://{{input.host}}` is no address of a service: write http://host:port
-              the host cannot have holes
-            w.toml:5: [[steps]] needs either `call` or `function`
-              write call = "PUT /api/packages/{{input.id}}""#]],
+            error: `http://{{input.host}}` is no address of a service: write http://host:port
+             --> w.toml:4:8
+              |
+            4 | call = 'GET http://{{input.host}}/'
+              |        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^ the host cannot have holes
+
+            error: [[steps]] needs either "call" or "function"
+             --> w.toml:5:1
+              |
+            5 | [[steps]]
+              | ^^^^^^^^^ add call = "PUT /api/packages/{{input.id}}""#]],
     );
     wrong(
         "name = \"w\"\n[[steps]\n",
-        expect!["w.toml:2: not valid TOML: unclosed array table, expected `]`"],
+        expect![[r#"
+            error: not valid TOML: unclosed array table, expected `]`
+             --> w.toml:2:9
+              |
+            2 | [[steps]
+              |         ^"#]],
     );
     wrong(
         "",
         expect![[r#"
-        w.toml:1: a workflow needs a name
-          write name = "delivery"
-        w.toml:1: a workflow needs steps
-          add a [[steps]] table for each step"#]],
+            error: missing key "name"
+             --> w.toml:1:1
+              |
+            1 | 
+              | ^ add name = "delivery"
+
+            error: missing key "steps"
+             --> w.toml:1:1
+              |
+            1 | 
+              | ^ add a [[steps]] table for each step"#]],
     );
 }
 
@@ -169,34 +216,51 @@ fn what_cannot_be_known_yet_is_refused() {
     };
     wrong(
         &steps("when = 'steps.drone.status == 200'", ""),
-        expect![
-            "w.toml:2: step `package`: `steps.drone.status` is not known yet: `drone` is not done before"
-        ],
+        expect![[r#"
+            error: step "package": `steps.drone.status` is not known yet: `drone` is not done before
+             --> w.toml:2:1
+              |
+            2 | [[steps]]
+              | ^^^^^^^^^"#]],
     );
     wrong(
         &steps("", "body = '{{steps.pakage.body}}'"),
-        expect![
-            "w.toml:6: step `drone`: `steps.pakage.body`: there is no step `pakage` before it; did you mean `package`?"
-        ],
+        expect![[r#"
+            error: step "drone": `steps.pakage.body`: there is no step `pakage` before it; did you mean `package`?
+             --> w.toml:6:1
+              |
+            6 | [[steps]]
+              | ^^^^^^^^^"#]],
     );
     wrong(
         &steps(
             "group = 'g'",
             "group = 'g'\nheaders = { a = '{{steps.package.body}}' }",
         ),
-        expect![
-            "w.toml:6: step `drone`: `steps.package.body` is not known yet: `package` is not done before"
-        ],
+        expect![[r#"
+            error: step "drone": `steps.package.body` is not known yet: `package` is not done before
+             --> w.toml:6:1
+              |
+            6 | [[steps]]
+              | ^^^^^^^^^"#]],
     );
     wrong(
         &steps("", "when = 'input.a = 1'"),
-        expect!["w.toml:9: `when`: `= 1` cannot be read: write `==` to compare"],
+        expect![[r#"
+            error: "when": `= 1` cannot be read: write `==` to compare
+             --> w.toml:9:8
+              |
+            9 | when = 'input.a = 1'
+              |        ^^^^^^^^^^^^^"#]],
     );
     wrong(
         &steps("", "headers = { Idempotency-Key = 'x' }"),
-        expect![
-            "w.toml:6: step `drone`: the header `Idempotency-Key` is set by the workflow itself"
-        ],
+        expect![[r#"
+            error: step "drone": the header `Idempotency-Key` is set by the workflow itself
+             --> w.toml:6:1
+              |
+            6 | [[steps]]
+              | ^^^^^^^^^"#]],
     );
     assert!(
         read(&steps(

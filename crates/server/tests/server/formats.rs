@@ -1,0 +1,290 @@
+//! Data of released versions opens in this one.
+//!
+//! `tests/formats/VERSION` holds the data folder of a node of that version and the node's own answers about it
+//! (`tests/formats/make`). This version must give the same answers, and its jobs must go on with the same rows.
+
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use highwater_env::{SimClock, disk};
+use highwater_server::config::Sources;
+use highwater_server::node::{Node, NodeError};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+const VERSIONS: [&str; 1] = ["0.1"];
+
+/// A copy of a version's data and what is known about it.
+struct Fixture {
+    folder: tempfile::TempDir,
+    expected: Value,
+}
+
+impl Fixture {
+    fn open(version: &str) -> Fixture {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/formats");
+        let source = source.join(version);
+        let folder = tempfile::tempdir().unwrap();
+        unpack(&source.join("data.tar.zst"), folder.path());
+        let expected = disk::read_to_string(source.join("expected.json")).unwrap();
+        let expected = serde_json::from_str(&expected).unwrap();
+        Fixture { folder, expected }
+    }
+
+    /// The clock stands where it stood when the data was made, so that no lock, retention or retry is due.
+    async fn start(&self) -> Result<Node, NodeError> {
+        let made_ms = self.expected["made_ms"].as_i64().unwrap();
+        let clock = SimClock::at_unix_nanos(i128::from(made_ms) * 1_000_000);
+        let sources = Sources {
+            file: Some(self.path("highwater.toml")),
+            ..Sources::default()
+        };
+        let config = sources.load().unwrap().config;
+        Node::start(config, Arc::new(clock)).await
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn find(&self, ending: &str) -> PathBuf {
+        self.find_all(ending).pop().expect(ending)
+    }
+
+    /// The files below the data folder whose paths end like this.
+    fn find_all(&self, ending: &str) -> Vec<PathBuf> {
+        let mut folders = vec![self.path("data")];
+        let mut found = Vec::new();
+        while let Some(folder) = folders.pop() {
+            for path in disk::list(&folder).unwrap() {
+                match path.is_dir() {
+                    true => folders.push(path),
+                    false if path.to_string_lossy().ends_with(ending) => found.push(path),
+                    false => {}
+                }
+            }
+        }
+        found
+    }
+}
+
+/// A plain tar: a block of 512 bytes with name and size, then the contents in whole blocks.
+fn unpack(archive: &Path, folder: &Path) {
+    let packed = read(archive);
+    let mut archive = zstd::stream::read::Decoder::new(&packed[..]).unwrap();
+    let mut header = [0; 512];
+    while archive.read_exact(&mut header).is_ok() && header[0] != 0 {
+        let text = |range: std::ops::Range<usize>| {
+            let text = std::str::from_utf8(&header[range]).unwrap();
+            text.trim_matches(['\0', ' ']).to_owned()
+        };
+        let (name, prefix) = (text(0..100), text(345..500));
+        let size = usize::from_str_radix(&text(124..136), 8).unwrap();
+        let mut contents = vec![0; size.next_multiple_of(512)];
+        archive.read_exact(&mut contents).unwrap();
+        let path = folder.join(prefix).join(name);
+        match header[156] {
+            b'5' => disk::create_folder(&path).unwrap(),
+            _ => write(&path, &contents[..size]),
+        }
+    }
+}
+
+fn read(path: &Path) -> Vec<u8> {
+    let mut contents = Vec::new();
+    let mut file = disk::open(path).unwrap();
+    file.read_to_end(&mut contents).unwrap();
+    contents
+}
+
+fn write(path: &Path, contents: &[u8]) {
+    disk::create_folder(path.parent().unwrap()).unwrap();
+    let mut file = disk::create_atomic(path).unwrap();
+    file.write_all(contents).unwrap();
+    file.commit().unwrap();
+}
+
+struct Client(SocketAddr);
+
+impl Client {
+    fn of(node: &Node) -> Client {
+        Client(node.http_address().unwrap())
+    }
+
+    async fn call(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
+        let mut stream = TcpStream::connect(self.0).await.unwrap();
+        let length = body.len();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, serde_json::from_str(body).unwrap_or(Value::Null))
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        let (status, answer) = self.call("GET", path, "").await;
+        assert_eq!(status, 200, "{path}: {answer}");
+        answer
+    }
+
+    /// The rows of a hub, once there are as many as expected.
+    async fn rows(&self, hub: &str, count: usize) -> Value {
+        let path = format!("/hubs/{hub}/partitions/0/messages?from=earliest&max=10000");
+        let mut rows = Vec::new();
+        for _ in 0..1_500 {
+            let messages = self.get(&path).await["messages"].take();
+            rows = messages.as_array().unwrap().clone();
+            if rows.len() >= count {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let rows = rows.iter_mut().map(|message| message["value"].take());
+        Value::Array(rows.collect())
+    }
+}
+
+/// Everything that the version answered about its data is answered the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn records_groups_queues_workflows_and_circuits_of_released_versions_are_read() {
+    for version in VERSIONS {
+        let fixture = Fixture::open(version);
+        let node = fixture.start().await.unwrap();
+        let client = Client::of(&node);
+        for asked in fixture.expected["asked"].as_array().unwrap() {
+            let path = asked["path"].as_str().unwrap();
+            assert_eq!(client.get(path).await, asked["answer"], "{version} {path}");
+        }
+        every_big_record_is_there(&client, &fixture.expected["big"]).await;
+        what_was_locked_can_be_settled(&client, &fixture.expected["tokens"]).await;
+        node.stop().await;
+    }
+}
+
+/// They fill more than one segment.
+async fn every_big_record_is_there(client: &Client, expected: &Value) {
+    let info = client.get("/api/hubs/big").await;
+    assert_eq!(info["places"][0]["segments"], expected["segments"]);
+    let (mut next, mut count) = (json!(0), 0);
+    while next != expected["records"] {
+        let path = format!("/hubs/big/partitions/0/messages?from={next}&max=100");
+        let page = client.get(&path).await;
+        let messages = page["messages"].as_array().unwrap();
+        assert!(!messages.is_empty(), "nothing at {next}");
+        count += messages.len();
+        next = page["next"].clone();
+    }
+    assert_eq!(json!(count), expected["records"]);
+}
+
+async fn what_was_locked_can_be_settled(client: &Client, tokens: &Value) {
+    let body = json!({"tokens": [tokens["work"]]}).to_string();
+    let (status, answer) = client.call("POST", "/queues/work/complete", &body).await;
+    assert_eq!(status, 200, "{answer}");
+    let session = json!({"session": "s1", "token": tokens["session"]}).to_string();
+    let release = "/queues/sessions/sessions/release";
+    let (status, answer) = client.call("POST", release, &session).await;
+    assert!(status < 300, "{status} {answer}");
+    let note = json!({"note": "by hand"}).to_string();
+    let resolve = "/api/workflows/transfer/parked-1/resolve";
+    let (status, answer) = client.call("POST", resolve, &note).await;
+    assert!(status < 300, "{status} {answer}");
+    let parked = client.get("/workflows/transfer/parked-1").await;
+    assert_eq!(parked["state"], "resolved");
+}
+
+/// Windows, joins, substreams and held events come out of the checkpoint as if the job had never stopped.
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_go_on_from_the_checkpoints_of_released_versions() {
+    for version in VERSIONS {
+        let fixture = Fixture::open(version);
+        let node = fixture.start().await.unwrap();
+        let client = Client::of(&node);
+        let rows = |key: &str| fixture.expected[key].as_object().unwrap().clone();
+        for (hub, rows) in rows("rows_before") {
+            let count = rows.as_array().unwrap().len();
+            assert_eq!(client.rows(&hub, count).await, rows, "{version} {hub}");
+        }
+        let then = &fixture.expected["then"];
+        for sent in then["events"].as_array().unwrap() {
+            let path = format!("/hubs/{}/messages", sent["hub"].as_str().unwrap());
+            let (status, answer) = client.call("POST", &path, &sent["event"].to_string()).await;
+            assert_eq!(status, 201, "{answer}");
+        }
+        for (hub, rows) in then["rows"].as_object().unwrap() {
+            let count = rows.as_array().unwrap().len();
+            assert_eq!(client.rows(hub, count).await, *rows, "{version} {hub}");
+        }
+        node.stop().await;
+    }
+}
+
+/// Changes a file of the newest fixture and starts a node over it.
+async fn start_with(ending: &str, change: fn(Vec<u8>) -> Vec<u8>) -> Result<Node, NodeError> {
+    let fixture = Fixture::open(VERSIONS[VERSIONS.len() - 1]);
+    let path = fixture.find(ending);
+    write(&path, &change(read(&path)));
+    fixture.start().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_catalogue_of_a_later_version_or_damaged_is_refused_with_what_to_do() {
+    let later = |catalogue| {
+        let text = String::from_utf8(catalogue).unwrap();
+        text.replacen("highwater catalogue 1", "highwater catalogue 2", 1)
+            .into_bytes()
+    };
+    let refused = start_with("catalogue.json", later).await.err().unwrap();
+    let refused = refused.to_string();
+    assert!(refused.contains("has version 2"), "{refused}");
+    assert!(
+        refused.contains("use the one that wrote it, or a later one"),
+        "{refused}"
+    );
+
+    let damaged = |mut catalogue: Vec<u8>| {
+        *catalogue.last_mut().unwrap() = b'x';
+        catalogue
+    };
+    let refused = start_with("catalogue.json", damaged).await.err().unwrap();
+    let refused = refused.to_string();
+    assert!(refused.contains("put back a copy of it"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_checkpoints_are_of_a_later_version_says_what_to_do() {
+    let fixture = Fixture::open(VERSIONS[VERSIONS.len() - 1]);
+    for path in fixture.find_all(".checkpoint") {
+        let mut checkpoint = read(&path);
+        if checkpoint.starts_with(b"HWCHECKP") {
+            checkpoint[8] = 99;
+            let header = crc32c::crc32c(&checkpoint[..24]);
+            checkpoint[24..28].copy_from_slice(&header.to_le_bytes());
+            write(&path, &checkpoint);
+        }
+    }
+    let node = fixture.start().await.unwrap();
+    let client = Client::of(&node);
+    let mut job = Value::Null;
+    for _ in 0..500 {
+        job = client.get("/api/jobs/devices").await;
+        if job["state"] == "failed" {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let said = job.to_string();
+    assert!(said.contains("--start beginning"), "{said}");
+    let logs = client.get("/api/jobs/devices/logs").await.to_string();
+    assert!(logs.contains("version 99"), "{logs}");
+    node.stop().await;
+}
