@@ -5,7 +5,6 @@ mod fakes;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use highwater_env::SimClock;
@@ -31,20 +30,12 @@ pub use fakes::{FakeGroups, FakeTransactions};
 pub struct TestServer {
     pub log: Arc<dyn Log>,
     pub handle: Handle,
-    /// Milliseconds since 1970, as the log sees them.
-    pub now: Arc<AtomicI64>,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
 pub fn loopback() -> Listener {
     Listener::plaintext(SocketAddr::from(([127, 0, 0, 1], 0)))
-}
-
-pub fn memory_log() -> (MemoryLog, Arc<AtomicI64>) {
-    let now = Arc::new(AtomicI64::new(1_000));
-    let clock = Arc::clone(&now);
-    (MemoryLog::new(move || clock.load(Ordering::Relaxed)), now)
 }
 
 pub fn services(log: Arc<dyn Log>) -> Services {
@@ -62,8 +53,7 @@ pub async fn start() -> TestServer {
 }
 
 pub async fn start_with(change: impl FnOnce(&mut Options, &mut Services)) -> TestServer {
-    let (log, now) = memory_log();
-    let log: Arc<dyn Log> = Arc::new(log);
+    let log: Arc<dyn Log> = Arc::new(MemoryLog::new(|| 1_000));
     let mut services = services(Arc::clone(&log));
     let mut options = Options {
         listeners: vec![loopback()],
@@ -79,7 +69,6 @@ pub async fn start_with(change: impl FnOnce(&mut Options, &mut Services)) -> Tes
     TestServer {
         log,
         handle,
-        now,
         stop,
         task,
     }
