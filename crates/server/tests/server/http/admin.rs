@@ -303,7 +303,7 @@ async fn a_node_that_is_reading_its_log_says_how_far_it_is() {
 #[tokio::test]
 async fn with_a_certificate_http_is_https() {
     use rustls_pki_types::pem::PemObject;
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/http");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/server/http");
     let files = TlsFiles {
         cert: format!("{folder}/cert.pem").into(),
         key: format!("{folder}/key.pem").into(),

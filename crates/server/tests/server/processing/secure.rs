@@ -34,7 +34,7 @@ pub fn acceptor() -> TlsAcceptor {
 
 /// The file that the settings name.
 fn ca() -> String {
-    format!("{}/tests/http/cert.pem", env!("CARGO_MANIFEST_DIR"))
+    format!("{}/tests/server/http/cert.pem", env!("CARGO_MANIFEST_DIR"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
