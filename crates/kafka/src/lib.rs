@@ -3,8 +3,8 @@
 //! Existing Kafka clients produce, consume, use groups and run transactions against whatever
 //! implements the traits of `highwater-log`. This crate knows nothing of storage and nothing of
 //! SQL: it turns frames into calls of [`Log`](highwater_log::Log),
-//! [`Groups`](highwater_log::Groups) and [`Transactions`](highwater_log::Transactions), and what
-//! comes of them into frames.
+//! [`GroupCoordinator`](highwater_log::GroupCoordinator) and
+//! [`TransactionCoordinator`](highwater_log::TransactionCoordinator), and their results into frames.
 //!
 //! The way of a request: [`Server`] accepts a connection and gives it a task; the task cuts frames
 //! out of the stream, keeps the requests in a queue and writes the answers in order; the broker

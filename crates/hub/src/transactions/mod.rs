@@ -14,7 +14,7 @@
 //!   the same step, by an epoch that no client has; after a timeout it may ask for that epoch and
 //!   go on.
 //! - A batch that arrives after its transaction ended is turned away
-//!   ([`append`](highwater_log::Transactions::append)), so no partition is left with a transaction
+//!   ([`append`](highwater_log::TransactionCoordinator::append)), so no partition is left with a transaction
 //!   that nobody ends.
 //! - The end is answered when every marker is written, so the next transaction can begin at once.
 //!

@@ -29,7 +29,8 @@ pub struct Options {
     pub poll: Duration,
     /// A longer answer ends its connection.
     pub answer_bytes_max: usize,
-    /// What may wait in one partition to be appended, before [`Full`](highwater_log::AppendError::Full).
+    /// Bytes that may wait for their append in one partition; more is refused with
+    /// [`QueueFull`](highwater_log::AppendError::QueueFull).
     pub waiting_bytes_max: usize,
     /// Copies of every partition of a hub that is made; -1 leaves it to the cluster.
     pub replication: i16,

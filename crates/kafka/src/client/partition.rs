@@ -295,7 +295,7 @@ impl Partition for RemotePartition {
     }
 
     /// A batch without a producer is given one, so that sending it again when the answer was lost appends it
-    /// once. [`AppendInfo::repeated`] is false even then: brokers do not say.
+    /// once. [`AppendInfo::duplicate`] is false even then: brokers do not say.
     fn append(&self, batch: Batch) -> BoxFuture<Result<AppendInfo, AppendError>> {
         self.appender.append(batch, None)
     }

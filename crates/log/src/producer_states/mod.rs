@@ -5,12 +5,12 @@
 //! [`ProducerStates::apply`] before it looks at the next one, without waiting for the disk. So a repeat of
 //! a batch that is still on its way to the disk is known, and has only to wait until that one is
 //! durable. Nothing has to be undone: when a write fails the partition takes no more. What readers may
-//! see does depend on the disk, hence [`ProducerStates::stable`] is told how far that is.
+//! see does depend on the disk, hence [`ProducerStates::advance_durable`] is told how far that is.
 //!
 //! The rules are those of Apache Kafka, with two differences. A repeat of a batch that is no longer
 //! remembered, but certainly was written, is said to be one, where Kafka speaks of a gap. And a
 //! producer that nobody knows may start at any number, as with Kafka, unless an earlier batch of it
-//! was turned away here for want of room ([`ProducerStates::expect`]): the order of its batches in flight
+//! was turned away here for want of room ([`ProducerStates::expect_sequence`]): the order of its batches in flight
 //! would be lost.
 
 mod entry;

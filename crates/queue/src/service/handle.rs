@@ -277,7 +277,7 @@ impl Queue {
             .await
     }
 
-    /// Enqueues events of a hub, see [`Machine::feed`].
+    /// Enqueues events of a hub, see `Machine::feed`.
     pub async fn feed(
         &self,
         hub: String,

@@ -75,7 +75,7 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Serves until [`App::stop`], then waits up to [`STOP_WAIT`] for requests under way.
+    /// Serves until [`App::stop`], then waits up to `STOP_WAIT` for requests under way.
     pub async fn run(self) {
         let most = self.app.options.connections_max.min(Semaphore::MAX_PERMITS);
         let slots = Arc::new(Semaphore::new(most));

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{ExprError, Missing, Path, Scope, stored_as_text};
 
-/// A text whose variables are resolved in a [`Scope`].
+/// A text whose variables are resolved in a `Scope`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Template {
