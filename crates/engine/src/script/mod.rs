@@ -195,7 +195,7 @@ mod backend {
 
     const MISSING: &str = "this program was built without the feature `javascript`: build highwater-cli with `--features javascript`";
 
-    pub fn check(scripts: &Scripts) -> Result<(), ScriptError> {
+    pub(super) fn check(scripts: &Scripts) -> Result<(), ScriptError> {
         match scripts.names().next() {
             None => Ok(()),
             Some(name) => Err(ScriptError {
@@ -205,7 +205,7 @@ mod backend {
         }
     }
 
-    pub fn call(
+    pub(super) fn call(
         _scripts: &Scripts,
         _name: &str,
         _args: &[ValueRef<'_>],
@@ -214,7 +214,7 @@ mod backend {
         Err(MISSING.into())
     }
 
-    pub fn aggregate(
+    pub(super) fn aggregate(
         _scripts: &Scripts,
         _name: &str,
         _events: &[(i64, Value)],
@@ -222,11 +222,11 @@ mod backend {
         Err(MISSING.into())
     }
 
-    pub fn can_retract(_scripts: &Scripts, _name: &str, _leaving: Retraction) -> bool {
+    pub(super) fn can_retract(_scripts: &Scripts, _name: &str, _leaving: Retraction) -> bool {
         false
     }
 
-    pub fn roll<'a>(
+    pub(super) fn roll<'a>(
         _scripts: &Scripts,
         _name: &str,
         _object: u64,
@@ -237,5 +237,5 @@ mod backend {
         Err(MISSING.into())
     }
 
-    pub fn forget(_object: u64) {}
+    pub(super) fn forget(_object: u64) {}
 }
