@@ -257,7 +257,12 @@ async fn what_cannot_work_says_so() {
             vec!["n", "x"],
             "has no column `x`; it has n, t",
         ),
-        (&table[..], vec!["x"], vec!["n"], "the key `x` is not a column"),
+        (
+            &table[..],
+            vec!["x"],
+            vec!["n"],
+            "the key `x` is not a column",
+        ),
     ] {
         let mut endpoint = endpoint(table, &key, &names);
         let failed = endpoint.resume(None).await.unwrap_err();
