@@ -4,12 +4,12 @@ use std::fmt;
 
 use highwater_settings::Position;
 
-use super::gather::Origin;
+use super::effective_settings::Origin;
 
-/// Never empty.
+/// Why the configuration is refused: at least one problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// The file that was read, if there was one.
+    /// The configuration file, if there is one.
     pub file: Option<String>,
     pub problems: Vec<Problem>,
 }

@@ -1,108 +1,96 @@
-//! The file: TOML flattened into full keys, each with the line it stands on.
+//! The configuration file: TOML flattened into full keys, each with its position.
 
 use highwater_settings::{Position, did_you_mean};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
+use super::effective_settings::{Origin, Settings};
 use super::error::Problem;
-use super::gather::{Given, Origin};
 use super::settings::{children, setting_of};
 use super::value::Raw;
 
-/// Everything the file says, in its order, and everything that is wrong with it.
-pub(super) fn read(source: &str) -> (Vec<Given>, Vec<Problem>) {
-    let mut walk = Walk {
+/// The settings of the file, and its problems in the order of its lines.
+pub(super) fn read(source: &str) -> (Settings, Vec<Problem>) {
+    let mut reader = FileReader {
         source,
-        given: Vec::new(),
+        settings: Settings::default(),
         problems: Vec::new(),
     };
     match DeTable::parse(source) {
-        Ok(table) => walk.table("", table.get_ref()),
+        Ok(table) => reader.table("", table.get_ref()),
         Err(error) => {
-            let origin = walk.origin(error.span().map_or(0, |span| span.start));
-            let message = format!("not valid TOML: {}", error.message());
-            walk.problems.push(Problem::new(origin, message));
+            let at = error.span().map_or(0, |span| span.start);
+            reader.problem(at, format!("not valid TOML: {}", error.message()));
         }
     }
-    walk.given.sort_by_key(|given| given.origin.position());
-    walk.problems
-        .sort_by_key(|problem| problem.origin.position());
-    (walk.given, walk.problems)
+    let mut problems = reader.problems;
+    problems.sort_by_key(|problem| problem.origin.position());
+    (reader.settings, problems)
 }
 
-struct Walk<'a> {
+struct FileReader<'a> {
     source: &'a str,
-    given: Vec<Given>,
+    settings: Settings,
     problems: Vec<Problem>,
 }
 
-impl Walk<'_> {
+impl FileReader<'_> {
     fn table(&mut self, prefix: &str, table: &DeTable<'_>) {
         for (name, value) in table.iter() {
             let key = join(prefix, name.get_ref());
+            let at = value.span().start;
             if let Some(setting) = setting_of(&key) {
-                let origin = self.origin(value.span().start);
                 match setting.kind.read(&raw(value.get_ref())) {
-                    Ok(value) => self.given.push(Given { key, value, origin }),
-                    Err(why) => {
-                        let message = format!("`{key}` cannot be that: {why}");
-                        self.problems.push(Problem::new(origin, message));
-                    }
+                    Ok(value) => self.settings.set(key, value, self.origin(at)),
+                    Err(why) => self.problem(at, format!("`{key}` has a wrong value: {why}")),
                 }
             } else if children(&key).is_empty() {
                 self.unknown(prefix, name);
             } else {
-                self.below(&key, value);
+                self.tables(&key, value);
             }
         }
     }
 
-    /// What stands below a key that is no setting itself.
-    fn below(&mut self, key: &str, value: &Spanned<DeValue<'_>>) {
+    /// The table or the list of tables at a key.
+    fn tables(&mut self, key: &str, value: &Spanned<DeValue<'_>>) {
         let listed = children(key) == ["*"];
         match value.get_ref() {
             DeValue::Table(table) => {
-                self.declare(key, value);
+                self.settings.declare(key, self.origin(value.span().start));
                 self.table(key, table);
             }
             DeValue::Array(items) if listed => {
-                for (place, item) in items.iter().enumerate() {
+                for (index, item) in items.iter().enumerate() {
+                    let at = item.span().start;
                     let DeValue::Table(table) = item.get_ref() else {
-                        self.not_a_table(key, item);
+                        self.problem(at, format!("`{key}` must be a table"));
                         continue;
                     };
-                    let key = join(key, &element_name(table, place));
-                    self.declare(&key, item);
+                    let key = join(key, &element_name(table, index));
+                    self.settings.declare(&key, self.origin(at));
                     self.table(&key, table);
                 }
             }
-            _ => self.not_a_table(key, value),
+            _ => self.problem(value.span().start, format!("`{key}` must be a table")),
         }
-    }
-
-    /// An empty `[hubs.x]` says that there is such a hub, so the table itself counts as given.
-    fn declare(&mut self, key: &str, value: &Spanned<DeValue<'_>>) {
-        let origin = self.origin(value.span().start);
-        self.given.push(Given::table(key, origin));
-    }
-
-    fn not_a_table(&mut self, key: &str, value: &Spanned<DeValue<'_>>) {
-        let origin = self.origin(value.span().start);
-        let message = format!("`{key}` must be a table");
-        self.problems.push(Problem::new(origin, message));
     }
 
     fn unknown(&mut self, prefix: &str, name: &Spanned<DeString<'_>>) {
         let known = children(prefix);
-        let place = match prefix {
+        let section = match prefix {
             "" => String::new(),
             _ => format!(" in [{prefix}]"),
         };
         let hint = did_you_mean(name.get_ref(), &known)
             .unwrap_or_else(|| format!("known keys: {}", known.join(", ")));
-        let message = format!("unknown key `{}`{place}", name.get_ref());
+        let message = format!("unknown key `{}`{section}", name.get_ref());
         let origin = self.origin(name.span().start);
         self.problems.push(Problem::new(origin, message).hint(hint));
+    }
+
+    fn problem(&mut self, at: usize, message: String) {
+        self.problems.push(Problem::new(self.origin(at), message));
     }
 
     fn origin(&self, at: usize) -> Origin {
@@ -110,11 +98,11 @@ impl Walk<'_> {
     }
 }
 
-/// An element of a list of tables goes by its name where it has one, else by its place.
-fn element_name(table: &DeTable<'_>, place: usize) -> String {
+/// The name of a table in a list, else its index.
+fn element_name(table: &DeTable<'_>, index: usize) -> String {
     match table.get("name").map(|name| name.get_ref()) {
         Some(DeValue::String(name)) if !name.is_empty() => name.to_string(),
-        _ => place.to_string(),
+        _ => index.to_string(),
     }
 }
 
@@ -130,8 +118,9 @@ fn raw(value: &DeValue<'_>) -> Raw {
     match value {
         DeValue::String(text) => Raw::Text(text.to_string()),
         DeValue::Boolean(flag) => Raw::Flag(*flag),
-        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
-            .map_or(Raw::Other("a number out of range"), Raw::Integer),
+        DeValue::Integer(number) => {
+            i64::from_str_radix(number.as_str(), number.radix()).map_or(Raw::Other, Raw::Integer)
+        }
         DeValue::Array(items) => items
             .iter()
             .map(|item| match item.get_ref() {
@@ -139,7 +128,7 @@ fn raw(value: &DeValue<'_>) -> Raw {
                 _ => None,
             })
             .collect::<Option<Vec<_>>>()
-            .map_or(Raw::Other("a list"), Raw::List),
-        other => Raw::Other(other.type_str()),
+            .map_or(Raw::Other, Raw::List),
+        _ => Raw::Other,
     }
 }

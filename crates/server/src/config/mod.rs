@@ -1,13 +1,12 @@
 //! The configuration of a node: one TOML file, overridden by `HIGHWATER_…` variables, then by flags.
 //!
-//! Values are gathered first, with their origins ([`Settings`]), then built into a checked [`Config`]. Dangerous settings
-//! are refused here, before anything listens: an address beyond this machine needs keys, and keys need TLS (requirement
-//! U3).
+//! [`Settings`] has the values and their origins; `build/` checks them and makes a [`Config`]. Dangerous settings are refused
+//! here, before anything listens: an address beyond this machine needs keys, and keys need TLS (requirement U3).
 
 mod build;
+mod effective_settings;
 mod error;
 mod file;
-mod gather;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -27,8 +26,8 @@ use crate::queues;
 use crate::sharded::ShardedHub;
 use crate::workflows::Workflow;
 
+pub use effective_settings::{Origin, Settings, variable_of};
 pub use error::{ConfigError, Problem};
-pub use gather::{Origin, Settings, variable_of};
 pub use settings::{SETTINGS, Setting};
 
 /// A checked configuration.
@@ -129,9 +128,8 @@ impl Sources {
 
 /// Relative paths in the text start at `folder`.
 fn read(text: &str, sources: &Sources, folder: &Path) -> Result<(Config, Settings), Vec<Problem>> {
-    let (given, mut problems) = file::read(text);
-    let (settings, wrong) = Settings::gather(given, &sources.variables, &sources.flags);
-    problems.extend(wrong);
+    let (mut settings, mut problems) = file::read(text);
+    problems.extend(settings.override_by(&sources.variables, &sources.flags));
     if !problems.is_empty() {
         return Err(problems);
     }

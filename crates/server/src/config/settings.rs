@@ -5,8 +5,7 @@
 
 use super::value::Kind;
 
-/// One setting. A `*` in the key stands for a name (`hubs.*`, `keys.*`) or a number
-/// (`kafka.listeners.*`).
+/// One setting. A `*` in the key is any name (`hubs.*`, `keys.*`) or number (`kafka.listeners.*`).
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     pub key: &'static str,
@@ -242,7 +241,7 @@ pub(super) fn setting_of(key: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(fits)
 }
 
-/// The names that may follow `prefix`, which has names where keys have a `*`.
+/// The names that may follow the full key `prefix`.
 pub(super) fn children(prefix: &str) -> Vec<&'static str> {
     let above = parts(prefix);
     let mut names = Vec::new();

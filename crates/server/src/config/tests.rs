@@ -31,7 +31,7 @@ fn config(text: &str) -> Config {
     read_with(text, &[], &[]).unwrap().0
 }
 
-/// `highwater.toml:3:7: ..` becomes `highwater.toml:3: ..`: what matters here is the line.
+/// `highwater.toml:3:7: ..` becomes `highwater.toml:3: ..`: the other tests check lines only.
 fn without_columns(text: &str) -> String {
     let line = |line: &str| match line.strip_prefix("highwater.toml:") {
         Some(rest) => {
@@ -45,9 +45,9 @@ fn without_columns(text: &str) -> String {
 }
 
 #[test]
-fn a_mistake_is_told_with_its_line_and_column() {
-    let said = read_with("[http]\nlisten = 7", &[], &[]).unwrap_err();
-    assert!(said.starts_with("highwater.toml:2:10: "), "{said}");
+fn a_mistake_has_its_line_and_column() {
+    let error = read_with("[http]\nlisten = 7", &[], &[]).unwrap_err();
+    assert!(error.starts_with("highwater.toml:2:10: "), "{error}");
 }
 
 #[track_caller]
@@ -129,7 +129,7 @@ fn the_sample_is_read() {
 }
 
 #[test]
-fn nothing_at_all_is_a_node_on_this_machine() {
+fn without_settings_a_node_listens_on_this_machine_only() {
     let config = config("");
     assert_eq!(config.data, Path::new("highwater-data"));
     assert!(config.http.unwrap().listen.ip().is_loopback());
@@ -157,7 +157,7 @@ fn the_defaults_of_the_table_are_those_of_the_code() {
 }
 
 #[test]
-fn an_unknown_key_is_named_with_its_neighbour_and_line() {
+fn an_unknown_key_is_reported_with_its_line_and_the_nearest_known_one() {
     refused(
         "data = 'x'\n[http]\nlisten = '127.0.0.1:1'\nconections_max = 3\n",
         "highwater.toml:4: unknown key `conections_max` in [http]\n  did you mean \"connections_max\"?",
@@ -173,12 +173,12 @@ fn an_unknown_key_is_named_with_its_neighbour_and_line() {
 }
 
 #[test]
-fn every_mistake_is_told_at_once() {
+fn all_mistakes_are_reported_at_once() {
     refused(
         "durability = 'maybe'\n[hubs.a]\npartitions = '4'\nretention = 'soon'\n[keys]\n",
-        "highwater.toml:1: `durability` cannot be that: expected one of fsync, os\n\
-         highwater.toml:3: `hubs.a.partitions` cannot be that: expected a number from 1 to 1024\n\
-         highwater.toml:4: `hubs.a.retention` cannot be that: expected a time such as \"12h\" or \"7d\", or \"forever\"",
+        "highwater.toml:1: `durability` has a wrong value: expected one of fsync, os\n\
+         highwater.toml:3: `hubs.a.partitions` has a wrong value: expected a number from 1 to 1024\n\
+         highwater.toml:4: `hubs.a.retention` has a wrong value: expected a time such as \"12h\" or \"7d\", or \"forever\"",
     );
     refused(
         "a = [",
@@ -202,14 +202,14 @@ fn names_that_no_hub_may_have_are_refused() {
 
 // proves L7
 #[test]
-fn a_name_may_lead_to_several_hubs() {
+fn a_sharded_hub_has_several_members() {
     let config = config("[sharded.t]\nhubs = ['t0', 't.1']\n[hubs.t0]\npartitions = 2\n");
     let sharded = &config.sharded[0];
     let hubs: Vec<&str> = sharded.hubs.iter().map(|hub| hub.as_str()).collect();
     assert_eq!((sharded.name.as_str(), hubs), ("t", vec!["t0", "t.1"]));
     refused(
         "[sharded.t]\nhubs = []\n",
-        "highwater.toml:2: `sharded.t.hubs` cannot be that: the list is empty",
+        "highwater.toml:2: `sharded.t.hubs` has a wrong value: the list is empty",
     );
     refused(
         "[sharded.t]\nhubs = ['a', 'a']\n[sharded.u]\nhubs = ['t']\n[sharded.v]\n[sharded.w]\nhubs = ['__x']\n[hubs.t]\n",
@@ -222,7 +222,7 @@ fn a_name_may_lead_to_several_hubs() {
 }
 
 #[test]
-fn keys_must_be_whole() {
+fn a_key_needs_a_name_rights_and_a_secret() {
     refused(
         "[[keys]]\nrights = ['send']\n",
         "highwater.toml:1: a key needs a name\n  write name = \"app\"",
@@ -237,7 +237,7 @@ fn keys_must_be_whole() {
     );
     refused(
         "[[keys]]\nname = 'a'\nrights = ['read']\nsecret = 's3cret'\n",
-        "highwater.toml:3: `keys.a.rights` cannot be that: `read` is none of send, listen, manage",
+        "highwater.toml:3: `keys.a.rights` has a wrong value: `read` is none of send, listen, manage",
     );
     refused(
         "[[keys]]\nname = 'a'\nrights = ['send']\nsecret = 'short'\n",

@@ -1,13 +1,13 @@
-//! Values of settings: how each kind is read from text and written back.
+//! The kinds of settings, and their values.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// What may stand in a setting.
+/// The kind of a setting: which values it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Text,
-    /// Shown as stars.
+    /// Shown as asterisks.
     Secret,
     Path,
     /// `host:port`, or `off`.
@@ -21,41 +21,40 @@ pub enum Kind {
     Time,
     TimeOrForever,
     Choice(&'static [&'static str]),
-    /// A list of any texts.
+    /// A list of texts.
     List,
     /// A list of some of these words.
     Words(&'static [&'static str]),
 }
 
-/// What stands there.
+/// The value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     Text(String),
     Flag(bool),
-    /// `None` is without limit.
+    /// `None`: unlimited.
     Number(Option<u64>),
-    /// `None` is for ever.
+    /// `None`: forever.
     Time(Option<Duration>),
-    /// `None` is off.
+    /// `None`: off.
     Address(Option<SocketAddr>),
     List(Vec<String>),
 }
 
-/// A value before its kind is known: from TOML with its type, from a variable or flag as text.
+/// An unchecked value: with a type from TOML, without one from a variable, a flag or the table of settings.
 #[derive(Clone, Debug)]
 pub enum Raw {
-    /// From a variable, a flag or the table of settings, where everything is text.
     Untyped(String),
     Text(String),
     Integer(i64),
     Flag(bool),
     List(Vec<String>),
-    /// Something that no setting takes, by its TOML name.
-    Other(&'static str),
+    /// A number out of range, or a type that no setting has.
+    Other,
 }
 
 impl Kind {
-    /// Reads a value, or says what was expected.
+    /// Checks a value. The error says what the setting expects.
     pub fn read(self, raw: &Raw) -> Result<Value, String> {
         let wrong = || Err(format!("expected {}", self.expected()));
         match (self, raw) {
@@ -69,12 +68,10 @@ impl Kind {
             (Kind::List | Kind::Words(_), Raw::Untyped(text)) => {
                 self.read_list(text.split(',').map(|item| item.trim().into()).collect())
             }
-            (Kind::Count(..) | Kind::CountOrForever(..), Raw::Integer(number)) => {
-                self.read_text(&number.to_string())
-            }
-            (Kind::Size | Kind::SizeOrUnlimited, Raw::Integer(number)) => {
-                self.read_text(&number.to_string())
-            }
+            (
+                Kind::Count(..) | Kind::CountOrForever(..) | Kind::Size | Kind::SizeOrUnlimited,
+                Raw::Integer(number),
+            ) => self.read_text(&number.to_string()),
             (Kind::Count(..), Raw::Text(_)) => wrong(),
             (Kind::Flag | Kind::List | Kind::Words(_), _) => wrong(),
             (_, Raw::Text(text) | Raw::Untyped(text)) => self.read_text(text),
@@ -113,7 +110,7 @@ impl Kind {
         read.ok_or_else(|| format!("expected {}", self.expected()))
     }
 
-    /// For messages: "expected .."
+    /// Completes "expected ..".
     pub fn expected(self) -> String {
         match self {
             Kind::Text | Kind::Secret => "a text that is not empty".into(),
@@ -136,7 +133,7 @@ impl Kind {
 }
 
 impl Value {
-    /// As it is shown and as it could be written in a variable.
+    /// The value as a variable would have it.
     pub fn show(&self) -> String {
         match self {
             Value::Text(text) => text.clone(),
@@ -185,7 +182,7 @@ fn size(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-/// Longer than zero: a timeout of nothing would refuse everything.
+/// More than zero: a timeout of zero would refuse everything.
 fn time(text: &str) -> Option<Duration> {
     let ticks = highwater_time::Duration::parse(text).ok()?.ticks();
     let ticks = u64::try_from(ticks).ok().filter(|ticks| *ticks > 0)?;
@@ -237,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_in_quotes_is_no_number_in_a_file_but_one_in_a_variable() {
+    fn a_quoted_number_is_a_number_in_a_variable_only() {
         let kind = Kind::Count(1, 9);
         assert!(kind.read(&Raw::Text("4".into())).is_err());
         assert!(kind.read(&Raw::Untyped("4".into())).is_ok());

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use highwater_env::disk;
 use highwater_log::{CleanupPolicy, HubName, HubSettings, HubSpec};
 
+use super::effective_settings::Settings;
 use super::error::Problem;
-use super::gather::Settings;
 use super::{Config, Durability, KafkaListener, TlsFiles};
 use crate::http;
 use crate::keys::{Key, Right, Rights, SECRET_LEN_MIN};

@@ -1,5 +1,4 @@
-//! One value for each setting, from the strongest that says something: flag, variable, file,
-//! default.
+//! The value of each setting: from a flag, else a variable, else the file, else the default.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +8,7 @@ use super::error::Problem;
 use super::settings::{SETTINGS, Setting, parts, setting_of};
 use super::value::{Kind, Raw, Value};
 
-/// Where a value came from.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     Default,
@@ -36,89 +35,67 @@ impl Origin {
     }
 }
 
-/// A value and where it was given.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Given {
-    pub key: String,
-    pub value: Value,
-    pub origin: Origin,
-}
-
-impl Given {
-    /// A table that is there, whatever it holds.
-    pub(super) fn table(key: &str, origin: Origin) -> Given {
-        Given {
-            key: format!("{key}."),
-            value: Value::Flag(true),
-            origin,
-        }
-    }
-}
-
-/// Every setting with the value that counts. Keys of tables end in a dot.
+/// The effective value of each setting, with its origin, by full key.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
+    /// The key of a table ends in a dot; its value is `true`.
     values: BTreeMap<String, (Value, Origin)>,
 }
 
 impl Settings {
-    /// Puts the sources together; later ones win. Variables and flags that fit no setting come back
-    /// as problems (flags) or are passed over (variables: a cluster may set `HIGHWATER_PORT`
-    /// without meaning us).
-    pub(super) fn gather(
-        file: Vec<Given>,
+    pub(super) fn set(&mut self, key: String, value: Value, origin: Origin) {
+        self.values.insert(key, (value, origin));
+    }
+
+    /// Adds a table, so that `[hubs.x]` declares a hub even if it is empty.
+    pub(super) fn declare(&mut self, table: &str, origin: Origin) {
+        let entry = self.values.entry(format!("{table}."));
+        entry.or_insert((Value::Flag(true), origin));
+    }
+
+    /// An unknown flag is a problem. An unknown variable is not: a cluster may set `HIGHWATER_PORT` for its own purposes.
+    pub(super) fn override_by(
+        &mut self,
         variables: &[(String, String)],
         flags: &[(String, String)],
-    ) -> (Settings, Vec<Problem>) {
-        let mut settings = Settings::default();
+    ) -> Vec<Problem> {
         let mut problems = Vec::new();
-        for given in file {
-            settings
-                .values
-                .insert(given.key, (given.value, given.origin));
-        }
         for (key, text) in flags {
-            settings.declare_for(key);
+            self.declare_table_of(key);
             match read(key, text) {
-                Ok(value) => {
-                    settings.values.insert(key.clone(), (value, Origin::Flag));
-                }
+                Ok(value) => self.set(key.clone(), value, Origin::Flag),
                 Err(problem) => problems.push(problem),
             }
         }
-        for key in settings.keys() {
+        for key in self.keys() {
             let name = variable_of(&key);
-            let flagged = matches!(settings.values.get(&key), Some((_, Origin::Flag)));
             let Some((_, text)) = variables.iter().find(|(n, _)| *n == name) else {
                 continue;
             };
             let origin = Origin::Variable(name);
             match setting_of(&key).map(|setting| setting.kind.read(&Raw::Untyped(text.clone()))) {
-                Some(Ok(value)) if !flagged => {
-                    settings.values.insert(key, (value, origin));
+                Some(Ok(value)) if self.origin(&key) != Origin::Flag => {
+                    self.set(key, value, origin);
                 }
                 Some(Err(why)) => problems.push(Problem::new(origin, why)),
                 _ => {}
             }
         }
-        settings.fill();
-        (settings, problems)
+        self.set_defaults();
+        problems
     }
 
-    /// A flag for `hubs.x.partitions` says that there is a hub `x`.
-    fn declare_for(&mut self, key: &str) {
+    /// A flag for `hubs.x.partitions` declares the hub `x`.
+    fn declare_table_of(&mut self, key: &str) {
         let Some(setting) = setting_of(key) else {
             return;
         };
         if let Some(star) = parts(setting.key).iter().position(|part| *part == "*") {
-            let table = parts(key)[..=star].join(".");
-            self.values
-                .entry(format!("{table}."))
-                .or_insert((Value::Flag(true), Origin::Flag));
+            self.declare(&parts(key)[..=star].join("."), Origin::Flag);
         }
     }
 
-    /// Every full key there can be, given the tables there are.
+    /// The full keys of all settings, for the tables declared so far.
     fn keys(&self) -> Vec<String> {
         let of = |setting: &Setting| match setting.key.split_once(".*.") {
             None => vec![setting.key.to_owned()],
@@ -131,7 +108,7 @@ impl Settings {
         SETTINGS.iter().flat_map(of).collect()
     }
 
-    fn fill(&mut self) {
+    fn set_defaults(&mut self) {
         for key in self.keys() {
             let default = setting_of(&key).filter(|setting| !setting.default.is_empty());
             let value = default.and_then(|s| s.kind.read(&Raw::Untyped(s.default.into())).ok());
@@ -152,7 +129,7 @@ impl Settings {
             .collect()
     }
 
-    /// Every value with its origin, by key, secrets as stars.
+    /// Every value with its origin, by key; secrets as asterisks.
     pub fn shown(&self) -> impl Iterator<Item = (&str, String, &Origin)> {
         let plain = self.values.iter().filter(|(key, _)| !key.ends_with('.'));
         plain.map(|(key, (value, origin))| {
@@ -166,8 +143,8 @@ impl Settings {
     }
 
     pub(super) fn origin(&self, key: &str) -> Origin {
-        let found = self.values.get(key);
-        found.map_or(Origin::Default, |(_, origin)| origin.clone())
+        let value = self.values.get(key);
+        value.map_or(Origin::Default, |(_, origin)| origin.clone())
     }
 
     fn value(&self, key: &str) -> Option<&Value> {
@@ -185,7 +162,7 @@ impl Settings {
         matches!(self.value(key), Some(Value::Flag(true)))
     }
 
-    /// `None` where there is no limit, or nothing.
+    /// `None`: unlimited, or unset.
     pub(super) fn number(&self, key: &str) -> Option<u64> {
         match self.value(key) {
             Some(Value::Number(number)) => *number,
