@@ -45,7 +45,7 @@ pub(crate) fn write_time(out: &mut Vec<u8>, time: EnqueueTime) {
     let digits = |out: &mut Vec<u8>, value: u32, width: u32| {
         (0..width)
             .rev()
-            .for_each(|place| out.push(b'0' + (value / 10_u32.pow(place) % 10) as u8));
+            .for_each(|power| out.push(b'0' + (value / 10_u32.pow(power) % 10) as u8));
     };
     digits(out, year.unsigned_abs(), 4);
     for (mark, value, width) in [

@@ -32,13 +32,13 @@ pub(super) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let info = info.ok_or(GroupError::NotFound)?;
     let stored = groups.fetch_offsets(name.into_owned(), None, false).await?;
     let log = app.log()?;
-    let position = |(place, stored): (TopicPartition, Option<OffsetAndMetadata>)| {
+    let position = |(of, stored): (TopicPartition, Option<OffsetAndMetadata>)| {
         let offset = stored?.offset;
         let end = log
-            .partition(place.hub.as_str(), place.partition)
+            .partition(of.hub.as_str(), of.partition)
             .map(|partition| partition.bounds().visible(ISOLATION));
         Some(json!({
-            "hub": place.hub.as_str(), "partition": place.partition, "offset": offset.0,
+            "hub": of.hub.as_str(), "partition": of.partition, "offset": offset.0,
             "end": end.map(|end| end.0), "lag": end.map(|end| (end.0 - offset.0).max(0)),
         }))
     };

@@ -59,12 +59,12 @@ async fn recover(config: &Config, clock: Arc<dyn Clock>, app: Arc<App>) -> Resul
 }
 
 fn report(progress: &OpenProgress) {
-    let (place, recovery) = (&progress.topic_partition, &progress.recovery);
+    let (partition, recovery) = (&progress.topic_partition, &progress.recovery);
     if let Some(cut) = &recovery.torn_tail {
-        tracing::warn!(%place, ?cut, "a torn tail was truncated; it held nothing acknowledged");
+        tracing::warn!(%partition, ?cut, "a torn tail was truncated; it held nothing acknowledged");
     }
     if let Some(damage) = &recovery.damage {
-        tracing::error!(%place, ?damage, "a file is damaged");
+        tracing::error!(%partition, ?damage, "a file is damaged");
     }
     let tenths = |done: usize| done * 10 / progress.total;
     if tenths(progress.done) > tenths(progress.done - 1) && progress.total >= 10 {

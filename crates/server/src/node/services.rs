@@ -3,6 +3,7 @@
 //! They start in the order of their dependencies, and stop in reverse.
 
 use std::fmt::Display;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use highwater_env::random::Random;
@@ -28,8 +29,7 @@ pub(super) struct Services {
     pub(super) jobs: Jobs,
     /// `None` if the settings have none.
     pub(super) processors: Option<Arc<Processors>>,
-    tasks: Vec<JoinHandle<()>>,
-    stop: watch::Sender<bool>,
+    tasks: Tasks,
 }
 
 impl Services {
@@ -40,31 +40,8 @@ impl Services {
         clock: &Arc<dyn Clock>,
         url: Option<String>,
     ) -> Result<Services, NodeError> {
-        let stop = watch::Sender::new(false);
-        let group_service = groups::Service::new(
-            log.clone(),
-            clock.clone(),
-            Random::from_os(),
-            groups::Options::default(),
-        );
-        let groups = group_service.handle();
-        let transaction_service = transactions::Service::new(
-            log.clone(),
-            clock.clone(),
-            groups.clone(),
-            transactions::Options::default(),
-        );
-        let transactions = transaction_service.handle();
-        let mut tasks = vec![
-            spawn(
-                "groups",
-                group_service.run(shutdown_signal(stop.subscribe())),
-            ),
-            spawn(
-                "transactions",
-                transaction_service.run(shutdown_signal(stop.subscribe())),
-            ),
-        ];
+        let mut tasks = Tasks::default();
+        let (groups, transactions) = start_coordinators(log, clock, &mut tasks);
         let mut notify = config.notify.clone();
         notify.public_url = notify.public_url.or(url);
         let notifier = Notifier::new(notify, clock.clone()).map_err(NodeError::Notify)?;
@@ -75,10 +52,7 @@ impl Services {
             let service = workflow.clone().open(log, groups, clock, notifier).await;
             let service = service.map_err(|error| NodeError::Workflow { name, error })?;
             workflows.add(service.handle());
-            tasks.push(spawn(
-                "workflows",
-                service.run(shutdown_signal(stop.subscribe())),
-            ));
+            tasks.spawn("workflows", |shutdown| service.run(shutdown));
         }
         let queues = queues::start(log.clone(), clock.clone(), &config.queues).await;
         let queues = queues.map_err(|(queue, error)| NodeError::Queue { queue, error })?;
@@ -113,7 +87,6 @@ impl Services {
             jobs,
             processors,
             tasks,
-            stop,
         })
     }
 
@@ -123,22 +96,56 @@ impl Services {
         }
         self.jobs.stop_all().await;
         self.queues.stop().await;
-        self.stop.send_replace(true);
-        for task in self.tasks {
+        self.tasks.stop().await;
+    }
+}
+
+fn start_coordinators(
+    log: &Arc<dyn Log>,
+    clock: &Arc<dyn Clock>,
+    tasks: &mut Tasks,
+) -> (groups::Handle, transactions::Handle) {
+    let options = groups::Options::default();
+    let groups = groups::Service::new(log.clone(), clock.clone(), Random::from_os(), options);
+    let group_handle = groups.handle();
+    let options = transactions::Options::default();
+    let transactions =
+        transactions::Service::new(log.clone(), clock.clone(), group_handle.clone(), options);
+    let transaction_handle = transactions.handle();
+    tasks.spawn("groups", |shutdown| groups.run(shutdown));
+    tasks.spawn("transactions", |shutdown| transactions.run(shutdown));
+    (group_handle, transaction_handle)
+}
+
+/// The tasks of services, which stop together.
+#[derive(Default)]
+struct Tasks {
+    running: Vec<JoinHandle<()>>,
+    shutdown: watch::Sender<bool>,
+}
+
+impl Tasks {
+    /// Runs a service in a task that reports its error.
+    fn spawn<E: Display, S: Future<Output = Result<(), E>> + Send + 'static>(
+        &mut self,
+        name: &'static str,
+        run: impl FnOnce(ShutdownSignal) -> S,
+    ) {
+        let service = run(Box::pin(shutdown_signal(self.shutdown.subscribe())));
+        self.running.push(tokio::spawn(async move {
+            if let Err(error) = service.await {
+                tracing::error!(%error, "{name} have stopped");
+            }
+        }));
+    }
+
+    async fn stop(self) {
+        self.shutdown.send_replace(true);
+        for task in self.running {
             // A panic has been reported, and leaves nothing to stop.
             let _ = task.await;
         }
     }
 }
 
-/// Runs a service in a task that reports its error.
-fn spawn<E: Display + Send + 'static>(
-    name: &'static str,
-    service: impl Future<Output = Result<(), E>> + Send + 'static,
-) -> JoinHandle<()> {
-    tokio::spawn(async move {
-        if let Err(error) = service.await {
-            tracing::error!(%error, "{name} have stopped");
-        }
-    })
-}
+type ShutdownSignal = Pin<Box<dyn Future<Output = ()> + Send>>;

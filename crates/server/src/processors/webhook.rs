@@ -75,10 +75,10 @@ impl Webhook {
             return Err("there is nothing to deliver".into());
         };
         let event = &first.event;
-        let place = event.topic_partition();
+        let source = event.topic_partition();
         headers.insert("highwater-attempt", first.attempt.into());
-        headers.insert("highwater-hub", value(place.hub.as_str())?);
-        headers.insert("highwater-partition", place.partition.into());
+        headers.insert("highwater-hub", value(source.hub.as_str())?);
+        headers.insert("highwater-partition", source.partition.into());
         headers.insert("highwater-offset", event.offset().0.into());
         if self.batched {
             let id = format!("{}-{}", event.id(), last.event.offset());

@@ -19,8 +19,8 @@ pub(super) fn write_delivery(out: &mut Vec<u8>, delivery: &Delivery<Event>) {
 
 /// The fields after id and attempt.
 fn write_event(out: &mut Vec<u8>, event: &Event) {
-    let place = event.topic_partition();
-    let (hub, partition, offset) = (&place.hub, place.partition, event.offset());
+    let source = event.topic_partition();
+    let (hub, partition, offset) = (&source.hub, source.partition, event.offset());
     let text =
         format!(",\"hub\":\"{hub}\",\"partition\":{partition},\"offset\":{offset},\"enqueued\":\"");
     out.extend_from_slice(text.as_bytes());

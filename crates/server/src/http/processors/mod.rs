@@ -61,14 +61,13 @@ async fn facts(app: &App, entry: &Entry) -> Result<(Value, Vec<Value>), Error> {
     let (spec, activity) = (&entry.spec, &entry.activity);
     let positions = positions(app, entry).await?;
     let here = activity.places();
-    let trouble = |place: &TopicPartition| here.get(place).cloned().flatten();
     let partitions: Vec<Value> = positions
         .iter()
         .map(|position| {
             json!({
-                "partition": position.place.partition, "offset": position.offset, "end": position.end,
-                "behind": position.behind(), "here": here.contains_key(&position.place),
-                "trouble": trouble(&position.place),
+                "partition": position.of.partition, "offset": position.offset, "end": position.end,
+                "behind": position.behind(), "here": here.contains_key(&position.of),
+                "trouble": here.get(&position.of).cloned().flatten(),
             })
         })
         .collect();
@@ -97,7 +96,7 @@ async fn facts(app: &App, entry: &Entry) -> Result<(Value, Vec<Value>), Error> {
 
 /// The stored position of a processor in one partition.
 pub(super) struct Position {
-    pub place: TopicPartition,
+    pub(super) of: TopicPartition,
     offset: Option<i64>,
     start: i64,
     end: i64,
@@ -115,22 +114,22 @@ pub(super) async fn positions(app: &App, entry: &Entry) -> Result<Vec<Position>,
     let Some(info) = backend.log.hub(hub.as_str()) else {
         return Ok(Vec::new());
     };
-    let places: Vec<TopicPartition> = (0..info.partitions)
+    let partitions: Vec<TopicPartition> = (0..info.partitions)
         .map(|partition| info.topic_partition(partition))
         .collect();
     let stored = match &backend.groups {
         Some(groups) => {
             groups
-                .fetch_offsets(entry.spec.group.clone(), Some(places), false)
+                .fetch_offsets(entry.spec.group.clone(), Some(partitions), false)
                 .await?
         }
         None => Vec::new(),
     };
-    let position = |(place, stored): (TopicPartition, Option<OffsetAndMetadata>)| {
-        let partition = backend.log.partition(hub.as_str(), place.partition)?;
+    let position = |(of, stored): (TopicPartition, Option<OffsetAndMetadata>)| {
+        let partition = backend.log.partition(hub.as_str(), of.partition)?;
         let bounds = partition.bounds();
         Some(Position {
-            place,
+            of,
             offset: stored.map(|stored| stored.offset.0),
             start: bounds.start.0,
             end: bounds.visible(ISOLATION).0,

@@ -39,7 +39,7 @@ pub(super) fn deliveries(deliveries: &[Delivery], outcomes: Option<&Outcomes>) -
     out
 }
 
-/// The same, with states in place of locks.
+/// The same, with states instead of locks.
 pub(super) fn peeked(peeked: &[PeekedMessage]) -> Vec<u8> {
     let size = |peeked: &PeekedMessage| MESSAGE_BYTES + peeked.message.content.body.len();
     let size = peeked.iter().map(size).sum();
