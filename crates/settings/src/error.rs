@@ -1,16 +1,16 @@
-//! Mistakes in a file, shown with the lines they stand on.
+//! Mistakes in a file, shown with their lines.
 
 use std::fmt;
 use std::ops::Range;
 
-/// Everything that is wrong with one file, in the order of its lines; never empty.
+/// The mistakes of one file in the order of its lines: at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileError {
     pub file: String,
     pub mistakes: Vec<Mistake>,
 }
 
-/// A place in a file.
+/// A position in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// Counted from 1.
@@ -20,7 +20,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// The place of a byte of `source`. Parsers may point past the end.
+    /// The position of a byte of `source`. Parsers may point past the end.
     pub fn of(source: &str, byte: usize) -> Position {
         let before = &source[..floor_char(source, byte)];
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -31,11 +31,11 @@ impl Position {
     }
 }
 
-/// One mistake and where it stands.
+/// One mistake and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     pub message: String,
-    /// The key with its tables, as in `time.late_arrival`; empty for what is not TOML at all.
+    /// The key with its tables, as in `time.late_arrival`; empty if the file is no TOML.
     pub key: String,
     pub position: Position,
     /// What to do about it, written beside the caret.
@@ -70,7 +70,7 @@ impl Mistake {
         let Position { line, column } = self.position;
         let number = line.to_string();
         let gutter = " ".repeat(number.len());
-        // Tabs stay tabs, so that the caret stands under its text however wide they are.
+        // Tabs stay tabs, so that the caret is below its text however wide they are.
         let before = self.excerpt.chars().take(column - 1);
         let indent: String = before.map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
         let carets = "^".repeat(self.underlined);
@@ -101,7 +101,7 @@ impl fmt::Display for FileError {
 
 impl std::error::Error for FileError {}
 
-/// The parser counts bytes, and may point at the end of the text or past it.
+/// The start of the character at a byte; the end of the text for a byte past it.
 fn floor_char(source: &str, at: usize) -> usize {
     let mut at = at.min(source.len());
     while !source.is_char_boundary(at) {

@@ -1,4 +1,4 @@
-//! Reads the TOML files of users: typed values, and every mistake with its place, its key and the nearest known name.
+//! Reads the TOML files of users: typed values, and every mistake with its position, its key and the nearest known name.
 //!
 //! ```
 //! use highwater_settings::read_file;

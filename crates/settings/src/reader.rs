@@ -95,7 +95,7 @@ impl<'a> Section<'a> {
     }
 
     /// ` in [time]`, or nothing at the top of the file.
-    fn place(&self) -> String {
+    fn suffix(&self) -> String {
         match self.keys.is_empty() {
             true => String::new(),
             false => format!(" in {}", self.title()),
@@ -141,7 +141,7 @@ impl<'a> Entry<'a> {
         self.key.span()
     }
 
-    /// The value with its place.
+    /// The value with its span.
     pub fn spanned(&self) -> &'a Spanned<DeValue<'a>> {
         self.value
     }
@@ -197,7 +197,7 @@ impl<'a> FileReader<'a> {
             .filter(|key| !known.contains(&key.get_ref().as_ref()));
         for key in unknown {
             let name = key.get_ref();
-            let message = format!("unknown key \"{name}\"{}", section.place());
+            let message = format!("unknown key \"{name}\"{}", section.suffix());
             let label = did_you_mean(name, known).unwrap_or_else(|| "not a key here".to_owned());
             let mistake = self.mistake(key.span(), &message, &section.path(name), &label);
             mistake
@@ -398,11 +398,14 @@ impl<'a> FileReader<'a> {
         let span = entry.value.span();
         let supported = format!("this version has: {}", quoted(&words));
         if later.contains(&text.as_ref()) {
-            let message = format!("{key} = \"{text}\"{} is not supported yet", section.place());
+            let message = format!(
+                "{key} = \"{text}\"{} is not supported yet",
+                section.suffix()
+            );
             self.mistake(span, &message, &entry.path, &supported);
             return None;
         }
-        let message = format!("unknown value \"{text}\" for \"{key}\"{}", section.place());
+        let message = format!("unknown value \"{text}\" for \"{key}\"{}", section.suffix());
         let all: Vec<&str> = words.iter().chain(later).copied().collect();
         let label =
             did_you_mean(text, &all).unwrap_or_else(|| format!("expected {}", one_of(&words)));
@@ -483,7 +486,7 @@ impl<'a> FileReader<'a> {
 
     /// A key that has to be there and is not.
     pub fn missing(&mut self, section: &Section, key: &str, example: &str) {
-        let message = format!("missing key \"{key}\"{}", section.place());
+        let message = format!("missing key \"{key}\"{}", section.suffix());
         let label = format!("add {example}");
         self.mistake(section.header.clone(), &message, &section.path(key), &label);
     }
@@ -491,7 +494,7 @@ impl<'a> FileReader<'a> {
     /// A key that is known but would be ignored here.
     pub fn useless(&mut self, section: &Section, key: &str, why: &str) {
         if let Some(entry) = section.entry(key) {
-            let message = format!("\"{key}\" has no effect{}", section.place());
+            let message = format!("\"{key}\" has no effect{}", section.suffix());
             self.mistake(entry.key_span(), &message, &entry.path, why);
         }
     }
