@@ -1,4 +1,4 @@
-//! The `highwater` command as a user meets it: what it prints where, and how it ends.
+//! The `highwater` command as a user meets it: its output and its exit codes.
 #![allow(clippy::disallowed_methods, reason = "tests make their own files")]
 
 use std::io::{BufRead, BufReader};
@@ -26,12 +26,12 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("text")
 }
 
-/// The exit code, which a panic would make 101 and a signal nothing.
+/// Checks the exit code: a panic has 101, a signal none.
 #[track_caller]
 fn ends(output: &Output, code: i32) {
-    let told = (output.status.code(), stdout(output), stderr(output));
-    assert_eq!(told.0, Some(code), "{}\n{}", told.1, told.2);
-    assert!(!told.2.contains("panicked"), "{}", told.2);
+    let result = (output.status.code(), stdout(output), stderr(output));
+    assert_eq!(result.0, Some(code), "{}\n{}", result.1, result.2);
+    assert!(!result.2.contains("panicked"), "{}", result.2);
 }
 
 #[track_caller]
@@ -161,7 +161,7 @@ fn bad_events_are_counted_named_and_make_the_exit_code_3() {
 
 // proves S2
 #[test]
-fn a_row_that_the_query_fails_on_is_named_with_its_place_in_the_query() {
+fn a_runtime_error_is_reported_with_its_position_in_the_query() {
     let text = format!("{EVENT}\n{{\"id\":\"x\",\"t\":\"2026-01-01T00:00:02Z\"}}\n");
     let made = TestJob::new(
         "SELECT\n  id * 2 AS id FROM a TIMESTAMP BY t",
@@ -225,7 +225,7 @@ fn a_wrong_job_file_shows_the_key_the_line_and_the_nearest_one() {
 
 // proves S2
 #[test]
-fn a_wrong_query_shows_the_place_and_what_was_expected() {
+fn a_wrong_query_shows_the_position_and_the_expected_token() {
     let made = TestJob::new("SELECT id\nFROM a TIMESTAMP t", b"");
     let output = made.run();
     ends(&output, 2);
@@ -267,7 +267,7 @@ fn unknown_commands_and_flags_are_refused() {
 }
 
 #[test]
-fn a_query_that_is_read_no_further_ends_quietly() {
+fn a_closed_pipe_ends_a_run_quietly() {
     let made = TestJob::new(QUERY, format!("{EVENT}\n").repeat(100_000).as_bytes());
     quietly(&["run", made.path()]);
     quietly(&["why", made.path()]);
@@ -276,7 +276,7 @@ fn a_query_that_is_read_no_further_ends_quietly() {
 
 /// `println!` panics where `write!` fails, so every command that prints much is tried.
 #[test]
-fn pictures_and_lists_that_are_read_no_further_end_quietly() {
+fn a_closed_pipe_ends_drawings_and_lists_quietly() {
     let made = TestJob::new(QUERY, format!("{EVENT}\n").repeat(20_000).as_bytes());
     quietly(&["timeline", made.path(), "--json"]);
     let cases = TestJob::new(QUERY, b"");
@@ -295,7 +295,7 @@ fn pictures_and_lists_that_are_read_no_further_end_quietly() {
     quietly(&["test", cases.path()]);
 }
 
-/// As `| head -1` would have it.
+/// Runs the command with its output piped into `head -1`.
 #[track_caller]
 fn quietly(arguments: &[&str]) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_highwater"))
@@ -358,7 +358,7 @@ fn a_failing_case_shows_how_it_differs() {
 }
 
 #[test]
-fn check_tells_editors_where_to_underline() {
+fn check_has_spans_for_editors() {
     let made = TestJob::new("SELECT id\nFROM a TIMESTAMP t", b"");
     let output = highwater(&["check", &made.file("query.saql"), "--json"]);
     ends(&output, 1);
@@ -389,7 +389,7 @@ fn check_tells_editors_where_to_underline() {
 
 // proves T18
 #[test]
-fn why_tells_every_event_and_picks_some() {
+fn why_explains_all_events_or_selected_ones() {
     let late = r#"{"id":2,"k":"b","t":"2026-01-01T00:00:00Z"}"#;
     let text = format!("{EVENT}\n{late}\nnonsense\n");
     let query = "SELECT COUNT(*) AS n FROM a TIMESTAMP BY t GROUP BY TumblingWindow(second, 10)";
@@ -448,7 +448,7 @@ fn timeline_draws_in_three_ways() {
 
 // proves S2
 #[test]
-fn warnings_are_shown_with_their_place_or_are_part_of_the_json() {
+fn warnings_have_a_position_or_are_part_of_the_json() {
     let query = "SELECT COUNT(*) AS n FROM a TIMESTAMP BY t GROUP BY HoppingWindow(second, 1, 2)";
     let made = TestJob::new(query, b"");
     for command in ["run", "explain"] {
@@ -577,7 +577,7 @@ fn the_demo_makes_a_job_that_can_be_run_again() {
     live.sort();
     at_rest.sort();
     assert_eq!(live, at_rest, "the same rows, live and from a file");
-    // Started again, it goes on: nothing is printed twice.
+    // Started again, it resumes: no row is printed twice.
     let second = stdout(&highwater(&fast));
     assert!(
         second

@@ -9,7 +9,7 @@
 //! - Fences of `json in Name` and `json out` (or `json out Name`) behind it hold the events of an input and the rows of
 //!   an output: then the query also runs, as a golden case. `json reference Name` holds reference data, `js name` a
 //!   function, and `toml job` more of the job file.
-//! - What stands between `<!-- highwater manual .. -->` and `<!-- end -->` is what that command prints.
+//! - The text between `<!-- highwater manual .. -->` and `<!-- end -->` is the output of that command.
 //!
 //! `UPDATE_EXPECT=1 cargo test -p highwater-cli --test cli manual` writes the generated parts anew.
 #![allow(
@@ -54,7 +54,7 @@ struct Fence<'p> {
     info: Vec<&'p str>,
     text: String,
     /// `windows.md:17`
-    place: String,
+    location: String,
 }
 
 impl Page {
@@ -75,7 +75,7 @@ impl Page {
                     fences.push(Fence {
                         info: info.split_whitespace().collect(),
                         text: String::new(),
-                        place: format!("{}:{}", self.name(), at + 1),
+                        location: format!("{}:{}", self.name(), at + 1),
                     });
                 }
                 None if open => {
@@ -108,7 +108,7 @@ fn said(output: &Output) -> String {
 const START: &str = "<!-- highwater manual";
 const END: &str = "<!-- end -->";
 
-/// The words of a command line, where a title may stand in quotes.
+/// The words of a command line; a title may be in quotes.
 fn words(line: &str) -> Vec<String> {
     let parts = line.split('"').enumerate();
     let words = parts.flat_map(|(at, part)| match at % 2 {
@@ -216,9 +216,11 @@ fn every_query_compiles_or_is_rejected_as_the_page_says() {
                 None => findings.is_empty(),
             };
             if !right {
-                let rendered = findings.iter().map(|f| f.render(&fence.text, &fence.place));
+                let rendered = findings
+                    .iter()
+                    .map(|f| f.render(&fence.text, &fence.location));
                 let rendered: String = rendered.collect();
-                wrong += &format!("{}, {:?}:\n{rendered}\n", fence.place, fence.info);
+                wrong += &format!("{}, {:?}:\n{rendered}\n", fence.location, fence.info);
             }
         }
     }
@@ -253,7 +255,7 @@ fn make_case(folder: &Path, fences: &[Fence]) {
     let write = |path: &str, text: &str| fs::write(folder.join(path), text).unwrap();
     fs::create_dir_all(folder.join("expected")).unwrap();
     write("query.saql", &fences[0].text);
-    write("NOTE.md", &fences[0].place);
+    write("NOTE.md", &fences[0].location);
     let mut job = String::from("query = \"query.saql\"\n");
     for fence in &fences[1..] {
         match fence.info.as_slice() {

@@ -41,15 +41,15 @@ impl Node {
             .spawn()
             .unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let mut told = String::new();
+        let mut printed = String::new();
         let url = loop {
             let mut line = String::new();
             assert_ne!(
                 stderr.read_line(&mut line).unwrap(),
                 0,
-                "it did not start:\n{told}"
+                "it did not start:\n{printed}"
             );
-            told.push_str(&line);
+            printed.push_str(&line);
             if let Some(url) = line.trim().strip_prefix("HTTP   ") {
                 break url.to_owned();
             }
@@ -70,8 +70,8 @@ impl Node {
     #[track_caller]
     fn ok(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{arguments:?}: {told}");
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{arguments:?}: {printed}");
         String::from_utf8(output.stdout).unwrap()
     }
 
@@ -189,13 +189,13 @@ fn a_hub_is_grown_set_and_trimmed_while_it_is_used() {
     assert_eq!(node.run(&["hub", "set", "t"]).status.code(), Some(2));
     assert_eq!(node.ok(&["hub", "groups"]), "");
     let none = node.run(&["hub", "groups", "g", "--delete", "--yes"]);
-    let told = String::from_utf8(none.stderr).unwrap();
-    assert!(told.contains("there is no such group"), "{told}");
+    let printed = String::from_utf8(none.stderr).unwrap();
+    assert!(printed.contains("there is no such group"), "{printed}");
 }
 
 // proves L7
 #[test]
-fn a_name_leads_to_several_hubs() {
+fn a_sharded_hub_reads_and_writes_its_members() {
     let node = Node::start_with("[sharded.all]\nhubs = ['a', 'b']\n[hubs.a]\npartitions = 1\n");
     for n in 0..20 {
         let value = n.to_string();
@@ -225,8 +225,8 @@ fn a_name_leads_to_several_hubs() {
         &["hub", "tail", "all"][..],
         &["hub", "tail", "all", "-f", "--from", "earliest", "-n", "20"],
     ] {
-        let told = node.ok(arguments);
-        let mut seen: Vec<u32> = told.lines().map(|line| line.parse().unwrap()).collect();
+        let printed = node.ok(arguments);
+        let mut seen: Vec<u32> = printed.lines().map(|line| line.parse().unwrap()).collect();
         seen.sort_unstable();
         assert_eq!(seen, (0..20).collect::<Vec<_>>());
     }
@@ -235,14 +235,14 @@ fn a_name_leads_to_several_hubs() {
 }
 
 #[test]
-fn what_the_server_refuses_is_told_with_a_hint() {
+fn an_error_of_the_server_is_shown_with_its_hint() {
     let node = Node::start();
     let output = node.run(&["hub", "describe", "none"]);
     assert_eq!(output.status.code(), Some(1));
-    let told = String::from_utf8(output.stderr).unwrap();
+    let printed = String::from_utf8(output.stderr).unwrap();
     assert!(
-        told.contains("there is no hub `none`") && told.contains("highwater hub create"),
-        "{told}"
+        printed.contains("there is no hub `none`") && printed.contains("highwater hub create"),
+        "{printed}"
     );
 }
 
@@ -288,10 +288,10 @@ fn an_address_in_use_is_named() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let told = String::from_utf8(output.stderr).unwrap();
+    let printed = String::from_utf8(output.stderr).unwrap();
     assert!(
-        told.contains(&address) && told.contains("set http.listen to another port"),
-        "{told}"
+        printed.contains(&address) && printed.contains("set http.listen to another port"),
+        "{printed}"
     );
 }
 
@@ -306,15 +306,15 @@ fn wrong_or_dangerous_settings_start_nothing() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
-    let told = String::from_utf8(output.stderr).unwrap();
+    let printed = String::from_utf8(output.stderr).unwrap();
     assert!(
-        told.contains("highwater.toml:2") && told.contains("[[keys]]"),
-        "{told}"
+        printed.contains("highwater.toml:2") && printed.contains("[[keys]]"),
+        "{printed}"
     );
 }
 
 #[test]
-fn config_show_says_where_values_come_from() {
+fn config_show_has_the_origin_of_each_value() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("highwater.toml");
     std::fs::write(
@@ -352,7 +352,7 @@ fn config_show_says_where_values_come_from() {
 
 #[cfg(unix)]
 #[test]
-fn a_signal_stops_it_in_peace() {
+fn a_signal_stops_a_node_gracefully() {
     let mut node = Node::start();
     node.ok(&["hub", "send", "t", "1"]);
     let id = node.child.id().to_string();
@@ -370,7 +370,7 @@ fn a_signal_stops_it_in_peace() {
 }
 
 #[test]
-fn the_load_generator_reports_what_it_saw() {
+fn the_load_generator_reports_its_measurements() {
     let node = Node::start();
     let report = node.json(&[
         "bench",
@@ -456,7 +456,7 @@ fn a_queue_is_made_filled_worked_off_and_deleted() {
     let again = node.run(&["queue", "complete", "work", token]);
     assert_eq!(again.status.code(), Some(1), "{again:?}");
 
-    // The next one comes all the same.
+    // The next message is delivered all the same.
     let second = node.run(&["queue", "receive", "work", "--completed", token]);
     assert_eq!(second.status.code(), Some(1), "{second:?}");
     let second: Value = serde_json::from_slice(&second.stdout).unwrap();
@@ -516,7 +516,7 @@ fn a_hub_of_the_settings_feeds_a_queue() {
 // proves P4, P5
 #[test]
 fn processors_circuits_and_dead_letters_are_managed() {
-    // A program that only repeats what it is told takes no event.
+    // A program that only repeats its input handles no event.
     let node = Node::start_with(
         "[processors.echo]\nhub = \"orders\"\nhandler = { command = [\"cat\"] }\ncheckpoint = { events = 1 }\n",
     );

@@ -1,14 +1,13 @@
-//! Fuzzing on stable Rust: a corpus of valid inputs is changed at random, and nothing may panic, hang or break a law.
+//! Fuzzing on stable Rust: a corpus of valid inputs is mutated at random, and no target may panic, hang or break a law.
 //!
-//! In the usual test run each target has two seconds and always the same seed. For longer:
+//! In an ordinary test run each target has two seconds and a fixed seed. For longer runs:
 //!
 //! ```text
 //! HIGHWATER_FUZZ_SECONDS=600 HIGHWATER_FUZZ_SEED=7 cargo test -p highwater-cli --test fuzz -- --nocapture
 //! ```
 //!
-//! What fails is made as small as it goes, printed and written to the folder of the build. The targets themselves are
-//! those of cargo-fuzz, in `fuzz/`. An input that grows the set of outcomes joins the corpus; that stands in for
-//! watching the code.
+//! A failing input is minimised, printed and written to the build folder. The targets are those of cargo-fuzz, in `fuzz/`.
+//! An input with a new outcome joins the corpus; this replaces coverage feedback.
 #![allow(
     clippy::disallowed_methods,
     reason = "a fuzzer needs the clock and the files of the corpus"
@@ -38,10 +37,10 @@ type Target = fn(&[u8]) -> u64;
 
 /// An input that takes longer is a finding.
 const SLOW: Duration = Duration::from_secs(5);
-/// One that takes longer than this will never end.
+/// An input that takes longer than this never ends.
 const HANGS: Duration = Duration::from_secs(60);
 const CORPUS_MAX: usize = 20_000;
-/// Targets whose inputs are no text.
+/// Targets with binary inputs.
 const BINARY: [&str; 2] = ["avro", "parquet"];
 
 fn setting(name: &str, otherwise: u64) -> u64 {
@@ -164,7 +163,7 @@ fn job_words() -> Vec<String> {
     words
 }
 
-/// A request of every kind and version with nothing in it, and some with something.
+/// An empty request of every API and version, and some with content.
 fn kafka_requests() -> Vec<Vec<u8>> {
     let empty = (0..62).flat_map(|key: i16| (0..14).map(move |version| (key, version)));
     let mut requests: Vec<Vec<u8>> = empty
@@ -205,12 +204,12 @@ fn kafka_frame(key: i16, version: i16, body: &[u8]) -> Vec<u8> {
 // The run.
 
 thread_local! {
-    /// Where the last panic of this thread was, while it fuzzes.
+    /// The location of the last panic of this thread, while it fuzzes.
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
     static FUZZING: RefCell<bool> = const { RefCell::new(false) };
 }
 
-/// Panics of targets are noted instead of printed: there may be thousands.
+/// Records panics of targets instead of printing them: there may be thousands.
 fn note_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -219,17 +218,17 @@ fn note_panics() {
             if !FUZZING.with(|fuzzing| *fuzzing.borrow()) {
                 return usual(info);
             }
-            let place = info.location().map(ToString::to_string).unwrap_or_default();
+            let location = info.location().map(ToString::to_string).unwrap_or_default();
             let said = info.payload();
             let text = said.downcast_ref::<&str>().map(ToString::to_string);
             let text = text.or_else(|| said.downcast_ref::<String>().cloned());
             let text = text.unwrap_or_default();
-            PANIC.with(|panic| *panic.borrow_mut() = Some(format!("{place}: {text}")));
+            PANIC.with(|panic| *panic.borrow_mut() = Some(format!("{location}: {text}")));
         }));
     });
 }
 
-/// What the target said, or where it panicked.
+/// The outcome of the target, or the location of its panic.
 fn execute(target: Target, input: &[u8]) -> Result<u64, String> {
     FUZZING.with(|fuzzing| *fuzzing.borrow_mut() = true);
     let result = panic::catch_unwind(AssertUnwindSafe(|| target(input)));
@@ -241,12 +240,12 @@ fn execute(target: Target, input: &[u8]) -> Result<u64, String> {
     })
 }
 
-/// Panics in one place are one finding.
-fn place(panic: &str) -> String {
+/// Panics at one location are one finding.
+fn location(panic: &str) -> String {
     panic.split(": ").next().unwrap_or_default().to_string()
 }
 
-/// Ends the process when an input does not come to an end: there is no other way to stop it.
+/// Ends the process when an input never ends: there is no other way to stop it.
 struct Watchdog {
     current: Arc<Mutex<(Instant, Vec<u8>)>>,
     _stop: mpsc::Sender<()>,
@@ -261,7 +260,7 @@ impl Watchdog {
             while stopped.recv_timeout(Duration::from_secs(5))
                 == Err(mpsc::RecvTimeoutError::Timeout)
             {
-                let (since, input) = &*watched.lock().expect("nobody panics with it");
+                let (since, input) = &*watched.lock().expect("no thread panics with the lock");
                 if since.elapsed() > HANGS {
                     let kept = keep(name, 99, input);
                     eprintln!(
@@ -283,7 +282,7 @@ impl Watchdog {
     }
 
     fn starts(&self, input: &[u8]) {
-        let mut current = self.current.lock().expect("nobody panics with it");
+        let mut current = self.current.lock().expect("no thread panics with the lock");
         current.0 = Instant::now();
         current.1.clear();
         current.1.extend_from_slice(input);
@@ -301,12 +300,12 @@ struct Findings(BTreeMap<String, Vec<u8>>);
 
 impl Findings {
     fn add(&mut self, name: &str, what: String, input: &[u8], target: Target) {
-        let at = place(&what);
-        if self.0.keys().any(|known| place(known) == at) || self.0.len() >= 50 {
+        let at = location(&what);
+        if self.0.keys().any(|known| location(known) == at) || self.0.len() >= 50 {
             return;
         }
         let again =
-            |shorter: &[u8]| execute(target, shorter).is_err_and(|other| place(&other) == at);
+            |shorter: &[u8]| execute(target, shorter).is_err_and(|other| location(&other) == at);
         let smallest = if at.starts_with("slow") {
             input.to_vec()
         } else {
@@ -397,18 +396,18 @@ fn engine() {
     fuzz("engine", targets::engine, queries(), &words());
 }
 
-/// A fuzzer that has quietly stopped to get anywhere finds nothing either.
+/// A fuzzer whose inputs no longer reach the engine would find nothing, silently.
 #[test]
 fn most_queries_of_the_corpus_run_and_many_give_rows() {
     let queries = queries();
     let ran: Vec<usize> = queries.iter().filter_map(|q| targets::run(q).1).collect();
     let with_rows = ran.iter().filter(|rows| **rows > 0).count();
-    let told = (queries.len(), ran.len(), with_rows);
+    let counts = (queries.len(), ran.len(), with_rows);
     assert!(
         ran.len() * 2 > queries.len() && with_rows * 4 > queries.len(),
-        "{told:?}"
+        "{counts:?}"
     );
-    eprintln!("queries, those that ran, those with rows: {told:?}");
+    eprintln!("queries, those that ran, those with rows: {counts:?}");
 }
 
 // proves S3
@@ -473,7 +472,7 @@ fn kafka() {
     fuzz("kafka", targets::kafka, kafka_requests(), &words);
 }
 
-/// The same for the requests: most of those with something in them get through to an answer.
+/// The same for requests: most of those with content are answered.
 #[test]
 fn requests_of_the_corpus_are_answered() {
     let nothing = targets::kafka(&[]);

@@ -1,16 +1,16 @@
-//! How inputs are changed. Texts are changed by the word, so that most of what comes out still looks like the language;
-//! bytes are changed now and then, so that not all does.
+//! Mutates inputs. Texts are mutated word by word, so that most results still resemble the language, and now and then byte
+//! by byte, so that some do not.
 
 use highwater_env::random::Random;
 
-/// Longer inputs are cut: what is wrong with a long one is wrong with a short one, except for limits.
+/// Longer inputs are cut: except for limits, a fault in a long input also shows in a short one.
 const BYTES_MAX: usize = 20_000;
 
 pub struct Mutator<'d> {
     pub random: Random,
     /// Words of the language.
     pub words: &'d [String],
-    /// The inputs are no text: most of what is changed keeps its place.
+    /// The inputs are binary: most mutations keep offsets.
     pub binary: bool,
 }
 
@@ -19,7 +19,7 @@ impl Mutator<'_> {
         self.random.below(limit as u64) as usize
     }
 
-    /// One to some changes; `other` is an input to borrow from.
+    /// Applies a few mutations; `other` is an input to copy from.
     pub fn change(&mut self, input: &[u8], other: &[u8]) -> Vec<u8> {
         let mut changed = input.to_vec();
         for _ in 0..=self.below(4) {
@@ -52,10 +52,8 @@ impl Mutator<'_> {
             _ => {
                 let from = self.below(other.len() + 1);
                 let borrowed = other[from..].iter().take(end - at);
-                let places = input[at..end].iter_mut();
-                places
-                    .zip(borrowed)
-                    .for_each(|(place, byte)| *place = *byte);
+                let bytes = input[at..end].iter_mut();
+                bytes.zip(borrowed).for_each(|(old, new)| *old = *new);
             }
         }
         input
@@ -128,12 +126,12 @@ impl Mutator<'_> {
                 return out;
             }
             _ => {
-                // A word for a word keeps the form of the sentence.
+                // Replacing a word by a word keeps the form of the statement.
                 let names = |token: &&[u8]| token[0].is_ascii_alphanumeric() || token[0] == b'\'';
-                let places: Vec<usize> =
+                let words: Vec<usize> =
                     (0..tokens.len()).filter(|at| names(&tokens[*at])).collect();
-                if !places.is_empty() {
-                    let at = places[self.below(places.len())];
+                if !words.is_empty() {
+                    let at = words[self.below(words.len())];
                     tokens[at] = self.words[self.below(self.words.len())].as_bytes();
                 }
                 return tokens.concat();
@@ -169,7 +167,7 @@ pub fn tokens(input: &[u8]) -> Vec<&[u8]> {
     tokens
 }
 
-/// The smallest text, taken apart by the word, that `fails` too.
+/// Removes words while the text still `fails`.
 pub fn smallest(input: &[u8], fails: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let mut smallest = input.to_vec();
     let mut size = tokens(&smallest).len() / 2;

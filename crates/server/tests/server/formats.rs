@@ -13,12 +13,12 @@ use highwater_env::{SimClock, disk};
 use highwater_server::config::Sources;
 use highwater_server::node::{Node, NodeError};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+
+use crate::http::node::call;
 
 const VERSIONS: [&str; 1] = ["0.1"];
 
-/// A copy of a version's data and what is known about it.
+/// A copy of a version's data, and the answers expected about it.
 struct Fixture {
     folder: tempfile::TempDir,
     expected: Value,
@@ -35,7 +35,7 @@ impl Fixture {
         Fixture { folder, expected }
     }
 
-    /// The clock stands where it stood when the data was made, so that no lock, retention or retry is due.
+    /// The clock shows the time at which the data was made, so that no lock, retention or retry is due.
     async fn start(&self) -> Result<Node, NodeError> {
         let made_ms = self.expected["made_ms"].as_i64().unwrap();
         let clock = SimClock::at_unix_nanos(i128::from(made_ms) * 1_000_000);
@@ -116,18 +116,10 @@ impl Client {
     }
 
     async fn call(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
-        let mut stream = TcpStream::connect(self.0).await.unwrap();
-        let length = body.len();
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
-             content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
-        );
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, serde_json::from_str(body).unwrap_or(Value::Null))
+        let json = ["content-type: application/json"];
+        let answer = call(self.0, &format!("{method} {path}"), &json, body).await;
+        let body = serde_json::from_str(&answer.body).unwrap_or(Value::Null);
+        (answer.status, body)
     }
 
     async fn get(&self, path: &str) -> Value {
@@ -153,7 +145,7 @@ impl Client {
     }
 }
 
-/// Everything that the version answered about its data is answered the same.
+/// This version gives the same answers about the data.
 #[tokio::test(flavor = "multi_thread")]
 async fn records_groups_queues_workflows_and_circuits_of_released_versions_are_read() {
     for version in VERSIONS {
@@ -165,7 +157,7 @@ async fn records_groups_queues_workflows_and_circuits_of_released_versions_are_r
             assert_eq!(client.get(path).await, asked["answer"], "{version} {path}");
         }
         every_big_record_is_there(&client, &fixture.expected["big"]).await;
-        what_was_locked_can_be_settled(&client, &fixture.expected["tokens"]).await;
+        locked_messages_can_be_settled(&client, &fixture.expected["tokens"]).await;
         node.stop().await;
     }
 }
@@ -186,7 +178,7 @@ async fn every_big_record_is_there(client: &Client, expected: &Value) {
     assert_eq!(json!(count), expected["records"]);
 }
 
-async fn what_was_locked_can_be_settled(client: &Client, tokens: &Value) {
+async fn locked_messages_can_be_settled(client: &Client, tokens: &Value) {
     let body = json!({"tokens": [tokens["work"]]}).to_string();
     let (status, answer) = client.call("POST", "/queues/work/complete", &body).await;
     assert_eq!(status, 200, "{answer}");
@@ -202,9 +194,9 @@ async fn what_was_locked_can_be_settled(client: &Client, tokens: &Value) {
     assert_eq!(parked["state"], "resolved");
 }
 
-/// Windows, joins, substreams and held events come out of the checkpoint as if the job had never stopped.
+/// Windows, joins, substreams and held events are restored from the checkpoint as if the job had never stopped.
 #[tokio::test(flavor = "multi_thread")]
-async fn jobs_go_on_from_the_checkpoints_of_released_versions() {
+async fn jobs_resume_from_the_checkpoints_of_released_versions() {
     for version in VERSIONS {
         let fixture = Fixture::open(version);
         let node = fixture.start().await.unwrap();

@@ -1,38 +1,19 @@
-//! Jobs on a whole node: handed over, run, stopped, changed, and still there after a restart.
+//! Jobs on a whole node: deployed, run, stopped, changed, and running again after a restart.
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_env::{Clock, RealClock, SimClock, disk};
-use highwater_server::config::Sources;
+use highwater_env::{RealClock, SimClock, disk};
 use highwater_server::node::Node;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+
+use crate::http::node::call;
+use crate::whole_node::{self, write};
 
 async fn start(folder: &Path, settings: &str) -> Node {
-    start_at(folder, settings, Arc::new(RealClock::new())).await
-}
-
-async fn start_at(folder: &Path, settings: &str, clock: Arc<dyn Clock>) -> Node {
-    let file = folder.join("highwater.toml");
-    let base = "data = \"data\"\nhttp = { listen = \"127.0.0.1:0\" }\nkafka = { listen = \"127.0.0.1:0\" }\n";
-    write(&file, &format!("{base}{settings}"));
-    let sources = Sources {
-        file: Some(file),
-        ..Sources::default()
-    };
-    let config = sources.load().unwrap().config;
-    Node::start(config, clock).await.unwrap()
-}
-
-fn write(path: &Path, text: &str) {
-    let mut file = disk::create_atomic(path).unwrap();
-    file.write_all(text.as_bytes()).unwrap();
-    file.commit().unwrap();
+    whole_node::start(folder, settings, Arc::new(RealClock::new())).await
 }
 
 struct Client(SocketAddr);
@@ -49,17 +30,8 @@ impl Client {
     }
 
     async fn text(&self, line: &str, body: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(self.0).await.unwrap();
-        let length = body.len();
-        let request = format!(
-            "{line} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
-        );
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).await.unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, body.to_owned())
+        let answer = call(self.0, line, &[], body).await;
+        (answer.status, answer.body)
     }
 
     async fn send(&self, hub: &str, events: &[Value]) {
@@ -70,7 +42,7 @@ impl Client {
         }
     }
 
-    /// What there is to see, once it is as it should be.
+    /// Repeats the request until its answer passes the check.
     async fn until(&self, line: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let mut seen = Value::Null;
         for _ in 0..3_000 {
@@ -80,10 +52,10 @@ impl Client {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        panic!("it does not come to be: {seen}");
+        panic!("{line} still answers {seen}");
     }
 
-    /// The rows on a hub of one partition, once there are so many.
+    /// The rows of a hub with one partition, once there are `count` of them.
     async fn rows(&self, hub: &str, count: usize) -> Vec<Value> {
         let (mut rows, mut next) = (Vec::new(), 0);
         for _ in 0..10 {
@@ -98,13 +70,13 @@ impl Client {
             next = page["next"].as_i64().unwrap_or(next);
         }
         let (_, jobs) = self.call("GET /api/jobs", "").await;
-        panic!("the rows do not come: {jobs}");
+        panic!("the rows are missing: {jobs}");
     }
 }
 
 const HUBS: &str = "[hubs.in]\npartitions = 1\n[hubs.out]\npartitions = 1\n";
 
-/// Doubles numbers, or does something else with them.
+/// A job over numbers with this query.
 fn job(query: &str) -> String {
     let file = "query = \"q.saql\"\nstart = \"beginning\"\n[inputs.numbers]\nhub = \"in\"\n[outputs.out]\ntype = \"hub\"\nhub = \"out\"\n";
     json!({"files": {"job.toml": file, "q.saql": query}}).to_string()
@@ -122,7 +94,7 @@ fn events(numbers: std::ops::Range<i64>) -> Vec<Value> {
 
 // proves S4
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_goes_on_where_it_was_after_a_restart_and_writes_each_row_once() {
+async fn a_job_resumes_after_a_restart_and_writes_each_row_once() {
     let folder = tempfile::tempdir().unwrap();
     let node = start(folder.path(), HUBS).await;
     let client = Client::of(&node);
@@ -145,7 +117,7 @@ async fn a_job_goes_on_where_it_was_after_a_restart_and_writes_each_row_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_is_stopped_stays_stopped_and_takes_what_came_meanwhile_when_started() {
+async fn a_stopped_job_stays_stopped_and_catches_up_when_started() {
     let folder = tempfile::tempdir().unwrap();
     let node = start(folder.path(), HUBS).await;
     let client = Client::of(&node);
@@ -174,7 +146,7 @@ async fn a_job_that_is_stopped_stays_stopped_and_takes_what_came_meanwhile_when_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_is_wrong_is_refused_with_its_reason_and_the_old_one_runs_on() {
+async fn a_wrong_version_is_refused_with_its_reason_and_the_old_one_runs_on() {
     let folder = tempfile::tempdir().unwrap();
     let node = start(folder.path(), HUBS).await;
     let client = Client::of(&node);
@@ -248,7 +220,7 @@ async fn a_job_follows_a_folder_across_restarts_and_takes_every_line_once() {
 
 // proves T8, S4
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_reads_the_partitions_by_which_its_hub_grows() {
+async fn a_job_reads_new_partitions_of_its_hub() {
     let folder = tempfile::tempdir().unwrap();
     let node = start(folder.path(), HUBS).await;
     let client = Client::of(&node);
@@ -278,7 +250,7 @@ async fn a_job_reads_the_partitions_by_which_its_hub_grows() {
 
 // proves L7, T17
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_of_the_settings_reads_several_hubs_as_one_and_is_counted() {
+async fn a_job_of_the_settings_reads_a_sharded_hub_and_has_metrics() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().join("sum");
     disk::create_folder(&at).unwrap();
@@ -316,7 +288,7 @@ async fn a_job_of_the_settings_reads_several_hubs_as_one_and_is_counted() {
 
 // proves S3, S4
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_become_messages_of_a_queue_each_once() {
+async fn each_row_becomes_one_message_of_a_queue() {
     let folder = tempfile::tempdir().unwrap();
     let settings = format!("{HUBS}[queues.work]\n");
     let file = "query = \"q.saql\"\nstart = \"beginning\"\n[inputs.numbers]\nhub = \"in\"\n[outputs.out]\ntype = \"queue\"\nqueue = \"work\"\n";
@@ -342,12 +314,12 @@ async fn rows_become_messages_of_a_queue_each_once() {
         .until("GET /queues/work/messages?max=100", full)
         .await;
     let messages = page["messages"].as_array().unwrap();
-    let told: Vec<_> = messages
+    let texts: Vec<_> = messages
         .iter()
         .map(|message| (message["id"].clone(), message["body"]["n"].clone()))
         .collect();
     let expected = (0..5).map(|n| (json!(format!("double/out/{n}")), json!(n * 2)));
-    assert_eq!(told, expected.collect::<Vec<_>>(), "{page}");
+    assert_eq!(texts, expected.collect::<Vec<_>>(), "{page}");
     node.stop().await;
 }
 
@@ -370,7 +342,7 @@ async fn a_clock_that_is_set_back_and_forward_loses_and_repeats_nothing() {
     let event = |seconds: i64| [json!({"t": at(seconds).to_string()})];
     let row = |seconds: i64, n: i64| json!({"at": at(seconds).to_string(), "n": n});
 
-    let node = start_at(folder.path(), &settings, clock.clone()).await;
+    let node = whole_node::start(folder.path(), &settings, clock.clone()).await;
     let client = Client::of(&node);
     assert_eq!(
         client.call("PUT /api/jobs/counts", &job(query)).await.0,
@@ -383,14 +355,14 @@ async fn a_clock_that_is_set_back_and_forward_loses_and_repeats_nothing() {
     set_to(-3600);
     client.send("in", &event(21)).await;
     node.stop().await;
-    let node = start_at(folder.path(), &settings, clock.clone()).await;
+    let node = whole_node::start(folder.path(), &settings, clock.clone()).await;
     let client = Client::of(&node);
     client.send("in", &event(22)).await;
     let caught_up =
         |job: &Value| job["state"] == "running" && job["events"] == 1 && job["backlog"] == 0;
     let seen = client.until("GET /api/jobs/counts", caught_up).await;
     assert_eq!(seen["alarms"], json!([]));
-    // A day forward: what was pending is told.
+    // A day forward: pending windows are emitted.
     set_to(86_400);
     let expected = [row(10, 1), row(30, 2)];
     assert_eq!(client.rows("out", 2).await, expected);
@@ -398,7 +370,7 @@ async fn a_clock_that_is_set_back_and_forward_loses_and_repeats_nothing() {
     set_to(86_420);
     let expected = [&expected[..], &[row(86_410, 1)]].concat();
     assert_eq!(client.rows("out", 3).await, expected);
-    // Whoever reads the log later sees the same.
+    // A later reader of the log gets the same rows.
     let again = job(query).replace("hub = \\\"out", "hub = \\\"again");
     assert_eq!(client.call("PUT /api/jobs/again", &again).await.0, 200);
     assert_eq!(client.rows("again", 3).await, expected);

@@ -5,3 +5,4 @@ mod http;
 mod jobs;
 mod node;
 mod processing;
+mod whole_node;

@@ -1,4 +1,4 @@
-//! A whole node on a real disk: what was answered is there after a restart, and Kafka sees it too.
+//! A whole node on a real disk: acknowledged events are there after a restart, and Kafka clients see them too.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -8,8 +8,8 @@ use highwater_env::RealClock;
 use highwater_server::config::Sources;
 use highwater_server::node::{Node, NodeError};
 use serde_json::Value;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+
+use crate::http;
 
 async fn start(data: &Path) -> Result<Node, NodeError> {
     start_with(data, &[]).await
@@ -33,26 +33,12 @@ async fn start_with(data: &Path, more: &[(&str, &str)]) -> Result<Node, NodeErro
 }
 
 async fn call(address: SocketAddr, line: &str, body: &str) -> Value {
-    let text = text(address, line, body).await;
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
-}
-
-async fn text(address: SocketAddr, line: &str, body: &str) -> String {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let length = body.len();
-    let request = format!(
-        "{line} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
-    );
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).await.unwrap();
-    let (_, body) = text.split_once("\r\n\r\n").unwrap();
-    body.to_owned()
+    http::node::call(address, line, &[], body).await.json()
 }
 
 // proves L3
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_answered_is_there_after_a_restart() {
+async fn acknowledged_events_are_there_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let node = start(folder.path()).await.unwrap();
     let address = node.http_address().unwrap();
@@ -72,7 +58,9 @@ async fn what_was_answered_is_there_after_a_restart() {
         call(address, "GET /api/groups", "").await["groups"],
         Value::Array(Vec::new())
     );
-    let page = text(address, "GET /metrics", "").await;
+    let page = http::node::call(address, "GET /metrics", &[], "")
+        .await
+        .body;
     for line in [
         "highwater_hub_append_records_total 10",
         "highwater_kafka_requests_total{api=\"Produce\"} 0",

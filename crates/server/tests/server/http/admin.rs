@@ -15,10 +15,10 @@ use crate::http::node::{Node, memory, node, node_on, node_with, options};
 #[tokio::test]
 async fn hubs_are_made_shown_and_deleted() {
     let node = node().await;
-    let wanted = r#"{"name":"t","partitions":2,"retention":"12h","retention_bytes":1000,"cleanup":"compact"}"#;
-    let made = node.post("/api/hubs", "application/json", wanted).await;
+    let body = r#"{"name":"t","partitions":2,"retention":"12h","retention_bytes":1000,"cleanup":"compact"}"#;
+    let made = node.post("/api/hubs", "application/json", body).await;
     assert_eq!(made.status, 201, "{}", made.body);
-    node.post("/api/hubs", "application/json", wanted)
+    node.post("/api/hubs", "application/json", body)
         .await
         .is(409, "exists");
     node.post("/hubs/t/partitions/1/messages", "text/plain", "x")
@@ -26,9 +26,12 @@ async fn hubs_are_made_shown_and_deleted() {
     let shown = node.get("/api/hubs/t").await.json();
     assert_eq!(shown["retention_seconds"], 12 * 3600);
     assert_eq!(shown["cleanup"], "compact");
-    let place = &shown["places"][1];
-    assert_eq!((&place["start"], &place["end"]), (&json!(0), &json!(1)));
-    assert_eq!(place["last"], "2026-01-01T00:00:00.123Z");
+    let partition = &shown["places"][1];
+    assert_eq!(
+        (&partition["start"], &partition["end"]),
+        (&json!(0), &json!(1))
+    );
+    assert_eq!(partition["last"], "2026-01-01T00:00:00.123Z");
     let names: Vec<_> = node.get("/api/hubs").await.json()["hubs"]
         .as_array()
         .unwrap()
@@ -244,12 +247,12 @@ async fn a_partition_that_the_disk_has_stopped_is_named_everywhere() {
     let ready = node.get("/readyz").await;
     assert_eq!(ready.status, 200, "the other partitions work");
     assert_eq!(ready.json()["stopped"], json!(["h/1"]));
-    let places = node.get("/api/hubs/h").await.json()["places"].take();
+    let partitions = node.get("/api/hubs/h").await.json()["places"].take();
     assert_eq!(
-        (&places[0]["stopped"], &places[1]["segments"]),
+        (&partitions[0]["stopped"], &partitions[1]["segments"]),
         (&json!(null), &json!(1))
     );
-    let reason = places[1]["stopped"].as_str().unwrap();
+    let reason = partitions[1]["stopped"].as_str().unwrap();
     assert!(
         reason.starts_with("`h/1` takes no writes: could not sync"),
         "{reason}"

@@ -161,9 +161,9 @@ async fn a_partition_that_is_full_has_stopped_or_has_no_disk_left_is_told_apart(
         .post("/hubs/h/partitions/2/messages", "text/plain", "x")
         .await;
     no_room.is(507, "no_room");
-    let told = no_room.json();
+    let facts = no_room.json();
     assert_eq!(
-        told["message"],
+        facts["message"],
         "there is no room on the disk for `h/2`: quota exceeded"
     );
     assert_eq!(
@@ -191,9 +191,9 @@ async fn a_request_that_half_failed_says_which_half() {
         )
         .await;
     answer.is(503, "stopped");
-    let told = answer.json();
+    let facts = answer.json();
     let of = |list: &str| {
-        let mut parts: Vec<u64> = told[list]
+        let mut parts: Vec<u64> = facts[list]
             .as_array()
             .unwrap()
             .iter()

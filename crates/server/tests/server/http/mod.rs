@@ -6,7 +6,7 @@ mod admin;
 mod faulty;
 mod groups;
 mod limits;
-mod node;
+pub mod node;
 mod operations;
 mod queues;
 mod read;

@@ -1,4 +1,4 @@
-//! A node's HTTP side over a log in memory, and a client that writes requests as they travel.
+//! The HTTP API over a log in memory, and a client that writes raw requests.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub async fn node_with_groups(log: Arc<dyn Log>, groups: Arc<dyn GroupCoordinato
     start_on(options(), Vec::new(), backend).await
 }
 
-/// A node on a disk, so that it has more to tell.
+/// A node on a disk, which reports the status of its partitions.
 pub async fn node_on(hub: Hub) -> Node {
     let backend = Backend {
         hub: Some(hub.clone()),
@@ -102,8 +102,8 @@ impl Answer {
 
     #[track_caller]
     pub fn is(&self, status: u16, code: &str) {
-        let told = (self.status, self.json()["code"].clone());
-        assert_eq!(told, (status, code.into()), "{}", self.body);
+        let answer = (self.status, self.json()["code"].clone());
+        assert_eq!(answer, (status, code.into()), "{}", self.body);
     }
 }
 
@@ -188,11 +188,11 @@ impl Wire {
     }
 
     pub async fn send(&mut self, bytes: &[u8]) {
-        // The server may have closed already, having said why.
+        // The server may have answered and closed already.
         let _ = self.stream.write_all(bytes).await;
     }
 
-    /// Reads until `done` finds what it looks for, and takes that much.
+    /// Reads until `done` returns a length, and takes that many bytes.
     async fn until(&mut self, done: impl Fn(&[u8]) -> Option<usize>) -> Option<Vec<u8>> {
         loop {
             if let Some(end) = done(&self.read) {

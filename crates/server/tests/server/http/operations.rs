@@ -1,4 +1,4 @@
-//! The table of operations against the API: what is described is routed and guarded.
+//! The table of operations against the API: every described operation is routed and guarded.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -7,13 +7,13 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use highwater_env::RealClock;
-use highwater_server::config::Sources;
 use highwater_server::node::Node as WholeNode;
 use serde_json::Value;
 
 use crate::http::node::{Answer, call, node};
+use crate::whole_node;
 
-/// The path with values in place of its variables.
+/// The path with values for its variables.
 fn filled(path: &str) -> String {
     let part = |part: &str| match part {
         "{partition}" => "0".to_owned(),
@@ -24,7 +24,7 @@ fn filled(path: &str) -> String {
 }
 
 #[tokio::test]
-async fn everything_that_is_described_is_there() {
+async fn every_described_operation_is_routed() {
     let node = node().await;
     let document = node.get("/api/openapi.json").await.json();
     let paths = document["paths"].as_object().unwrap();
@@ -122,21 +122,7 @@ async fn guarded(folder: &Path) -> WholeNode {
             key(&format!("{right}-{scope}"), &[right], Some(hub));
         }
     }
-    let file = folder.join("highwater.toml");
-    std::fs::write(&file, settings).unwrap();
-    let flag = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-    let sources = Sources {
-        file: Some(file),
-        flags: vec![
-            flag("data", &folder.join("data").display().to_string()),
-            flag("http.listen", "127.0.0.1:0"),
-            flag("kafka.listen", "off"),
-        ],
-        ..Sources::default()
-    };
-    let loaded = sources.load().unwrap_or_else(|error| panic!("{error}"));
-    let clock = Arc::new(RealClock::new());
-    WholeNode::start(loaded.config, clock).await.unwrap()
+    whole_node::start(folder, &settings, Arc::new(RealClock::new())).await
 }
 
 async fn call_as(address: SocketAddr, key: Option<&str>, line: &str) -> Answer {
@@ -158,7 +144,7 @@ fn is_refused(answer: &Answer) -> bool {
 
 // proves U3
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_that_is_described_is_guarded() {
+async fn every_described_operation_is_guarded() {
     let folder = tempfile::tempdir().unwrap();
     let node = guarded(folder.path()).await;
     let address = node.http_address().unwrap();
@@ -198,7 +184,7 @@ async fn everything_that_is_described_is_guarded() {
 
 // proves U3
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_holds_only_what_the_key_may_see() {
+async fn a_list_has_only_the_items_that_the_key_may_see() {
     let folder = tempfile::tempdir().unwrap();
     let node = guarded(folder.path()).await;
     let address = node.http_address().unwrap();

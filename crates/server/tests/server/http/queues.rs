@@ -33,11 +33,11 @@ async fn node_with_keys(keys: Vec<Key>) -> (Node, Arc<SimClock>) {
 /// A node with a queue `orders` as the settings say, and its clock.
 async fn node(settings: Value) -> (Node, Arc<SimClock>) {
     let (node, clock) = node_with_keys(Vec::new()).await;
-    let mut wanted = json!({"name": "orders"});
+    let mut body = json!({"name": "orders"});
     for (name, value) in settings.as_object().unwrap() {
-        wanted[name] = value.clone();
+        body[name] = value.clone();
     }
-    let made = post(&node, "/api/queues", wanted).await;
+    let made = post(&node, "/api/queues", body).await;
     assert_eq!(made.status, 201, "{}", made.body);
     (node, clock)
 }
@@ -97,7 +97,7 @@ async fn a_message_is_sent_received_and_completed_once() {
 
 // proves Q1
 #[tokio::test]
-async fn a_round_of_a_worker_is_one_request() {
+async fn one_request_settles_and_receives() {
     let (node, _) = node(json!({})).await;
     let batch = json!([{"body": 1}, {"body": 2}, {"body": 3}]);
     post(&node, "/queues/orders/batch", batch).await;
@@ -120,7 +120,7 @@ async fn a_round_of_a_worker_is_one_request() {
         [&json!(2), &json!(3)],
         "what was given back is there again"
     );
-    // That nothing could be settled is no reason to receive nothing.
+    // Failed settlements do not keep the receiver from receiving.
     let got = post(&node, "/queues/orders/receive", handed_in).await;
     assert_eq!(got.status, 200, "{}", got.body);
     assert_eq!(
@@ -139,7 +139,7 @@ async fn a_round_of_a_worker_is_one_request() {
 
 // proves Q1
 #[tokio::test]
-async fn what_was_handed_in_is_told_though_the_node_stops() {
+async fn settlements_are_answered_though_the_node_stops() {
     let (node, _) = node(json!({})).await;
     post(&node, "/queues/orders/messages", json!(1)).await;
     let handed_in = json!({"complete": [token(&receive(&node, "").await[0])]});
@@ -161,7 +161,7 @@ async fn what_was_handed_in_is_told_though_the_node_stops() {
 
 // proves Q1
 #[tokio::test]
-async fn a_lock_runs_out_and_can_be_renewed_before() {
+async fn a_lock_expires_unless_it_is_renewed() {
     let (node, clock) = node(json!({"lock": "30s"})).await;
     post(&node, "/queues/orders/messages", json!(1)).await;
     let tokens = json!({"tokens": [token(&receive(&node, "").await[0])]});
@@ -222,10 +222,10 @@ async fn a_deferred_message_is_fetched_by_number() {
     let first = token(&receive(&node, "").await[0]);
     post(&node, "/queues/orders/defer", json!({"tokens": [first]})).await;
     assert!(receive(&node, "").await.is_empty());
-    let wanted = json!({"sequences": [1]});
-    let got = post(&node, "/queues/orders/deferred", wanted.clone()).await;
+    let body = json!({"sequences": [1]});
+    let got = post(&node, "/queues/orders/deferred", body.clone()).await;
     assert_ne!(token(&got.json()["messages"][0]), first);
-    let again = post(&node, "/queues/orders/deferred", wanted).await;
+    let again = post(&node, "/queues/orders/deferred", body).await;
     again.is(404, "not_found");
 }
 
@@ -248,7 +248,7 @@ async fn a_session_is_accepted_read_in_order_and_released() {
     let got = receive(&node, &query).await;
     assert_eq!((&got[0]["body"], &got[1]["body"]), (&json!(1), &json!(2)));
     let handed_in = json!({"complete": [got[0]["token"]]});
-    // What was settled is told although the request was not one to receive with.
+    // The answer has the settlements although the receive itself was refused.
     let without = post(&node, "/queues/orders/receive", handed_in).await;
     without.is(400, "bad_request");
     assert_eq!(without.json()["settled"], 1);

@@ -64,7 +64,7 @@ async fn a_reader_starts_anywhere_and_reads_again() {
 }
 
 #[tokio::test]
-async fn a_wrong_question_is_answered_with_what_would_be_right() {
+async fn a_wrong_request_gets_a_hint() {
     let node = numbered(1).await;
     let ask = async |query: &str| {
         node.get(&format!("/hubs/h/partitions/0/messages?{query}"))
@@ -101,7 +101,7 @@ async fn a_long_poll_is_woken_by_an_event() {
 }
 
 #[tokio::test]
-async fn a_long_poll_sleeps_on_when_only_time_goes_by() {
+async fn a_punctuation_does_not_end_a_long_poll() {
     let node = node().await;
     let mut waiting = node.connect().await;
     let line = "GET /hubs/h/partitions/0/messages?wait=60s";
@@ -118,7 +118,7 @@ async fn a_long_poll_sleeps_on_when_only_time_goes_by() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_poll_ends_when_nothing_comes() {
+async fn a_long_poll_without_events_ends_in_time() {
     let node = node().await;
     let page = node
         .get("/hubs/h/partitions/0/messages?wait=20s")

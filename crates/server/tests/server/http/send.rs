@@ -239,20 +239,20 @@ async fn events_of_several_keys_say_where_each_went() {
         )
         .await
         .json();
-    let mut told: Vec<(u64, u64)> = Vec::new();
+    let mut partitions: Vec<(u64, u64)> = Vec::new();
     for part in answer["placed"].as_array().unwrap() {
         let events = part["events"]
             .as_array()
             .unwrap()
             .iter()
             .map(|at| at.as_u64().unwrap());
-        told.extend(events.map(|at| (at, part["partition"].as_u64().unwrap())));
+        partitions.extend(events.map(|at| (at, part["partition"].as_u64().unwrap())));
     }
-    told.sort_unstable();
+    partitions.sort_unstable();
     let expected: Vec<(u64, u64)> = (0..4)
         .zip(keys.map(|key| partition_for_key(key.as_bytes(), 4).into()))
         .collect();
-    assert_eq!(told, expected);
+    assert_eq!(partitions, expected);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! One name for several hubs. // proves L7
+//! Sharded hubs. // proves L7
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ async fn node_with(keys: Vec<Key>) -> Node {
     start_on(options(), keys, backend).await
 }
 
-/// Everything that the three hubs hold, as (hub, partition) and value.
+/// The events of the three hubs, as (hub, partition) and value.
 async fn stored(node: &Node) -> Vec<(String, u32, Value)> {
     let mut all = Vec::new();
     for (hub, partitions) in HUBS {
@@ -101,7 +101,7 @@ async fn events_without_a_key_reach_every_partition() {
 }
 
 #[tokio::test]
-async fn a_body_of_several_events_says_where_each_went() {
+async fn the_answer_to_several_events_has_the_partition_of_each() {
     let node = node().await;
     let event = |number: u32| json!({"Body": number.to_string(), "BrokerProperties": {"PartitionKey": format!("k{number}")}});
     let body = Value::from((0..20).map(event).collect::<Vec<_>>()).to_string();
@@ -119,12 +119,12 @@ async fn a_body_of_several_events_says_where_each_went() {
             );
         }
     }
-    // The same, as Event Hubs has it.
+    // The same in the dialect of Event Hubs.
     assert_eq!(node.post("/t/messages", kind, &body).await.status, 201);
 }
 
 #[tokio::test]
-async fn a_live_stream_reads_all_hubs_and_goes_on_where_it_was() {
+async fn a_live_stream_reads_all_members_and_resumes() {
     let node = node().await;
     let mut last = None;
     for round in 0..2 {
@@ -186,7 +186,7 @@ async fn the_name_is_shown_and_is_no_hub() {
             answer.body
         );
     }
-    // A key's place would not be its own if the others took over.
+    // A key keeps its member: the others do not take over.
     node.call("DELETE /api/hubs/t1", &[], "").await;
     node.post("/hubs/t/messages", "text/plain", "x")
         .await

@@ -1,4 +1,4 @@
-//! Workflows over HTTP, with functions in place of services.
+//! Workflows over HTTP, with functions instead of services.
 
 use std::sync::Arc;
 
@@ -139,7 +139,7 @@ async fn what_failed_is_lent_to_supervisors_elsewhere() {
     let (partition, lock) = lock.expect("one partition has it");
     let line = |verb: &str| format!("POST /api/workflows/order/failed/{partition}/{verb}");
     let again = node.call(&line("claim"), &[], &claim).await.json();
-    assert_eq!(again["instances"], json!([]), "somebody has it");
+    assert_eq!(again["instances"], json!([]), "another supervisor has it");
 
     let report = |events| json!({"lock": lock, "events": events}).to_string();
     let nonsense = report(json!([{"id": "o-2", "event": "AAAA"}]));

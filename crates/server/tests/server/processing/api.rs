@@ -76,7 +76,7 @@ async fn letters_are_replayed_to_the_failed_handler_and_purged() {
     assert_eq!(
         world.json("GET /api/hubs/orders", "").await["places"][0]["end"],
         end,
-        "nobody else sees a replay"
+        "no other consumer sees a replay"
     );
     world.stop().await;
 }

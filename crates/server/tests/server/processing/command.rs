@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::processing::world::{QUICK, World};
 
-/// A program in Python, which writes what it was told to a file beside it.
+/// A program in Python, which writes its input to a file beside it.
 async fn world(program: &str, more: &str) -> World {
     let folder = tempfile::tempdir().unwrap().keep();
     let (script, ledger) = (folder.join("handler.py"), folder.join("ledger"));
@@ -62,14 +62,14 @@ for line in sys.stdin:
     );
     let letters = world.json("GET /api/dead-letters/billing", "").await;
     assert_eq!(letters["letters"][0]["reason"], "no such order");
-    let told = ledger(&world);
-    let busy: Vec<_> = told
+    let requests = ledger(&world);
+    let busy: Vec<_> = requests
         .iter()
         .filter(|event| event["value"] == "busy")
         .map(|event| &event["attempt"])
         .collect();
     assert_eq!(busy, [&json!(1), &json!(2), &json!(3)]);
-    let lines = told.iter().find(|event| event["offset"] == 3).unwrap();
+    let lines = requests.iter().find(|event| event["offset"] == 3).unwrap();
     assert_eq!(
         (&lines["id"], &lines["value"]),
         (&json!("orders/0@3"), &json!({"lines": 2}))
@@ -97,8 +97,8 @@ for line in sys.stdin:
         (&facts["handled"], &facts["dead_letters"]),
         (&json!(3), &json!(0))
     );
-    let told = ledger(&world);
-    let mut values: Vec<_> = told
+    let requests = ledger(&world);
+    let mut values: Vec<_> = requests
         .iter()
         .map(|event| event["value"].as_str().unwrap())
         .collect();

@@ -204,17 +204,17 @@ async fn while_the_downstream_is_offline_nothing_is_lost_and_order_is_kept() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_open_circuit_outlives_a_restart_and_a_link_resumes_it_once() {
     let receiver = Receiver::start(|_| OK).await;
-    let told = Receiver::start(|_| OK).await;
+    let mailbox = Receiver::start(|_| OK).await;
     let more = "circuit = { failures = 2, open_for = \"forever\" }";
     let settings = format!(
         "{}\n[notify]\nurl = \"{}\"\n",
         webhook(&receiver, more),
-        told.url()
+        mailbox.url()
     );
     let mut world = World::start(&settings).await;
     receiver.behave(|_| Some("503 Down"));
     world.send(&["1", "2"]).await;
-    let ledger = told.until(|ledger| ledger.len() == 1).await;
+    let ledger = mailbox.until(|ledger| ledger.len() == 1).await;
     let notice: Value = serde_json::from_str(&ledger[0].body).unwrap();
     assert_eq!(
         (&notice["event"], &notice["processor"]),
@@ -267,9 +267,9 @@ async fn an_open_circuit_outlives_a_restart_and_a_link_resumes_it_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_under_way_when_an_instance_ended_is_delivered_again() {
     let down = Arc::new(AtomicBool::new(true));
-    let told = Arc::clone(&down);
+    let is_down = Arc::clone(&down);
     let fails = move |request: &Request| match request.body.as_str() {
-        "2" if told.load(Ordering::Relaxed) => Some("503 Busy"),
+        "2" if is_down.load(Ordering::Relaxed) => Some("503 Busy"),
         _ => OK,
     };
     let receiver = Receiver::start(fails).await;

@@ -1,4 +1,4 @@
-//! A webhook that keeps a ledger and does as it is told.
+//! A webhook that records its requests and answers as the test says.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -69,19 +69,19 @@ impl Receiver {
         let ledger = Arc::<Mutex<Vec<Request>>>::default();
         let behaviour: Arc<Mutex<Behaviour>> = Arc::new(Mutex::new(Arc::new(behaviour)));
         let came = Arc::new(Notify::new());
-        let (noted, told, rung) = (ledger.clone(), behaviour.clone(), came.clone());
+        let (noted, behave, rung) = (ledger.clone(), behaviour.clone(), came.clone());
         tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                let (noted, told, rung) = (noted.clone(), told.clone(), rung.clone());
+                let (noted, behave, rung) = (noted.clone(), behave.clone(), rung.clone());
                 let Some(tls) = tls.clone() else {
-                    tokio::spawn(serve(stream, noted, told, rung));
+                    tokio::spawn(serve(stream, noted, behave, rung));
                     continue;
                 };
                 tokio::spawn(async move {
-                    // Who does not believe the certificate hangs up.
+                    // A client that does not trust the certificate closes the connection.
                     let stream = tls.accept(stream).await.ok()?;
-                    serve(stream, noted, told, rung).await
+                    serve(stream, noted, behave, rung).await
                 });
             }
         });
@@ -113,12 +113,12 @@ impl Receiver {
         self.ledger.lock().unwrap().len()
     }
 
-    /// Until the ledger is as wanted.
-    pub async fn until(&self, wanted: impl Fn(&[Request]) -> bool) -> Vec<Request> {
+    /// Waits until the ledger passes the check.
+    pub async fn until(&self, passes: impl Fn(&[Request]) -> bool) -> Vec<Request> {
         let waiting = async {
             loop {
                 let came = self.came.notified();
-                if wanted(&self.ledger.lock().unwrap()) {
+                if passes(&self.ledger.lock().unwrap()) {
                     return self.ledger();
                 }
                 came.await;
@@ -162,8 +162,8 @@ async fn serve(
             headers,
             body: String::from_utf8_lossy(&body).into_owned(),
         };
-        let told = behaviour.lock().unwrap().clone();
-        let answer = told(&request);
+        let behave = behaviour.lock().unwrap().clone();
+        let answer = behave(&request);
         ledger.lock().unwrap().push(request);
         came.notify_waiters();
         let Some(answer) = answer else {

@@ -1,4 +1,4 @@
-//! Handlers and mail servers over TLS, with a certificate that nobody but the settings vouches for.
+//! Handlers and mail servers over TLS, with a certificate that only the settings trust.
 //! proves P1, P4
 
 use std::sync::{Arc, Mutex};
@@ -148,7 +148,7 @@ async fn say(
     stream.flush().await.ok()
 }
 
-/// A node whose circuit has opened, which is to be told to the mail server.
+/// A node whose circuit has opened; the mail server gets the notification.
 async fn stopped(receiver: &Receiver, mail: &MailServer) -> World {
     let settings = format!(
         "{QUICK}circuit = {{ failures = 2, open_for = \"forever\" }}\nhandler = {{ url = \"{}\" }}\n\

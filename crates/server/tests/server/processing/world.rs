@@ -1,4 +1,4 @@
-//! A node with one processor, and the way to talk to it.
+//! A node with one processor, and a client of it.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_env::RealClock;
-use highwater_server::config::Sources;
 use highwater_server::node::Node;
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+
+use crate::{http, whole_node};
 
 pub struct World {
     node: Option<Node>,
@@ -19,7 +18,7 @@ pub struct World {
     settings: String,
 }
 
-/// Tries quickly, so that tests need not wait.
+/// Short delays between attempts, so that tests need not wait.
 pub const QUICK: &str =
     "retry = { delay = \"fixed\", first = \"10ms\", tries = 3 }\ncheckpoint = { events = 1 }\n";
 
@@ -70,19 +69,11 @@ impl World {
     }
 
     pub async fn call(&self, line: &str, body: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(self.address()).await.unwrap();
-        let length = body.len();
-        let request = format!(
-            "{line} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
-        );
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).await.unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        (head[9..12].parse().unwrap(), body.to_owned())
+        let answer = http::node::call(self.address(), line, &[], body).await;
+        (answer.status, answer.body)
     }
 
-    /// What is answered once the node has read its groups.
+    /// The answer, once the node has read its groups.
     pub async fn json(&self, line: &str, body: &str) -> Value {
         let (status, text) = loop {
             let answer = self.call(line, body).await;
@@ -95,43 +86,28 @@ impl World {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 
-    /// Asks again until the answer is as wanted.
-    pub async fn until(&self, line: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    /// Repeats the request until its answer passes the check.
+    pub async fn until(&self, line: &str, passes: impl Fn(&Value) -> bool) -> Value {
         for _ in 0..2400 {
             let answer = self.json(line, "").await;
-            if wanted(&answer) {
+            if passes(&answer) {
                 return answer;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        panic!("{line} did not come to that: {}", self.json(line, "").await);
+        panic!("{line} still answers {}", self.json(line, "").await);
     }
 
-    /// Until everything is handled or set aside, and stored.
+    /// Waits until every event is handled or a dead letter, and the positions are stored.
     pub async fn done(&self) -> Value {
         let done = |facts: &Value| {
-            let places = facts["partitions"].as_array().unwrap();
-            !places.is_empty() && facts["behind"] == 0 && facts["partitions_here"] == 2
+            let partitions = facts["partitions"].as_array().unwrap();
+            !partitions.is_empty() && facts["behind"] == 0 && facts["partitions_here"] == 2
         };
         self.until("GET /api/processors/billing", done).await
     }
 }
 
 async fn start(folder: &Path, settings: &str) -> Node {
-    let file = folder.join("highwater.toml");
-    std::fs::write(&file, settings).unwrap();
-    let flag = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-    let sources = Sources {
-        file: Some(file),
-        flags: vec![
-            flag("data", &folder.join("data").display().to_string()),
-            flag("http.listen", "127.0.0.1:0"),
-            flag("kafka.listen", "off"),
-        ],
-        ..Sources::default()
-    };
-    let loaded = sources.load().unwrap_or_else(|error| panic!("{error}"));
-    Node::start(loaded.config, Arc::new(RealClock::new()))
-        .await
-        .unwrap()
+    whole_node::start(folder, settings, Arc::new(RealClock::new())).await
 }
