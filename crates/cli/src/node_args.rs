@@ -137,3 +137,29 @@ pub(crate) fn items(list: &Value) -> impl Iterator<Item = &Value> {
 pub(crate) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object[field].as_str().unwrap_or_default()
 }
+
+/// The widths of a table's columns; a negative width aligns to the right.
+pub(crate) struct Columns<const N: usize>(pub(crate) [i8; N]);
+
+impl<const N: usize> Columns<N> {
+    pub(crate) fn line(&self, cells: [&str; N]) -> String {
+        let cell = |(width, cell): (&i8, &str)| {
+            let columns = usize::from(width.unsigned_abs());
+            match *width < 0 {
+                true => format!("{cell:>columns$}"),
+                false => format!("{cell:columns$}"),
+            }
+        };
+        let cells: Vec<String> = self.0.iter().zip(cells).map(cell).collect();
+        cells.join(" ")
+    }
+
+    /// The line of an object's fields.
+    pub(crate) fn fields(&self, object: &Value, names: [&str; N]) -> String {
+        let fields = names.map(|name| match &object[name] {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        });
+        self.line(fields.each_ref().map(String::as_str))
+    }
+}

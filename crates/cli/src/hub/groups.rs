@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::client::percent_encode;
 use crate::exit::ExitStatus;
-use crate::node_args::{Confirmation, NodeArgs, items, text};
+use crate::node_args::{Columns, Confirmation, NodeArgs, items, text};
 
 #[derive(clap::Args)]
 pub(crate) struct Groups {
@@ -41,22 +41,11 @@ impl Groups {
         let group = self.node.get(&path(name)).await?;
         self.node.print_with(&group, |out| {
             writeln!(out, "{}", summary(&group))?;
-            writeln!(
-                out,
-                "{:24} {:>9} {:>14} {:>14} {:>14}",
-                "hub", "partition", "offset", "end", "lag"
-            )?;
+            let columns = Columns([24, -9, -14, -14, -14]);
+            let names = ["hub", "partition", "offset", "end", "lag"];
+            writeln!(out, "{}", columns.line(names))?;
             for position in items(&group["positions"]) {
-                let number = |field: &str| position[field].to_string();
-                writeln!(
-                    out,
-                    "{:24} {:>9} {:>14} {:>14} {:>14}",
-                    text(position, "hub"),
-                    number("partition"),
-                    number("offset"),
-                    number("end"),
-                    number("lag")
-                )?;
+                writeln!(out, "{}", columns.fields(position, names))?;
             }
             Ok(())
         })

@@ -11,7 +11,7 @@ use std::io::Write;
 use serde_json::{Value, json};
 
 use crate::exit::ExitStatus;
-use crate::node_args::{DeleteArgs, NodeArgs, items, text};
+use crate::node_args::{Columns, DeleteArgs, NodeArgs, items, text};
 use crate::runtime::block_on;
 
 #[derive(clap::Args)]
@@ -157,23 +157,12 @@ impl Describe {
                 text(&hub, "cleanup"),
                 retention(&hub)
             )?;
-            writeln!(
-                out,
-                "{:>9} {:>14} {:>14} {:>14} {:>8}  last event",
-                "partition", "start", "end", "bytes", "segments"
-            )?;
+            let columns = Columns([-9, -14, -14, -14, -8]);
+            let names = ["partition", "start", "end", "bytes", "segments"];
+            writeln!(out, "{}  last event", columns.line(names))?;
             for partition in items(&hub["places"]) {
-                let number = |field: &str| partition[field].to_string();
-                writeln!(
-                    out,
-                    "{:>9} {:>14} {:>14} {:>14} {:>8}  {}",
-                    number("partition"),
-                    number("start"),
-                    number("end"),
-                    number("bytes"),
-                    number("segments"),
-                    partition["last"].as_str().unwrap_or("never"),
-                )?;
+                let last = partition["last"].as_str().unwrap_or("never");
+                writeln!(out, "{}  {last}", columns.fields(partition, names))?;
                 if let Some(reason) = partition["stopped"].as_str() {
                     writeln!(out, "{:>9} {reason}", "")?;
                 }

@@ -4,26 +4,17 @@ use std::io::{self, Write};
 
 use serde_json::Value;
 
-use crate::node_args::{items, text};
+use crate::node_args::{Columns, items, text};
 
 /// One line for each job.
 pub(crate) fn list(jobs: &[Value], out: &mut impl Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "{:24} {:10} {:>12} {:>12} {:>10}  watermark",
-        "job", "state", "events", "rows", "backlog"
-    )?;
+    let columns = Columns([24, 10, -12, -12, -10]);
+    let mut names = ["job", "state", "events", "rows", "backlog"];
+    writeln!(out, "{}  watermark", columns.line(names))?;
+    names[0] = "name";
     for job in jobs {
-        writeln!(
-            out,
-            "{:24} {:10} {:>12} {:>12} {:>10}  {}",
-            text(job, "name"),
-            text(job, "state"),
-            job["events"].to_string(),
-            job["rows"].to_string(),
-            job["backlog"].to_string(),
-            job["watermark"].as_str().unwrap_or("-"),
-        )?;
+        let watermark = job["watermark"].as_str().unwrap_or("-");
+        writeln!(out, "{}  {watermark}", columns.fields(job, names))?;
         alarms(job, out)?;
     }
     Ok(())

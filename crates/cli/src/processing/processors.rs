@@ -4,7 +4,7 @@ use std::io::Write;
 
 use crate::client::percent_encode;
 use crate::exit::ExitStatus;
-use crate::node_args::{NodeArgs, items, text};
+use crate::node_args::{Columns, NodeArgs, items, text};
 use crate::runtime::block_on;
 
 #[derive(clap::Args)]
@@ -42,24 +42,20 @@ impl Processor {
 async fn list(node: &NodeArgs) -> anyhow::Result<ExitStatus> {
     let processors = node.get("/api/processors").await?["processors"].take();
     node.print_with(&processors, |out| {
-        writeln!(
-            out,
-            "{:20} {:20} {:9} {:>10} {:>10} {:>10} {:>6}",
-            "processor", "hub", "circuit", "handled", "failures", "behind", "dead"
-        )?;
+        let columns = Columns([20, 20, 9, -10, -10, -10, -6]);
+        let mut names = [
+            "processor",
+            "hub",
+            "circuit",
+            "handled",
+            "failures",
+            "behind",
+            "dead",
+        ];
+        writeln!(out, "{}", columns.line(names))?;
+        (names[0], names[6]) = ("name", "dead_letters");
         for processor in items(&processors) {
-            let number = |field: &str| processor[field].to_string();
-            writeln!(
-                out,
-                "{:20} {:20} {:9} {:>10} {:>10} {:>10} {:>6}",
-                text(processor, "name"),
-                text(processor, "hub"),
-                text(processor, "circuit"),
-                number("handled"),
-                number("failures"),
-                number("behind"),
-                number("dead_letters"),
-            )?;
+            writeln!(out, "{}", columns.fields(processor, names))?;
         }
         Ok(())
     })
@@ -95,25 +91,15 @@ impl Status {
                 number("dead_letters"),
                 number("behind")
             )?;
-            writeln!(
-                out,
-                "{:>9} {:>14} {:>14} {:>14}",
-                "partition", "offset", "end", "behind"
-            )?;
+            let columns = Columns([-9, -14, -14, -14]);
+            let names = ["partition", "offset", "end", "behind"];
+            writeln!(out, "{}", columns.line(names))?;
             for partition in items(&processor["partitions"]) {
-                let number = |field: &str| partition[field].to_string();
                 let elsewhere = match partition["here"].as_bool() {
                     Some(true) => "",
                     _ => "  elsewhere",
                 };
-                writeln!(
-                    out,
-                    "{:>9} {:>14} {:>14} {:>14}{elsewhere}",
-                    number("partition"),
-                    number("offset"),
-                    number("end"),
-                    number("behind")
-                )?;
+                writeln!(out, "{}{elsewhere}", columns.fields(partition, names))?;
                 if let Some(trouble) = partition["trouble"].as_str() {
                     writeln!(out, "{:>9} {trouble}", "")?;
                 }

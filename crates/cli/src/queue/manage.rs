@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::path;
 use crate::exit::{ExitStatus, UsageError};
-use crate::node_args::{Confirmation, NodeArgs, items, text};
+use crate::node_args::{Columns, Confirmation, NodeArgs, items};
 
 /// Settings of a queue. An absent one has its default at creation, and is unchanged by `set`.
 #[derive(clap::Args)]
@@ -100,9 +100,6 @@ impl Set {
     }
 }
 
-/// The counts of a queue, in columns.
-const COUNTS: [&str; 5] = ["active", "locked", "scheduled", "deferred", "dead_letters"];
-
 pub(crate) async fn list(node: &NodeArgs) -> anyhow::Result<ExitStatus> {
     let queues = node.get("/api/queues").await?["queues"].take();
     node.print_with(&queues, |out| {
@@ -110,11 +107,19 @@ pub(crate) async fn list(node: &NodeArgs) -> anyhow::Result<ExitStatus> {
             eprintln!("there are no queues; create one with: highwater queue create NAME");
             return Ok(());
         }
-        let head = COUNTS.map(|name| format!("{name:>12}"));
-        writeln!(out, "{:24} {}", "queue", head.join(" "))?;
+        let columns = Columns([24, -12, -12, -12, -12, -12]);
+        let mut names = [
+            "queue",
+            "active",
+            "locked",
+            "scheduled",
+            "deferred",
+            "dead_letters",
+        ];
+        writeln!(out, "{}", columns.line(names))?;
+        names[0] = "name";
         for queue in items(&queues) {
-            let counts = COUNTS.map(|name| format!("{:>12}", queue[name].to_string()));
-            writeln!(out, "{:24} {}", text(queue, "name"), counts.join(" "))?;
+            writeln!(out, "{}", columns.fields(queue, names))?;
         }
         Ok(())
     })

@@ -4,13 +4,7 @@ use super::Build;
 use crate::jobs::DeclaredJob;
 
 impl Build<'_> {
-    pub(super) fn jobs(&mut self) -> Vec<DeclaredJob> {
-        let names = self.settings.tables("jobs");
-        let jobs = names.iter().filter_map(|name| self.job(name));
-        jobs.collect()
-    }
-
-    fn job(&mut self, name: &str) -> Option<DeclaredJob> {
+    pub(super) fn job(&mut self, name: &str) -> Option<DeclaredJob> {
         let Some(path) = self.path(&format!("jobs.{name}.path")) else {
             let message = format!("job `{name}` has no folder");
             let hint = format!("write path = \"jobs/{name}\"");

@@ -24,7 +24,7 @@ pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<P
         folder,
         problems: Vec::new(),
     };
-    let keys = build.keys();
+    let keys = build.each("keys", Build::key);
     let config = Config {
         data: build.path("data").unwrap_or_default(),
         durability: match settings.text("durability") {
@@ -36,12 +36,12 @@ pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<P
             .then(|| build.count("auto_create_partitions")),
         http: build.http(!keys.is_empty()),
         kafka: build.kafka(!keys.is_empty()),
-        hubs: build.hubs(),
-        sharded: build.sharded(),
-        jobs: build.jobs(),
-        workflows: build.workflows(),
-        queues: build.queues(),
-        processors: build.processors(),
+        hubs: build.each("hubs", Build::hub),
+        sharded: build.each("sharded", Build::sharded_hub),
+        jobs: build.each("jobs", Build::job),
+        workflows: build.each("workflows", Build::workflow),
+        queues: build.each("queues", Build::queue),
+        processors: build.each("processors", Build::processor),
         notify: build.notify(),
         keys,
     };
@@ -58,6 +58,12 @@ struct Build<'a> {
 }
 
 impl Build<'_> {
+    /// The valid tables below `table`, such as the hubs, each made by `build` from its name.
+    fn each<T>(&mut self, table: &str, build: fn(&mut Self, &str) -> Option<T>) -> Vec<T> {
+        let names = self.settings.tables(table);
+        names.iter().filter_map(|name| build(self, name)).collect()
+    }
+
     fn problem(&mut self, key: &str, message: String, hint: &str) {
         let problem = Problem::new(self.settings.origin(key), message);
         self.problems.push(problem.hint(hint));
@@ -93,20 +99,13 @@ impl Build<'_> {
         match (self.path(&cert), self.path(&key)) {
             (Some(cert), Some(key)) => Some(TlsFiles { cert, key }),
             (None, None) => None,
-            (Some(_), None) => {
-                self.problem(
-                    &cert,
-                    format!("`{cert}` needs `{key}`"),
-                    "give both PEM files",
-                );
-                None
-            }
-            (None, Some(_)) => {
-                self.problem(
-                    &key,
-                    format!("`{key}` needs `{cert}`"),
-                    "give both PEM files",
-                );
+            (one, _) => {
+                let (given, missing) = match one {
+                    Some(_) => (&cert, &key),
+                    None => (&key, &cert),
+                };
+                let message = format!("`{given}` needs `{missing}`");
+                self.problem(given, message, "give both PEM files");
                 None
             }
         }
@@ -161,10 +160,9 @@ impl Build<'_> {
             }
         });
         let names = self.settings.tables("kafka.listeners");
-        let more: Vec<_> = names
+        let more = names
             .iter()
-            .filter_map(|name| self.listener(name, has_keys))
-            .collect();
+            .filter_map(|name| self.listener(name, has_keys));
         first.into_iter().chain(more).collect()
     }
 
@@ -231,12 +229,6 @@ impl Build<'_> {
             let hint = "add tls = { cert = \"..\", key = \"..\" }, or insecure = true if a proxy in front does TLS";
             self.problem(&key, message, hint);
         }
-    }
-
-    fn keys(&mut self) -> Vec<Key> {
-        let names = self.settings.tables("keys");
-        let keys: Vec<Key> = names.iter().filter_map(|name| self.key(name)).collect();
-        keys
     }
 
     fn key(&mut self, table: &str) -> Option<Key> {
@@ -306,11 +298,6 @@ impl Build<'_> {
                 None
             }
         }
-    }
-
-    fn hubs(&mut self) -> Vec<HubSpec> {
-        let names = self.settings.tables("hubs");
-        names.iter().filter_map(|name| self.hub(name)).collect()
     }
 
     /// A valid name of a user's hub; `key` is its setting.

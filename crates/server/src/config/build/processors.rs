@@ -15,15 +15,7 @@ use crate::processors::{HandlerSpec, ProcessorSpec, Secret, TransientFailures, n
 const OUTCOMES_MIN: u32 = 20;
 
 impl Build<'_> {
-    pub(super) fn processors(&mut self) -> Vec<ProcessorSpec> {
-        let names = self.settings.tables("processors");
-        names
-            .iter()
-            .filter_map(|name| self.processor(name))
-            .collect()
-    }
-
-    fn processor(&mut self, table: &str) -> Option<ProcessorSpec> {
+    pub(super) fn processor(&mut self, table: &str) -> Option<ProcessorSpec> {
         let at = |part: &str| format!("processors.{table}.{part}");
         // The name is part of the dead-letter hub's.
         let name = self.name(&at(""), table)?;

@@ -6,12 +6,7 @@ use super::Build;
 use crate::queues::DeclaredQueue;
 
 impl Build<'_> {
-    pub(super) fn queues(&mut self) -> Vec<DeclaredQueue> {
-        let names = self.settings.tables("queues");
-        names.iter().filter_map(|name| self.queue(name)).collect()
-    }
-
-    fn queue(&mut self, name: &str) -> Option<DeclaredQueue> {
+    pub(super) fn queue(&mut self, name: &str) -> Option<DeclaredQueue> {
         let table = format!("queues.{name}.");
         let key = |setting: &str| format!("{table}{setting}");
         let checked = self.name(&table, name)?;

@@ -4,13 +4,7 @@ use super::Build;
 use crate::sharded::ShardedHub;
 
 impl Build<'_> {
-    pub(super) fn sharded(&mut self) -> Vec<ShardedHub> {
-        let names = self.settings.tables("sharded");
-        let sharded = names.iter().filter_map(|name| self.sharded_hub(name));
-        sharded.collect()
-    }
-
-    fn sharded_hub(&mut self, name: &str) -> Option<ShardedHub> {
+    pub(super) fn sharded_hub(&mut self, name: &str) -> Option<ShardedHub> {
         let (table, key) = (format!("sharded.{name}."), format!("sharded.{name}.hubs"));
         let checked = self.name(&table, name)?;
         if self.settings.tables("hubs").iter().any(|hub| hub == name) {

@@ -8,13 +8,7 @@ use super::Build;
 use crate::workflows::Workflow;
 
 impl Build<'_> {
-    pub(super) fn workflows(&mut self) -> Vec<Workflow> {
-        let names = self.settings.tables("workflows");
-        let workflows = names.iter().filter_map(|name| self.workflow(name));
-        workflows.collect()
-    }
-
-    fn workflow(&mut self, name: &str) -> Option<Workflow> {
+    pub(super) fn workflow(&mut self, name: &str) -> Option<Workflow> {
         let at = |part: &str| format!("workflows.{name}.{part}");
         let definition = self.definition(name, &at("file"))?;
         let hub = self.settings.text(&at("hub")).map(str::to_owned);
