@@ -29,6 +29,25 @@ impl From<usize> for ReceiveLimit {
     }
 }
 
+impl ReceiveLimit {
+    /// The first items within the limit.
+    fn take<T>(
+        self,
+        items: impl Iterator<Item = T>,
+        size: impl Fn(&T) -> usize,
+    ) -> impl Iterator<Item = T> {
+        let mut left = self.bytes;
+        let fits = move |(at, item): &(usize, T)| {
+            let size = size(item);
+            let fits = *at == 0 || size <= left;
+            left = left.saturating_sub(size);
+            fits
+        };
+        let items = items.take(self.count).enumerate().take_while(fits);
+        items.map(|(_, item)| item)
+    }
+}
+
 /// One message delivered to one receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
@@ -116,10 +135,17 @@ impl Machine {
     }
 
     /// Up to `max` messages from sequence number `from`, in any state.
-    pub(crate) fn peek(&self, sub_queue: SubQueue, from: u64, max: usize) -> Vec<PeekedMessage> {
+    pub(crate) fn peek(
+        &self,
+        sub_queue: SubQueue,
+        from: u64,
+        limit: impl Into<ReceiveLimit>,
+    ) -> Vec<PeekedMessage> {
+        let size = |(_, message): &(&u64, &Message)| message.content.size();
         let messages = self.messages.range(from..);
         let messages = messages.filter(|(_, message)| message.sub_queue() == sub_queue);
-        let peeked = messages.take(max).map(|(seq, message)| PeekedMessage {
+        let peeked = limit.into().take(messages, size);
+        let peeked = peeked.map(|(seq, message)| PeekedMessage {
             seq: *seq,
             message: message.clone(),
         });
@@ -127,16 +153,9 @@ impl Machine {
     }
 
     fn first(&self, ready: &BTreeSet<(i64, u64)>, limit: ReceiveLimit) -> Vec<u64> {
-        let mut left = limit.bytes;
-        let fits = |&(at, seq): &(usize, u64)| {
-            let size = self.messages.get(&seq).map_or(0, |it| it.content.size());
-            let fits = at == 0 || size <= left;
-            left = left.saturating_sub(size);
-            fits
-        };
-        let ready = ready.iter().take(limit.count).map(|(_, seq)| *seq);
-        let ready = ready.enumerate().take_while(fits);
-        ready.map(|(_, seq)| seq).collect()
+        let size = |seq: &u64| self.messages.get(seq).map_or(0, |it| it.content.size());
+        let ready = ready.iter().map(|(_, seq)| *seq);
+        limit.take(ready, size).collect()
     }
 
     fn until(&self) -> LockExpiry {

@@ -14,8 +14,8 @@ use super::error::Error;
 use super::exchange::{ExchangeResult, ReceiveRequest, SettleResults, Settlement};
 use super::waiting::{WaitCondition, Waiter};
 use crate::machine::{
-    Counts, Delivery, LockToken, Machine, PeekedMessage, ReceiveMode, Refusal, SendResult,
-    SessionLock, SubQueue, Totals,
+    Counts, Delivery, LockToken, Machine, PeekedMessage, ReceiveLimit, ReceiveMode, Refusal,
+    SendResult, SessionLock, SubQueue, Totals,
 };
 use crate::message::{Content, NewMessage, Properties};
 use crate::settings::Settings;
@@ -132,9 +132,10 @@ impl Queue {
         &self,
         sub_queue: SubQueue,
         from: u64,
-        max: usize,
+        limit: impl Into<ReceiveLimit>,
     ) -> Result<Vec<PeekedMessage>, Error> {
-        self.call(move |machine| Ok(machine.peek(sub_queue, from, max)))
+        let limit = limit.into();
+        self.call(move |machine| Ok(machine.peek(sub_queue, from, limit)))
             .await
     }
 

@@ -50,15 +50,19 @@ settings! {
     "http.body_bytes_max": Size = "1MiB",
         "the largest request body accepted";
     "http.in_flight_bytes_max": Size = "64MiB",
-        "bytes of bodies in memory over all connections; beyond it requests get 429";
+        "bytes of bodies and answers in memory over all connections; beyond it requests get 429";
     "http.connections_max": Count(1, 1_000_000) = "4096",
         "open connections; beyond it new ones get 503";
+    "http.connections_reserved": Count(0, 100_000) = "16",
+        "of these, connections that are kept for clients with a key; none on a node without keys";
     "http.headers_max": Count(8, 1024) = "100",
         "headers of a request; beyond it 431";
     "http.header_timeout": Time = "30s",
         "timeout of a request's head, and of an idle connection";
     "http.body_timeout": Time = "30s",
         "timeout of a request's body";
+    "http.write_timeout": Time = "30s",
+        "timeout of an answer that the client does not read";
     "http.read_bytes_max": Size = "1MiB",
         "the most bytes of one read from a partition";
     "http.wait_max": Time = "60s",

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bytes::Bytes;
+
 use super::error::{Code, Error};
 
 #[derive(Debug)]
@@ -39,6 +41,15 @@ impl Budget {
         })
     }
 
+    /// Takes bytes beyond the limit, too: for answers that must not be lost.
+    pub(super) fn take_unchecked(self: &Arc<Budget>, bytes: usize) -> Permit {
+        self.taken.fetch_add(bytes, Ordering::Relaxed);
+        Permit {
+            budget: self.clone(),
+            bytes,
+        }
+    }
+
     fn add(&self, bytes: usize) -> Result<(), Error> {
         let before = self.taken.fetch_add(bytes, Ordering::Relaxed);
         if before.saturating_add(bytes) <= self.max {
@@ -48,7 +59,7 @@ impl Budget {
         Err(Error::new(
             Code::Full,
             format!(
-                "{before} bytes of requests are in flight, of at most {}",
+                "{before} bytes of requests and answers are in flight, of at most {}",
                 self.max
             ),
             "send again after the time in Retry-After",
@@ -61,6 +72,39 @@ impl Permit {
         self.budget.add(bytes)?;
         self.bytes += bytes;
         Ok(())
+    }
+
+    /// Grows or shrinks to `bytes`.
+    pub(super) fn resize(&mut self, bytes: usize) -> Result<(), Error> {
+        match bytes.checked_sub(self.bytes) {
+            Some(more) => self.grow(more),
+            None => {
+                let less = self.bytes - bytes;
+                self.budget.taken.fetch_sub(less, Ordering::Relaxed);
+                self.bytes = bytes;
+                Ok(())
+            }
+        }
+    }
+
+    /// Bytes that hold the permit until they are dropped, which is after they are written to the socket.
+    pub(super) fn attach(self, bytes: impl Into<Bytes>) -> Bytes {
+        let bytes = bytes.into();
+        Bytes::from_owner(MeteredBytes {
+            bytes,
+            _permit: self,
+        })
+    }
+}
+
+struct MeteredBytes {
+    bytes: Bytes,
+    _permit: Permit,
+}
+
+impl AsRef<[u8]> for MeteredBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -82,7 +126,20 @@ mod tests {
         first.grow(4).unwrap();
         assert!(first.grow(1).is_err());
         assert_eq!(budget.taken(), 10);
+        first.resize(3).unwrap();
+        assert_eq!(budget.taken(), 3);
         drop(first);
+        assert_eq!(budget.taken(), 0);
+    }
+
+    #[test]
+    fn bytes_hold_their_permit() {
+        let budget = Budget::new(10);
+        let bytes = budget.take(3).unwrap().attach("abc");
+        let rest = bytes.slice(1..);
+        drop(bytes);
+        assert_eq!((budget.taken(), &rest[..]), (3, &b"bc"[..]));
+        drop(rest);
         assert_eq!(budget.taken(), 0);
     }
 }

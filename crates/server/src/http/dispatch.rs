@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body, Incoming};
-use hyper::header::{ALLOW, HeaderValue};
+use hyper::header::{ALLOW, AUTHORIZATION, CONNECTION, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request};
 use serde::de::DeserializeOwned;
@@ -18,28 +18,55 @@ use super::operations::{Access, Handler, NoRoute, Operation, ROUTES, Route, Vari
 use super::reply::{self, Reply};
 use super::{body, read, send};
 
+/// The connection of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Connection {
+    /// It was accepted from the reserve for clients with a key.
+    pub(super) needs_key: bool,
+}
+
 /// Answers a request; errors become answers too.
-pub(super) async fn answer(app: Arc<App>, request: Request<Incoming>) -> Reply {
+pub(super) async fn answer(
+    app: Arc<App>,
+    connection: Connection,
+    request: Request<Incoming>,
+) -> Reply {
     let started = app.clock.elapsed();
-    let reply = match dispatch(&app, request).await {
-        Ok(reply) => reply,
-        Err(error) => {
-            if error.code == Code::Internal {
-                tracing::error!(message = error.message, "a request failed");
-            }
-            reply::error(&error)
+    let answered = dispatch(&app, connection, request).await;
+    let charged = answered.and_then(|mut reply| {
+        reply.body_mut().charge(&app.budget)?;
+        Ok(reply)
+    });
+    let reply = charged.unwrap_or_else(|error| {
+        if error.code == Code::Internal {
+            tracing::error!(message = error.message, "a request failed");
         }
-    };
+        let mut reply = reply::error(&error);
+        if connection.needs_key && error.code == Code::Unauthorized {
+            let close = HeaderValue::from_static("close");
+            reply.headers_mut().insert(CONNECTION, close);
+        }
+        reply
+    });
     app.metrics
         .answered(reply.status(), app.clock.elapsed() - started);
     reply
 }
 
-async fn dispatch(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Error> {
+async fn dispatch(
+    app: &Arc<App>,
+    connection: Connection,
+    request: Request<Incoming>,
+) -> Result<Reply, Error> {
     let (head, body) = request.into_parts();
+    if connection.needs_key && !head.headers.contains_key(AUTHORIZATION) {
+        return Ok(reply::too_many_connections());
+    }
     let route = ROUTES.find(&head.method, head.uri.path());
     let caller = match &route {
-        Ok(route) if matches!(route.operation.access, Access::Public) => Caller::Anonymous,
+        Ok(route) if matches!(route.operation.access, Access::Public) && !connection.needs_key => {
+            Caller::Anonymous
+        }
         // An unknown path needs a key too: without one, a caller learns nothing of the API.
         _ => auth::authenticate(app, &head.headers, signed_resource(head.uri.path()))?,
     };

@@ -6,7 +6,8 @@
 //! curl and of every device, with one small parser to trust.
 //!
 //! Nothing is buffered without a bound: bodies count against `in_flight_bytes_max` from their first byte to their answer,
-//! connections and headers are limited, and slow heads and bodies time out.
+//! and answers until they are written to the socket; connections and headers are limited, and slow heads, bodies and
+//! readers time out. A connection has one answer in flight, however many requests it pipelines.
 
 mod app;
 mod auth;
@@ -32,6 +33,7 @@ mod send;
 mod serve;
 mod sse;
 mod workflows;
+mod write_timeout;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -55,10 +57,14 @@ pub struct Options {
     /// Of one read from a partition.
     pub read_bytes_max: usize,
     pub connections_max: usize,
+    /// Of `connections_max`, kept for clients with a key.
+    pub connections_reserved: usize,
     pub headers_max: usize,
     /// Also the idle timeout of a connection.
     pub header_timeout: Duration,
     pub body_timeout: Duration,
+    /// For a client that does not read its answer.
+    pub write_timeout: Duration,
     /// The longest long poll.
     pub wait_max: Duration,
 }
@@ -73,9 +79,11 @@ impl Default for Options {
             in_flight_bytes_max: 64 << 20,
             read_bytes_max: 1 << 20,
             connections_max: 4096,
+            connections_reserved: 16,
             headers_max: 100,
             header_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(30),
             wait_max: Duration::from_secs(60),
         }
     }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::dispatch::ApiRequest;
 use super::error::Error;
-use super::reply::{self, Reply};
+use super::reply::{self, Payload, Reply};
 use super::{metrics as metric_page, openapi};
 
 pub(super) async fn health(_: ApiRequest<'_>) -> Result<Reply, Error> {
@@ -29,9 +29,10 @@ pub(super) async fn metrics(request: ApiRequest<'_>) -> Result<Reply, Error> {
 }
 
 pub(super) async fn openapi_document(_: ApiRequest<'_>) -> Result<Reply, Error> {
-    Ok(reply::json_bytes(StatusCode::OK, openapi::document()))
+    let document = Payload::constant(openapi::document());
+    Ok(reply::typed(StatusCode::OK, reply::JSON, document))
 }
 
 pub(super) async fn openapi_page(_: ApiRequest<'_>) -> Result<Reply, Error> {
-    Ok(reply::html(openapi::page()))
+    Ok(reply::html(Payload::constant(openapi::page().as_bytes())))
 }

@@ -9,6 +9,7 @@ use hyper::header::ACCEPT;
 use hyper::{HeaderMap, StatusCode};
 
 use super::app::App;
+use super::budget::Permit;
 use super::dispatch::ApiRequest;
 use super::error::{Code, Error};
 use super::json::write_record;
@@ -108,9 +109,9 @@ pub(super) async fn partition(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let mut from = StartPosition::read(query, StartPosition::Earliest)?
         .offset(&*partition)
         .await?;
-    let mut page = Page::new(number);
+    let mut page = Page::new(number, most);
     let mut permit = app.budget.take(app.options.read_bytes_max)?;
-    from = page.fill(app, &*partition, from, most).await?;
+    from = page.fill(app, &*partition, from, &mut permit).await?;
     let mut waited = std::pin::pin!(tokio::time::sleep(wait));
     while page.count == 0 && !wait.is_zero() {
         // A waiting request holds no part of the budget.
@@ -123,14 +124,16 @@ pub(super) async fn partition(request: ApiRequest<'_>) -> Result<Reply, Error> {
         permit = app.budget.take(app.options.read_bytes_max)?;
         let before = from;
         if woken {
-            from = page.fill(app, &*partition, from, most).await?;
+            from = page.fill(app, &*partition, from, &mut permit).await?;
         }
         // The new records may not be visible, such as a punctuation.
         if from == before {
             break;
         }
     }
-    let payload = Payload::whole(page.finish(&*partition, from)).holding(permit);
+    let body = page.finish(&*partition, from);
+    permit.resize(body.len())?;
+    let payload = Payload::whole(body).holding(permit);
     Ok(reply::typed(StatusCode::OK, reply::JSON, payload))
 }
 
@@ -160,29 +163,45 @@ struct Page {
     out: Vec<u8>,
     partition: u32,
     count: usize,
+    count_max: usize,
 }
 
+/// The JSON of a record without key, headers and value.
+const RECORD_BYTES: usize = 128;
+
 impl Page {
-    fn new(partition: u32) -> Page {
+    fn new(partition: u32, count_max: usize) -> Page {
         Page {
             out: b"{\"messages\":[".to_vec(),
             partition,
             count: 0,
+            count_max,
         }
     }
 
+    /// Adds records until the page has its number of records or of bytes; compressed records may unpack to more than was
+    /// read. A page has at least one record if there is any, and the permit grows with it.
     async fn fill(
         &mut self,
         app: &App,
         partition: &dyn Partition,
         from: Offset,
-        most: usize,
+        permit: &mut Permit,
     ) -> Result<Offset, Error> {
-        let fetched = partition
-            .read(from, app.options.read_bytes_max, ISOLATION)
-            .await?;
-        decode::records(&fetched, from, |record| {
-            if self.count == most {
+        let bytes_max = app.options.read_bytes_max;
+        let fetched = partition.read(from, bytes_max, ISOLATION).await?;
+        let mut refused = None;
+        let next = decode::records(&fetched, from, |record| {
+            // A value that is not JSON is written as base64.
+            let value = record.value.map_or(0, |value| value.len().div_ceil(3) * 4);
+            let length = self.out.len() + RECORD_BYTES + value;
+            if self.count == self.count_max || (self.count > 0 && length > bytes_max) {
+                return false;
+            }
+            if length > bytes_max
+                && let Err(full) = permit.resize(length)
+            {
+                refused = Some(full);
                 return false;
             }
             if self.count > 0 {
@@ -191,7 +210,11 @@ impl Page {
             write_record(&mut self.out, None, self.partition, record);
             self.count += 1;
             true
-        })
+        })?;
+        match refused {
+            Some(full) => Err(full),
+            None => Ok(next),
+        }
     }
 
     fn finish(mut self, partition: &dyn Partition, next: Offset) -> Vec<u8> {

@@ -1,31 +1,38 @@
 //! Answers: with a complete body, or with a live stream.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::Stream;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{
-    CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+    CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
 };
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
-use super::budget::Permit;
+use super::budget::{Budget, Permit};
 use super::error::{Code, Error};
+use super::serve::TOO_MANY;
 
 pub(super) type Reply = Response<Payload>;
+
+/// Larger answers take from the budget. A connection has one answer in flight, so smaller ones are bounded by the number of
+/// connections.
+const UNMETERED_BYTES_MAX: usize = 16 << 10;
 
 /// The body of an answer.
 pub(super) struct Payload {
     content: Content,
-    /// Released when the last byte is written to the socket.
     permit: Option<Permit>,
 }
 
 enum Content {
     Whole(Option<Bytes>),
+    /// Part of the program.
+    Constant(Option<&'static [u8]>),
     Live(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
 
@@ -38,6 +45,13 @@ impl Payload {
         }
     }
 
+    pub(super) fn constant(bytes: &'static [u8]) -> Payload {
+        Payload {
+            content: Content::Constant(Some(bytes)),
+            permit: None,
+        }
+    }
+
     pub(super) fn live(stream: impl Stream<Item = Bytes> + Send + 'static) -> Payload {
         Payload {
             content: Content::Live(Box::pin(stream)),
@@ -45,9 +59,20 @@ impl Payload {
         }
     }
 
+    /// Holds the permit until the last byte is written to the socket.
     pub(super) fn holding(mut self, permit: Permit) -> Payload {
         self.permit = Some(permit);
         self
+    }
+
+    /// Takes the bytes of a large answer from the budget, unless it holds a permit.
+    pub(super) fn charge(&mut self, budget: &Arc<Budget>) -> Result<(), Error> {
+        if let (Content::Whole(Some(bytes)), None) = (&self.content, &self.permit)
+            && bytes.len() > UNMETERED_BYTES_MAX
+        {
+            self.permit = Some(budget.take(bytes.len())?);
+        }
+        Ok(())
     }
 }
 
@@ -59,24 +84,29 @@ impl Body for Payload {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let permit = self.permit.take();
         let next = match &mut self.content {
-            Content::Whole(bytes) => Poll::Ready(bytes.take()),
+            Content::Whole(bytes) => Poll::Ready(match (bytes.take(), permit) {
+                (Some(bytes), Some(permit)) => Some(permit.attach(bytes)),
+                (bytes, _) => bytes,
+            }),
+            Content::Constant(bytes) => Poll::Ready(bytes.take().map(Bytes::from_static)),
             Content::Live(stream) => stream.as_mut().poll_next(context),
         };
         next.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.content, Content::Whole(None))
+        matches!(self.content, Content::Whole(None) | Content::Constant(None))
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.content {
-            Content::Whole(bytes) => {
-                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
-            }
-            Content::Live(_) => SizeHint::default(),
-        }
+        let length = match &self.content {
+            Content::Whole(bytes) => bytes.as_ref().map_or(0, Bytes::len),
+            Content::Constant(bytes) => bytes.map_or(0, <[u8]>::len),
+            Content::Live(_) => return SizeHint::default(),
+        };
+        SizeHint::with_exact(length as u64)
     }
 }
 
@@ -96,9 +126,9 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Reply {
 }
 
 /// A page that runs no script and is shown in no frame.
-pub(super) fn html(page: impl Into<Bytes>) -> Reply {
+pub(super) fn html(page: Payload) -> Reply {
     let kind = HeaderValue::from_static("text/html; charset=utf-8");
-    let mut reply = typed(StatusCode::OK, kind, Payload::whole(page));
+    let mut reply = typed(StatusCode::OK, kind, page);
     let policy = HeaderValue::from_static(
         "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
     );
@@ -115,6 +145,16 @@ pub(super) fn typed(status: StatusCode, kind: HeaderValue, payload: Payload) -> 
 fn with(status: StatusCode, payload: Payload) -> Reply {
     let mut reply = Response::new(payload);
     *reply.status_mut() = status;
+    reply
+}
+
+/// The answer to a client without a key on a connection that is kept for clients with one.
+pub(super) fn too_many_connections() -> Reply {
+    let payload = Payload::constant(TOO_MANY.as_bytes());
+    let mut reply = typed(StatusCode::SERVICE_UNAVAILABLE, JSON, payload);
+    let headers = reply.headers_mut();
+    headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
     reply
 }
 

@@ -15,7 +15,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 
 use super::app::App;
-use super::dispatch;
+use super::dispatch::{self, Connection};
+use super::write_timeout::WriteTimeout;
 use crate::tls;
 
 /// hyper's buffer of a connection.
@@ -24,9 +25,11 @@ const BUFFER_BYTES_MAX: usize = 64 << 10;
 /// How long a stop waits for requests under way.
 const STOP_WAIT: Duration = Duration::from_secs(10);
 
-const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
-    content-type: application/json\r\ncontent-length: 93\r\n\r\n\
-    {\"code\":\"full\",\"message\":\"too many connections\",\"hint\":\"raise http.connections_max, or wait\"}";
+/// How long a connection of the reserve may take for the head of a request: strangers must not hold the reserve.
+const RESERVE_HEAD_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The body of the answer 503 to a connection too many.
+pub(super) const TOO_MANY: &str = r#"{"code":"full","message":"too many connections","hint":"raise http.connections_max, or wait"}"#;
 
 /// Why the listener cannot be bound.
 #[derive(Debug, thiserror::Error)]
@@ -77,8 +80,7 @@ impl Server {
 
     /// Serves until [`App::stop`], then waits up to `STOP_WAIT` for requests under way.
     pub async fn run(self) {
-        let most = self.app.options.connections_max.min(Semaphore::MAX_PERMITS);
-        let slots = Arc::new(Semaphore::new(most));
+        let slots = Slots::new(&self.app);
         let mut stopped = std::pin::pin!(self.app.stopped());
         loop {
             tokio::select! {
@@ -90,11 +92,8 @@ impl Server {
                 },
             }
         }
-        let all = u32::try_from(most).unwrap_or(u32::MAX);
-        if tokio::time::timeout(STOP_WAIT, slots.acquire_many(all))
-            .await
-            .is_err()
-        {
+        let closed = tokio::time::timeout(STOP_WAIT, slots.all_free());
+        if closed.await.is_err() {
             tracing::warn!("some requests did not end within {STOP_WAIT:?} and were aborted");
         }
     }
@@ -105,22 +104,23 @@ impl Server {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 
-    fn serve(&self, stream: TcpStream, slots: &Arc<Semaphore>) {
+    fn serve(&self, stream: TcpStream, slots: &Slots) {
         // Answers are small and complete: Nagle's algorithm would only delay them.
         let _ = stream.set_nodelay(true);
         let app = self.app.clone();
-        match (slots.clone().try_acquire_owned(), self.tls.clone()) {
-            (Ok(slot), None) => drop(tokio::spawn(connection(app, stream, slot))),
-            (Ok(slot), Some(tls)) => drop(tokio::spawn(async move {
-                let handshake =
-                    tokio::time::timeout(app.options.header_timeout, tls.accept(stream));
-                match handshake.await {
-                    Ok(Ok(stream)) => connection(app, stream, slot).await,
+        match (slots.take(), self.tls.clone()) {
+            (Some(slot), None) => {
+                drop(tokio::spawn(serve_connection(app, stream, slot)));
+            }
+            (Some(slot), Some(tls)) => drop(tokio::spawn(async move {
+                let timeout = slot.head_timeout(&app);
+                match tokio::time::timeout(timeout, tls.accept(stream)).await {
+                    Ok(Ok(stream)) => serve_connection(app, stream, slot).await,
                     Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
                     Err(_) => tracing::debug!("a TLS handshake took too long"),
                 }
             })),
-            (Err(_), tls) => {
+            (None, tls) => {
                 app.metrics
                     .connections_refused
                     .fetch_add(1, Ordering::Relaxed);
@@ -132,32 +132,101 @@ impl Server {
     }
 }
 
+/// The connections that may be open.
+struct Slots {
+    open: Arc<Semaphore>,
+    /// For clients with a key.
+    reserve: Arc<Semaphore>,
+    open_max: u32,
+    reserve_max: u32,
+}
+
+struct Slot {
+    _permit: OwnedSemaphorePermit,
+    of_reserve: bool,
+}
+
+impl Slots {
+    fn new(app: &App) -> Slots {
+        let most = u32::try_from(app.options.connections_max.min(Semaphore::MAX_PERMITS));
+        let most = most.unwrap_or(u32::MAX);
+        let reserved = u32::try_from(app.options.connections_reserved).unwrap_or(u32::MAX);
+        let reserve_max = match app.keys.is_open() {
+            true => 0,
+            false => reserved.min(most / 2),
+        };
+        let open_max = most - reserve_max;
+        Slots {
+            open: Arc::new(Semaphore::new(open_max as usize)),
+            reserve: Arc::new(Semaphore::new(reserve_max as usize)),
+            open_max,
+            reserve_max,
+        }
+    }
+
+    fn take(&self) -> Option<Slot> {
+        let take = |slots: &Arc<Semaphore>, of_reserve| {
+            let permit = slots.clone().try_acquire_owned().ok()?;
+            Some(Slot {
+                _permit: permit,
+                of_reserve,
+            })
+        };
+        take(&self.open, false).or_else(|| take(&self.reserve, true))
+    }
+
+    async fn all_free(&self) {
+        let _open = self.open.acquire_many(self.open_max).await;
+        let _reserve = self.reserve.acquire_many(self.reserve_max).await;
+    }
+}
+
+impl Slot {
+    fn head_timeout(&self, app: &App) -> Duration {
+        match self.of_reserve {
+            true => app.options.header_timeout.min(RESERVE_HEAD_TIMEOUT),
+            false => app.options.header_timeout,
+        }
+    }
+}
+
 /// Answers with 503 and closes the connection.
 fn refuse(mut stream: TcpStream) {
+    let answer = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{TOO_MANY}",
+        TOO_MANY.len()
+    );
     tokio::spawn(async move {
-        let _ = tokio::time::timeout(Duration::from_secs(1), stream.write_all(TOO_MANY)).await;
+        let write = stream.write_all(answer.as_bytes());
+        let _ = tokio::time::timeout(Duration::from_secs(1), write).await;
         let _ = stream.shutdown().await;
     });
 }
 
-async fn connection(
+async fn serve_connection(
     app: Arc<App>,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    _slot: OwnedSemaphorePermit,
+    slot: Slot,
 ) {
     app.metrics.connections.fetch_add(1, Ordering::Relaxed);
+    let needs_key = slot.of_reserve;
+    let connection = Connection { needs_key };
     let service = {
         let app = app.clone();
         service_fn(move |request| {
-            let app = app.clone();
-            async move { Ok::<_, std::convert::Infallible>(dispatch::answer(app, request).await) }
+            let answer = dispatch::answer(app.clone(), connection, request);
+            async move { Ok::<_, std::convert::Infallible>(answer.await) }
         })
     };
+    let stream = WriteTimeout::new(stream, app.options.write_timeout);
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(app.options.header_timeout)
+        .header_read_timeout(slot.head_timeout(&app))
         .max_headers(app.options.headers_max)
         .max_buf_size(BUFFER_BYTES_MAX)
+        // Answers are queued as they are, so that they hold their part of the budget until they are written.
+        .writev(true)
         .serve_connection(TokioIo::new(stream), service);
     let mut serving = std::pin::pin!(serving);
     let ended = tokio::select! {

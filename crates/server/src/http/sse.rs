@@ -16,15 +16,16 @@ use hyper::header::{CACHE_CONTROL, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 
 use super::app::App;
-use super::decode;
+use super::budget::{Budget, Permit};
+use super::decode::{self, DamagedBatch};
 use super::error::Error;
 use super::json::write_record;
 use super::read::{ISOLATION, StartPosition};
 use super::reply::{self, Payload, Reply};
 use super::send::{Destination, MemberPartition};
 
-/// The size of one read. A slow client holds one of them, and connections are limited, so streams take nothing from the
-/// budget of requests.
+/// The size of one read, and of the events written at once. A slow client holds one such chunk, and connections are
+/// limited, so only an event that is larger takes from the budget.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// The interval of comments that keep proxies from closing an idle stream.
@@ -143,8 +144,7 @@ impl LiveStream {
                 Ok(None) => {}
                 Err(error) => {
                     self.ended = true;
-                    let data = error.to_json();
-                    return Some(Bytes::from(format!("event: error\ndata: {data}\n\n")));
+                    return Some(Bytes::from(error_event(&error)));
                 }
             }
             let waits = self.cursors.iter().map(|cursor| {
@@ -175,13 +175,15 @@ impl LiveStream {
         let count = self.cursors.len();
         for step in 0..count {
             let at = (self.turn + step) % count;
-            let mut out = Vec::new();
-            if self.cursors[at].read(&mut out, count == 1, force).await? {
+            let mut chunk = Chunk::default();
+            let cursor = &mut self.cursors[at];
+            let read = cursor.read(&mut chunk, count == 1, force, &self.app.budget);
+            if read.await? {
                 self.turn = (at + 1) % count;
                 if count > 1 {
-                    self.write_id(&mut out);
+                    self.write_id(&mut chunk.out);
                 }
-                return Ok(Some(out.into()));
+                return Ok(Some(chunk.into_bytes()));
             }
         }
         Ok(None)
@@ -198,13 +200,31 @@ impl LiveStream {
     }
 }
 
+/// Events to write at once.
+#[derive(Default)]
+struct Chunk {
+    out: Vec<u8>,
+    /// For an event larger than [`CHUNK_BYTES`].
+    permit: Option<Permit>,
+}
+
+impl Chunk {
+    fn into_bytes(self) -> Bytes {
+        match self.permit {
+            Some(permit) => permit.attach(self.out),
+            None => self.out.into(),
+        }
+    }
+}
+
 impl Cursor {
-    /// Writes the available events; false if there are none.
+    /// Writes the available events; false if there are none. A batch that cannot be read is reported and skipped.
     async fn read(
         &mut self,
-        out: &mut Vec<u8>,
+        chunk: &mut Chunk,
         with_ids: bool,
         force: bool,
+        budget: &Arc<Budget>,
     ) -> Result<bool, Error> {
         let from = match self.next {
             Some(next) => next,
@@ -217,7 +237,22 @@ impl Cursor {
         let fetched = self.partition.read(from, CHUNK_BYTES, ISOLATION).await?;
         let (label, hub) = (&self.label, self.hub.as_deref());
         let number = self.partition.topic_partition().partition;
-        let next = decode::records(&fetched, from, |record| {
+        let (out, permit) = (&mut chunk.out, &mut chunk.permit);
+        let mut refused = None;
+        let decoded = decode::records(&fetched, from, |record| {
+            let length = record.value.map_or(0, <[u8]>::len);
+            if !out.is_empty() && out.len() + length > CHUNK_BYTES {
+                return false;
+            }
+            if length > CHUNK_BYTES {
+                match budget.take(length.div_ceil(3) * 4) {
+                    Ok(taken) => *permit = Some(taken),
+                    Err(full) => {
+                        refused = Some(full);
+                        return false;
+                    }
+                }
+            }
             if with_ids {
                 let id = format!("id: {label}:{}\n", record.offset.0 + 1);
                 out.extend_from_slice(id.as_bytes());
@@ -228,10 +263,23 @@ impl Cursor {
             fold_lines(out, begin);
             out.extend_from_slice(b"\n\n");
             true
-        })?;
+        });
+        let next = match (decoded, refused) {
+            (_, Some(full)) => return Err(full),
+            (Ok(next), None) => next,
+            (Err(DamagedBatch { error, next }), None) => {
+                let next = next.ok_or_else(|| error.clone())?;
+                out.extend_from_slice(&error_event(&error));
+                next
+            }
+        };
         self.next = Some(next);
         Ok(!out.is_empty())
     }
+}
+
+fn error_event(error: &Error) -> Vec<u8> {
+    format!("event: error\ndata: {}\n\n", error.to_json()).into_bytes()
 }
 
 /// Replaces line ends by spaces. Between the tokens of JSON they mean the same, and inside a JSON string there are none.

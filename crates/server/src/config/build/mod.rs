@@ -133,9 +133,11 @@ impl Build<'_> {
             in_flight_bytes_max: size("in_flight_bytes_max"),
             read_bytes_max: size("read_bytes_max"),
             connections_max: size("connections_max"),
+            connections_reserved: size("connections_reserved"),
             headers_max: size("headers_max"),
             header_timeout: self.time("http.header_timeout"),
             body_timeout: self.time("http.body_timeout"),
+            write_timeout: self.time("http.write_timeout"),
             wait_max: self.time("http.wait_max"),
         })
     }

@@ -11,12 +11,13 @@ use super::settle::{Outcomes, tokens};
 use super::{json, queue};
 use crate::http::app::App;
 use crate::http::dispatch::ApiRequest;
-use crate::http::error::Error;
+use crate::http::error::{Code, Error};
 use crate::http::read::count;
 use crate::http::reply::{self, Payload, Reply};
 use crate::text::parameter;
 
 const MESSAGES_MAX: u64 = 10_000;
+const DEFERRED_MAX: usize = 256;
 const PEEK_DEFAULT: u64 = 100;
 
 /// Tokens that a receiver settles in the same request.
@@ -95,6 +96,11 @@ pub(in crate::http) async fn deferred(
     let queue = queue(&request)?;
     let (mode, session) = (mode(request.query())?, session(request.query())?);
     let seqs = Sequences::read(&mut request).await?;
+    if seqs.len() > DEFERRED_MAX {
+        let message = format!("{} messages are too many for one request", seqs.len());
+        let hint = format!("request at most {DEFERRED_MAX} at a time");
+        return Err(Error::new(Code::TooLarge, message, hint));
+    }
     let got = queue
         .receive_deferred(sub_queue, seqs, mode, session)
         .await?;
@@ -107,17 +113,21 @@ pub(in crate::http) async fn peek(
 ) -> Result<Reply, Error> {
     let (queue, query) = (queue(&request)?, request.query());
     let from = count(query, "from", 1)?;
-    let max = count(query, "max", PEEK_DEFAULT)?.min(MESSAGES_MAX) as usize;
-    let peeked = queue.peek(sub_queue, from, max).await?;
-    answer(request.app, json::peeked(&peeked))
+    let limit = ReceiveLimit {
+        count: count(query, "max", PEEK_DEFAULT)?.min(MESSAGES_MAX) as usize,
+        bytes: request.app.options.read_bytes_max,
+    };
+    let mut permit = request.app.budget.take(limit.bytes)?;
+    let body = json::peeked(&queue.peek(sub_queue, from, limit).await?);
+    permit.resize(body.len())?;
+    let payload = Payload::whole(body).holding(permit);
+    Ok(reply::typed(StatusCode::OK, reply::JSON, payload))
 }
 
+/// A delivered message must reach its receiver, so its bytes are counted but never refused.
 fn answer(app: &App, body: Vec<u8>) -> Result<Reply, Error> {
-    // A delivered message must reach its receiver, so its bytes are counted but never refused.
-    let payload = match app.budget.take(body.len()) {
-        Ok(permit) => Payload::whole(body).holding(permit),
-        Err(_) => Payload::whole(body),
-    };
+    let permit = app.budget.take_unchecked(body.len());
+    let payload = Payload::whole(body).holding(permit);
     Ok(reply::typed(StatusCode::OK, reply::JSON, payload))
 }
 

@@ -1,11 +1,13 @@
-//! What a node refuses so that it stays up: too much, too many, too slow.
+//! A node refuses requests that are too large, too many or too slow, so that it stays up.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use highwater_server::http::Options;
+use highwater_server::keys::{Key, Rights};
 
 use crate::http::faulty::Faulty;
-use crate::http::node::{memory, node, node_with, options, request, start};
+use crate::http::node::{Node, memory, node, node_with, options, request, start};
 
 #[tokio::test]
 async fn a_body_or_event_that_is_too_large_is_refused() {
@@ -96,6 +98,81 @@ async fn a_full_node_says_so_instead_of_dropping() {
             .status,
         201
     );
+}
+
+/// Ten megabytes in a partition: more than the buffers of a socket take.
+async fn node_with_big_events(options: Options) -> Node {
+    let node = node_with(options).await;
+    let event = format!("\"{}\"", "x".repeat(900 << 10));
+    for _ in 0..12 {
+        let path = "/hubs/h/partitions/0/messages";
+        let stored = node.post(path, "application/json", &event).await;
+        assert_eq!(stored.status, 201, "{}", stored.body);
+    }
+    node
+}
+
+const BIG_READ: &str = "GET /hubs/h/partitions/0/messages";
+
+// proves G2
+#[tokio::test]
+async fn an_answer_counts_until_it_is_read_and_a_client_that_never_reads_is_cut_off() {
+    let node = node_with_big_events(Options {
+        read_bytes_max: 12 << 20,
+        in_flight_bytes_max: 24 << 20,
+        write_timeout: Duration::from_millis(500),
+        ..options()
+    })
+    .await;
+    let mut idle = Vec::new();
+    for _ in 0..2 {
+        let mut wire = node.connect().await;
+        wire.send(&request(BIG_READ, &[], b"")).await;
+        assert!(wire.head().await.unwrap().starts_with("HTTP/1.1 200"));
+        idle.push(wire);
+    }
+    node.get("/hubs/h/partitions/0/messages")
+        .await
+        .is(429, "full");
+    // The time-out gives their parts back.
+    loop {
+        let answer = node.get("/hubs/h/partitions/0/messages").await;
+        if answer.status == 200 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+// proves G2
+#[tokio::test]
+async fn some_connections_are_kept_for_clients_with_a_key() {
+    let keys = vec![Key::new("app".into(), "s3cret", Rights::ALL, None)];
+    let limited = Options {
+        connections_max: 4,
+        connections_reserved: 2,
+        ..options()
+    };
+    let node = start(limited, keys, Arc::new(memory())).await;
+    let mut idle = Vec::new();
+    for _ in 0..2 {
+        let mut wire = node.connect().await;
+        wire.send(&request("GET /healthz", &[], b"")).await;
+        assert_eq!(wire.answer().await.status, 200);
+        idle.push(wire);
+    }
+    for _ in 0..3 {
+        let stranger = node.get("/healthz").await;
+        stranger.is(503, "full");
+        assert!(stranger.head.contains("connection: close"));
+    }
+    let wrong = ["authorization: Bearer app:wrong"];
+    let wrong = node.call("GET /healthz", &wrong, "").await;
+    wrong.is(401, "unauthorized");
+    assert!(wrong.head.contains("connection: close"));
+    let key = ["authorization: Bearer app:s3cret"];
+    let known = node.call("GET /api/hubs", &key, "").await;
+    assert_eq!(known.status, 200, "{}", known.body);
 }
 
 #[tokio::test]

@@ -346,3 +346,19 @@ async fn a_key_does_what_its_rights_say_and_no_more() {
         }
     }
 }
+
+// proves G2
+#[tokio::test]
+async fn a_peek_answers_with_a_bounded_number_of_bytes() {
+    let (node, _) = node(json!({})).await;
+    let body = "x".repeat(200 << 10);
+    for _ in 0..20 {
+        let sent = node.post("/queues/orders/messages", "text/plain", &body);
+        assert_eq!(sent.await.status, 201);
+    }
+    let peeked = node.get("/queues/orders/messages?max=10000").await;
+    let messages = peeked.json()["messages"].as_array().unwrap().len();
+    assert!((1..=5).contains(&messages), "{messages} messages");
+    let next = node.get("/queues/orders/messages?from=20&max=10000").await;
+    assert_eq!(next.json()["messages"][0]["sequence"], 20);
+}
