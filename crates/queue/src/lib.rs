@@ -2,7 +2,6 @@
 //!
 //! A queue is a state machine (`machine`) whose events are records on a hub. Replaying them restores the
 //! whole state: messages, locks, delivery counts and sessions. Receivers do not notice a restart.
-//! a receiver would notice.
 //!
 //! ```
 //! use std::sync::Arc;

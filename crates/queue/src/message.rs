@@ -99,6 +99,16 @@ pub struct DeadLetterCause {
     pub at_ms: i64,
 }
 
+impl DeadLetterCause {
+    pub(crate) fn new(reason: &str, description: &str, at_ms: i64) -> DeadLetterCause {
+        DeadLetterCause {
+            reason: reason.to_owned(),
+            description: description.to_owned(),
+            at_ms,
+        }
+    }
+}
+
 /// Reason: the delivery count reached the queue's maximum.
 pub(crate) const TOO_MANY_DELIVERIES: &str = "MaxDeliveryCountExceeded";
 /// Reason: the time to live passed.

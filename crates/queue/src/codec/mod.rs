@@ -1,243 +1,156 @@
 //! Events as bytes, one record of the journal each. `docs/formats/queue.md` specifies them.
 //!
-//! Numbers are varints; texts and bytes are preceded by their length. Everything read is validated, since a journal may
-//! be damaged. This file has the fields of each event, written and read side by side; `write.rs` and `read.rs` have the
-//! parts.
+//! This file lists the fields of each record in their order on disk; writing and reading both follow from it.
+//! `field.rs` has the encoding of each type of field. Everything read is validated, since a journal may be damaged.
 
-mod read;
+mod field;
 #[cfg(test)]
 mod tests;
-mod write;
 
 use bytes::Bytes;
 use highwater_codec::{DecodeError, Writer};
 
-use self::read::EventReader;
-use self::write::{list, optional};
+use self::field::{Field, FieldReader, Read};
 use crate::machine::{Event, KnownId, RemovalReason};
+use crate::message::{Content, DeadLetterCause, Lock, LockExpiry, Message, MessageState};
+use crate::settings::Settings;
 
-mod kind {
-    pub(super) const CONFIGURED: u8 = 1;
-    pub(super) const ENQUEUED: u8 = 2;
-    pub(super) const DELIVERED: u8 = 3;
-    pub(super) const REMOVED: u8 = 4;
-    pub(super) const RELEASED: u8 = 5;
-    pub(super) const RENEWED: u8 = 6;
-    pub(super) const DEFERRED: u8 = 7;
-    pub(super) const DEAD_LETTERED: u8 = 8;
-    pub(super) const RESUBMITTED: u8 = 9;
-    pub(super) const SESSION_LOCKED: u8 = 10;
-    pub(super) const SESSION_RELEASED: u8 = 11;
-    pub(super) const SESSION_STATE: u8 = 12;
-    pub(super) const FEED_POSITION: u8 = 13;
-    pub(super) const NUMBERS: u8 = 14;
-    pub(super) const SESSION_SNAPSHOT: u8 = 15;
-    pub(super) const IDS_SNAPSHOT: u8 = 16;
-    pub(super) const MESSAGE_SNAPSHOT: u8 = 17;
+/// A struct: its fields, one after the other.
+macro_rules! record {
+    ($name:ident { $($field:ident),+ $(,)? }) => {
+        impl Field for $name {
+            fn write(&self, out: &mut Vec<u8>) {
+                $(self.$field.write(out);)+
+            }
+
+            fn read(from: &mut FieldReader<'_>) -> Read<$name> {
+                $(let $field = Field::read(from)?;)+
+                Ok($name { $($field),+ })
+            }
+        }
+    };
 }
+
+/// An enum: a byte for the variant, then its fields. `$what` names the byte in errors.
+macro_rules! tagged {
+    ($name:ident, $what:literal {
+        $($tag:literal => $variant:ident $(($value:ident))? $({ $($field:ident),+ })?),+ $(,)?
+    }) => {
+        impl Field for $name {
+            fn write(&self, out: &mut Vec<u8>) {
+                match self {
+                    $($name::$variant $(($value))? $({ $($field),+ })? => {
+                        out.u8($tag);
+                        $($value.write(out);)?
+                        $($($field.write(out);)+)?
+                    })+
+                }
+            }
+
+            fn read(from: &mut FieldReader<'_>) -> Read<$name> {
+                match from.u8()? {
+                    $($tag => {
+                        $(let $value = Field::read(from)?;)?
+                        $($(let $field = Field::read(from)?;)+)?
+                        Ok($name::$variant $(($value))? $({ $($field),+ })?)
+                    })+
+                    other => Err(DecodeError::unknown($what, other)),
+                }
+            }
+        }
+    };
+}
+
+tagged!(Event, "kind" {
+    1 => Configured(settings),
+    2 => Enqueued { seq, message },
+    3 => Delivered { first_lock, until, seqs },
+    4 => Removed { why, seqs },
+    5 => Released { seq, properties },
+    6 => Renewed { until_ms, seqs },
+    7 => Deferred { seq, properties },
+    8 => DeadLettered { seq, properties, reason, description },
+    9 => Resubmitted { seq },
+    10 => SessionLocked { session, number, until_ms },
+    11 => SessionReleased { session },
+    12 => SessionState { session, state },
+    13 => FeedPosition { hub, partition, next },
+    14 => Numbers { next_seq, next_lock },
+    15 => SessionSnapshot { session, lock, state },
+    16 => IdsSnapshot(known),
+    17 => MessageSnapshot { seq, message },
+});
+
+tagged!(RemovalReason, "an end of a message" {
+    0 => Completed,
+    1 => ReceivedAndDeleted,
+    2 => Cancelled,
+    3 => Purged,
+});
+
+record!(Settings {
+    lock,
+    deliveries_max,
+    time_to_live,
+    dead_letter_expired,
+    duplicates_within,
+    sessions,
+    bytes_max,
+    message_bytes_max,
+});
+
+record!(Message {
+    enqueued_ms,
+    expires_ms,
+    deliveries,
+    state,
+    dead_letter,
+    content
+});
+
+tagged!(MessageState, "a state" {
+    0 => Ready,
+    1 => Scheduled,
+    2 => Deferred,
+    3 => Locked(lock),
+});
+
+record!(Lock {
+    number,
+    until,
+    deferred
+});
+
+tagged!(LockExpiry, "a lock's expiry" {
+    0 => Session,
+    1 => Time(at_ms),
+});
+
+record!(DeadLetterCause {
+    reason,
+    description,
+    at_ms
+});
+
+record!(Content {
+    id,
+    session,
+    content_type,
+    properties,
+    body
+});
+
+record!(KnownId { at_ms, seq, id });
 
 /// Appends an event to `out`.
 pub(crate) fn write(event: &Event, out: &mut Vec<u8>) {
-    match event {
-        Event::Configured(settings) => {
-            out.u8(kind::CONFIGURED);
-            write::settings(out, settings);
-        }
-        Event::Enqueued { seq, message } => write::put(out, kind::ENQUEUED, *seq, message),
-        Event::MessageSnapshot { seq, message } => {
-            write::put(out, kind::MESSAGE_SNAPSHOT, *seq, message)
-        }
-        Event::Delivered {
-            seqs,
-            first_lock,
-            until,
-        } => {
-            out.u8(kind::DELIVERED);
-            out.varint(*first_lock);
-            write::until(out, *until);
-            list(out, seqs);
-        }
-        Event::Removed { seqs, why } => {
-            out.u8(kind::REMOVED);
-            out.u8(match why {
-                RemovalReason::Completed => 0,
-                RemovalReason::ReceivedAndDeleted => 1,
-                RemovalReason::Cancelled => 2,
-                RemovalReason::Purged => 3,
-            });
-            list(out, seqs);
-        }
-        Event::Released { seq, properties } => {
-            write::settled(out, kind::RELEASED, *seq, properties);
-        }
-        Event::Deferred { seq, properties } => {
-            write::settled(out, kind::DEFERRED, *seq, properties);
-        }
-        Event::Renewed { seqs, until_ms } => {
-            out.u8(kind::RENEWED);
-            out.i64_be(*until_ms);
-            list(out, seqs);
-        }
-        Event::DeadLettered {
-            seq,
-            reason,
-            description,
-            properties,
-        } => {
-            write::settled(out, kind::DEAD_LETTERED, *seq, properties);
-            out.text_var(reason);
-            out.text_var(description);
-        }
-        Event::Resubmitted { seq } => {
-            out.u8(kind::RESUBMITTED);
-            out.varint(*seq);
-        }
-        Event::SessionLocked {
-            session,
-            number: lock,
-            until_ms,
-        } => {
-            out.u8(kind::SESSION_LOCKED);
-            out.text_var(session);
-            out.varint(*lock);
-            out.i64_be(*until_ms);
-        }
-        Event::SessionReleased { session } => {
-            out.u8(kind::SESSION_RELEASED);
-            out.text_var(session);
-        }
-        Event::SessionState { session, state } => {
-            out.u8(kind::SESSION_STATE);
-            out.text_var(session);
-            optional(out, state.as_ref(), |out, state| out.blob_var(state));
-        }
-        Event::FeedPosition {
-            hub,
-            partition,
-            next,
-        } => {
-            out.u8(kind::FEED_POSITION);
-            out.text_var(hub);
-            out.varint(u64::from(*partition));
-            out.i64_be(*next);
-        }
-        Event::Numbers {
-            next_seq,
-            next_lock,
-        } => {
-            out.u8(kind::NUMBERS);
-            out.varint(*next_seq);
-            out.varint(*next_lock);
-        }
-        Event::SessionSnapshot {
-            session,
-            lock,
-            state,
-        } => {
-            out.u8(kind::SESSION_SNAPSHOT);
-            out.text_var(session);
-            optional(out, lock.as_ref(), |out, (lock, until_ms)| {
-                out.varint(*lock);
-                out.i64_be(*until_ms);
-            });
-            optional(out, state.as_ref(), |out, state| out.blob_var(state));
-        }
-        Event::IdsSnapshot(known) => {
-            out.u8(kind::IDS_SNAPSHOT);
-            out.varint(known.len() as u64);
-            for known in known {
-                out.i64_be(known.at_ms);
-                out.varint(known.seq);
-                out.text_var(&known.id);
-            }
-        }
-    }
+    event.write(out);
 }
 
 /// The event that a record holds. Bodies are slices of it.
 pub(crate) fn read(record: &Bytes) -> Result<Event, DecodeError> {
-    let mut from = EventReader::new(record);
-    let event = match from.u8()? {
-        kind::CONFIGURED => Event::Configured(from.settings()?),
-        kind::ENQUEUED => Event::Enqueued {
-            seq: from.varint()?,
-            message: from.message()?,
-        },
-        kind::MESSAGE_SNAPSHOT => Event::MessageSnapshot {
-            seq: from.varint()?,
-            message: from.message()?,
-        },
-        kind::DELIVERED => Event::Delivered {
-            first_lock: from.varint()?,
-            until: from.until()?,
-            seqs: from.seqs()?,
-        },
-        kind::REMOVED => Event::Removed {
-            why: match from.u8()? {
-                0 => RemovalReason::Completed,
-                1 => RemovalReason::ReceivedAndDeleted,
-                2 => RemovalReason::Cancelled,
-                3 => RemovalReason::Purged,
-                other => return Err(DecodeError::unknown("an end of a message", other)),
-            },
-            seqs: from.seqs()?,
-        },
-        kind::RELEASED => Event::Released {
-            seq: from.varint()?,
-            properties: from.optional(EventReader::properties)?,
-        },
-        kind::DEFERRED => Event::Deferred {
-            seq: from.varint()?,
-            properties: from.optional(EventReader::properties)?,
-        },
-        kind::RENEWED => Event::Renewed {
-            until_ms: from.i64_be()?,
-            seqs: from.seqs()?,
-        },
-        kind::DEAD_LETTERED => Event::DeadLettered {
-            seq: from.varint()?,
-            properties: from.optional(EventReader::properties)?,
-            reason: from.text()?,
-            description: from.text()?,
-        },
-        kind::RESUBMITTED => Event::Resubmitted {
-            seq: from.varint()?,
-        },
-        kind::SESSION_LOCKED => Event::SessionLocked {
-            session: from.text()?,
-            number: from.varint()?,
-            until_ms: from.i64_be()?,
-        },
-        kind::SESSION_RELEASED => Event::SessionReleased {
-            session: from.text()?,
-        },
-        kind::SESSION_STATE => Event::SessionState {
-            session: from.text()?,
-            state: from.optional(EventReader::bytes)?,
-        },
-        kind::FEED_POSITION => Event::FeedPosition {
-            hub: from.text()?,
-            partition: from.varint()? as u32,
-            next: from.i64_be()?,
-        },
-        kind::NUMBERS => Event::Numbers {
-            next_seq: from.varint()?,
-            next_lock: from.varint()?,
-        },
-        kind::SESSION_SNAPSHOT => Event::SessionSnapshot {
-            session: from.text()?,
-            lock: from.optional(|from| Ok((from.varint()?, from.i64_be()?)))?,
-            state: from.optional(EventReader::bytes)?,
-        },
-        kind::IDS_SNAPSHOT => Event::IdsSnapshot(from.list(|from| {
-            Ok(KnownId {
-                at_ms: from.i64_be()?,
-                seq: from.varint()?,
-                id: from.text()?,
-            })
-        })?),
-        other => return Err(DecodeError::unknown("kind", other)),
-    };
+    let mut from = FieldReader::new(record);
+    let event = Field::read(&mut from)?;
     from.end()?;
     Ok(event)
 }

@@ -272,11 +272,7 @@ impl Machine {
                 description,
                 properties,
             } => {
-                let cause = DeadLetterCause {
-                    reason: reason.clone(),
-                    description: description.clone(),
-                    at_ms: now,
-                };
+                let cause = DeadLetterCause::new(reason, description, now);
                 self.move_to_dead_letters(*seq, cause, properties.as_ref());
             }
             Event::Resubmitted { seq } => self.move_to_main(*seq),
@@ -305,15 +301,8 @@ impl Machine {
                 session,
                 lock,
                 state,
-            } => {
-                self.session_state(session, state.clone());
-                if let Some((number, until_ms)) = lock {
-                    self.session_locked(session, *number, *until_ms);
-                }
-            }
-            Event::IdsSnapshot(known) => known
-                .iter()
-                .for_each(|known| self.ids.insert(known.clone())),
+            } => self.restore_session(session, *lock, state.clone()),
+            Event::IdsSnapshot(known) => self.ids.extend(known),
         }
     }
 
@@ -407,12 +396,9 @@ impl Machine {
             };
         });
         if in_main && deliveries >= deliveries_max {
-            let dead_letter = DeadLetterCause {
-                reason: TOO_MANY_DELIVERIES.into(),
-                description: format!("delivered {deliveries} times without being settled"),
-                at_ms,
-            };
-            self.move_to_dead_letters(seq, dead_letter, None);
+            let description = format!("delivered {deliveries} times without being settled");
+            let cause = DeadLetterCause::new(TOO_MANY_DELIVERIES, &description, at_ms);
+            self.move_to_dead_letters(seq, cause, None);
         } else if in_main && !lock.deferred && expires.is_some_and(|expires| expires <= at_ms) {
             self.expire(seq, at_ms);
         }
@@ -420,12 +406,8 @@ impl Machine {
 
     fn expire(&mut self, seq: u64, at_ms: i64) {
         if self.settings.dead_letter_expired {
-            let dead_letter = DeadLetterCause {
-                reason: EXPIRED.into(),
-                description: "its time to live was over".into(),
-                at_ms,
-            };
-            self.move_to_dead_letters(seq, dead_letter, None);
+            let cause = DeadLetterCause::new(EXPIRED, "its time to live was over", at_ms);
+            self.move_to_dead_letters(seq, cause, None);
         } else {
             self.totals.expired += 1;
             self.remove(seq);
@@ -462,10 +444,7 @@ impl Machine {
         let Some(message) = self.messages.get(&seq) else {
             return;
         };
-        let dead = message
-            .dead_letter
-            .as_ref()
-            .map(|dead_letter| dead_letter.at_ms);
+        let dead = message.dead_letter.as_ref().map(|cause| cause.at_ms);
         let position = (dead.unwrap_or(message.enqueued_ms), seq);
         let (state, expires) = (message.state, message.expires_ms);
         let session = match self.settings.sessions && dead.is_none() {

@@ -24,6 +24,10 @@ impl RecentIds {
         self.oldest.insert((new.at_ms, new.id));
     }
 
+    pub(super) fn extend(&mut self, known: &[KnownId]) {
+        known.iter().for_each(|known| self.insert(known.clone()));
+    }
+
     /// Forgets all ids from `until_ms` or before.
     pub(super) fn forget(&mut self, until_ms: i64) {
         while let Some((at_ms, _)) = self.oldest.first() {

@@ -42,7 +42,7 @@ impl Machine {
                     self.send_one(message);
                 }
                 Err(refusal) => {
-                    self.enqueue_dead_letter(message.content, "Refused", refusal.to_string())
+                    self.enqueue_dead_letter(message.content, "Refused", &refusal.to_string())
                 }
             }
         }
@@ -80,7 +80,7 @@ impl Machine {
             .feed_position(hub, partition)
             .is_none_or(|next| next <= offset)
         {
-            self.enqueue_dead_letter(content, "Unreadable", reason.to_owned());
+            self.enqueue_dead_letter(content, "Unreadable", reason);
         }
     }
 
@@ -123,13 +123,9 @@ impl Machine {
         }
     }
 
-    fn enqueue_dead_letter(&mut self, content: Content, reason: &str, description: String) {
+    fn enqueue_dead_letter(&mut self, content: Content, reason: &str, description: &str) {
         let seq = self.next_seq;
-        let cause = DeadLetterCause {
-            reason: reason.to_owned(),
-            description,
-            at_ms: self.now_ms,
-        };
+        let cause = DeadLetterCause::new(reason, description, self.now_ms);
         let message = Message {
             content: Arc::new(content),
             enqueued_ms: self.now_ms,

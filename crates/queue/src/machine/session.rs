@@ -150,6 +150,18 @@ impl Machine {
         self.in_session(name, |session| session.lock = Some((number, until_ms)));
     }
 
+    pub(super) fn restore_session(
+        &mut self,
+        name: &str,
+        lock: Option<(u64, i64)>,
+        state: Option<Bytes>,
+    ) {
+        self.session_state(name, state);
+        if let Some((number, until_ms)) = lock {
+            self.session_locked(name, number, until_ms);
+        }
+    }
+
     pub(super) fn session_freed(&mut self, name: &str, at_ms: i64) {
         self.unlock(name);
         let held = self.sessions.get(name).map(|session| session.held.clone());

@@ -35,10 +35,8 @@ impl FromStr for LockToken {
 
 impl Machine {
     pub(crate) fn complete(&mut self, token: LockToken) -> Result<(), Refusal> {
-        self.locked(token)?;
         let (seqs, why) = (vec![token.seq], RemovalReason::Completed);
-        self.commit(Event::Removed { seqs, why });
-        Ok(())
+        self.settle(token, Event::Removed { seqs, why })
     }
 
     /// Releases a message to its previous position, optionally with new properties.
@@ -47,10 +45,8 @@ impl Machine {
         token: LockToken,
         properties: Option<Properties>,
     ) -> Result<(), Refusal> {
-        self.locked(token)?;
         let seq = token.seq;
-        self.commit(Event::Released { seq, properties });
-        Ok(())
+        self.settle(token, Event::Released { seq, properties })
     }
 
     /// Defers a message: it is then received by its sequence number only.
@@ -59,10 +55,8 @@ impl Machine {
         token: LockToken,
         properties: Option<Properties>,
     ) -> Result<(), Refusal> {
-        self.locked(token)?;
         let seq = token.seq;
-        self.commit(Event::Deferred { seq, properties });
-        Ok(())
+        self.settle(token, Event::Deferred { seq, properties })
     }
 
     pub(crate) fn dead_letter(
@@ -75,13 +69,14 @@ impl Machine {
         if self.locked(token)?.sub_queue() == SubQueue::DeadLetters {
             return Err(Refusal::AlreadyDeadLettered);
         }
-        self.commit(Event::DeadLettered {
-            seq: token.seq,
+        let seq = token.seq;
+        let event = Event::DeadLettered {
+            seq,
             reason,
             description,
             properties,
-        });
-        Ok(())
+        };
+        self.settle(token, event)
     }
 
     /// Renews the lock and returns its new expiry. The lock of a session's message is renewed with
@@ -124,6 +119,13 @@ impl Machine {
             self.commit(Event::Removed { seqs, why });
         }
         count
+    }
+
+    /// Commits the settlement of a message if the token holds its lock.
+    fn settle(&mut self, token: LockToken, settlement: Event) -> Result<(), Refusal> {
+        self.locked(token)?;
+        self.commit(settlement);
+        Ok(())
     }
 
     fn locked(&self, token: LockToken) -> Result<&Message, Refusal> {
