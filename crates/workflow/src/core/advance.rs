@@ -13,10 +13,7 @@ impl LiveInstance {
     pub(super) fn own(instance: Box<Instance>) -> LiveInstance {
         LiveInstance {
             ownership: Ownership::Own(instance),
-            under_way: 0,
-            timer_ms: None,
-            leaving: false,
-            claim: ClaimState::None,
+            ..LiveInstance::handed_over()
         }
     }
 

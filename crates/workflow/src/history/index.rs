@@ -62,7 +62,7 @@ impl Index {
     }
 
     /// Possible offsets of the id, newest first.
-    pub(crate) fn places(&self, id: &str) -> Vec<Offset> {
+    pub(crate) fn offsets(&self, id: &str) -> Vec<Offset> {
         let hash = hash(id);
         let recent = self.recent.get(&hash).copied();
         let runs = self.runs.iter().rev().filter_map(|run| run.find(hash));
@@ -231,15 +231,15 @@ mod tests {
         }
         for index in [&index, &again] {
             assert!(index.runs.len() <= 2, "{}", index.runs.len());
-            assert!(index.places("d-x").is_empty());
+            assert!(index.offsets("d-x").is_empty());
             for number in 0..count - 10 {
                 let expected = if number < 10 {
                     count - 10 + number
                 } else {
                     number
                 };
-                let places = index.places(&format!("d-{number}"));
-                assert_eq!(places.first(), Some(&Offset(expected)));
+                let offsets = index.offsets(&format!("d-{number}"));
+                assert_eq!(offsets.first(), Some(&Offset(expected)));
             }
         }
     }

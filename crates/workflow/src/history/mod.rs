@@ -105,7 +105,7 @@ impl History {
 
     /// Whether an instance with this id may have ended; `false` is certain.
     pub(crate) fn may_have(&self, id: &str) -> bool {
-        !self.lock().places(id).is_empty()
+        !self.lock().offsets(id).is_empty()
     }
 
     /// Number of known ids.
@@ -114,27 +114,27 @@ impl History {
     }
 
     pub(crate) async fn find(&self, id: &str) -> Result<Option<Instance>, JournalError> {
-        let places = self.lock().places(id);
+        let offsets = self.lock().offsets(id);
         let start = self.partition.bounds().start;
-        for place in places.into_iter().filter(|place| *place >= start) {
-            if let Some(found) = self.read_at(place, id).await? {
+        for offset in offsets.into_iter().filter(|offset| *offset >= start) {
+            if let Some(found) = self.read_at(offset, id).await? {
                 return Ok(Some(found));
             }
         }
         Ok(None)
     }
 
-    async fn read_at(&self, place: Offset, id: &str) -> Result<Option<Instance>, JournalError> {
+    async fn read_at(&self, offset: Offset, id: &str) -> Result<Option<Instance>, JournalError> {
         let fetched = self
             .partition
-            .read(place, 1, Isolation::Uncommitted)
+            .read(offset, 1, Isolation::Uncommitted)
             .await?;
-        let mut unpacker = Decompressor::new(256 << 20);
+        let mut decompressor = Decompressor::new(256 << 20);
         for piece in &fetched.pieces {
             for batch in Batches::new(piece) {
-                for record in batch?.records(&mut unpacker)? {
+                for record in batch?.records(&mut decompressor)? {
                     let record = record?;
-                    if record.offset == place && record.key == Some(id.as_bytes()) {
+                    if record.offset == offset && record.key == Some(id.as_bytes()) {
                         return Ok(self.decode(id, record.value));
                     }
                 }

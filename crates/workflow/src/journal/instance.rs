@@ -33,30 +33,28 @@ const PHASES: [Phase; 9] = [
 ];
 
 /// The index of a value in a list of all values.
-fn place<T: PartialEq>(of: &T, among: &[T]) -> u8 {
-    let place = among.iter().position(|one| one == of);
-    place.expect("the list has all of them") as u8
+fn index_in<T: PartialEq>(all: &[T], value: &T) -> u8 {
+    let index = all.iter().position(|known| known == value);
+    index.expect("the list has all of them") as u8
 }
 
-fn at<T: Copy>(place: u8, among: &[T]) -> Result<T, DecodeError> {
-    among
-        .get(usize::from(place))
-        .copied()
-        .ok_or(DecodeError::unknown("a state", place))
+fn value_at<T: Copy>(all: &[T], index: u8) -> Result<T, DecodeError> {
+    let value = all.get(usize::from(index)).copied();
+    value.ok_or(DecodeError::unknown("a state", index))
 }
 
 pub(crate) fn write(out: &mut Vec<u8>, instance: &Instance) {
     out.u64_be(instance.version.0);
     out.zigzag(instance.started_ms);
     out.zigzag(instance.changed_ms - instance.started_ms);
-    out.u8(place(&instance.phase, &PHASES));
+    out.u8(index_in(&PHASES, &instance.phase));
     out.bool(instance.notified);
     out.varint(u64::from(instance.stage));
     out.blob_var(&instance.input);
     match &instance.cause {
         None => out.u8(0),
         Some(cause) => {
-            out.u8(1 + place(&cause.end, &End::ALL));
+            out.u8(1 + index_in(&End::ALL, &cause.end));
             out.varint(cause.step.map_or(0, |step| u64::from(step) + 1));
             out.zigzag(cause.at_ms);
             out.text_var(&cause.reason);
@@ -84,7 +82,7 @@ pub(crate) fn write(out: &mut Vec<u8>, instance: &Instance) {
 
 fn write_progress(out: &mut Vec<u8>, progress: &Progress) {
     let has_answer = u8::from(progress.answer.is_some());
-    out.u8(place(&progress.status, &STATUSES) << 1 | has_answer);
+    out.u8(index_in(&STATUSES, &progress.status) << 1 | has_answer);
     if progress.status == Status::Waiting {
         return;
     }
@@ -111,7 +109,7 @@ pub(crate) fn read(
         version,
         started_ms,
         changed_ms: started_ms.wrapping_add(lasted),
-        phase: at(from.u8()?, &PHASES)?,
+        phase: value_at(&PHASES, from.u8()?)?,
         notified: from.u8()? != 0,
         stage: from.varint_as()?,
         input: Bytes::copy_from_slice(from.blob_var()?),
@@ -153,7 +151,7 @@ fn read_cause(from: &mut Reader<'_>) -> Result<Option<Box<Cause>>, DecodeError> 
     let Some(end) = from.u8()?.checked_sub(1) else {
         return Ok(None);
     };
-    let end = at(end, &End::ALL)?;
+    let end = value_at(&End::ALL, end)?;
     let step: u16 = from.varint_as()?;
     Ok(Some(Box::new(Cause {
         end,
@@ -173,7 +171,7 @@ fn read_step(from: &mut Reader<'_>) -> Result<StepState, DecodeError> {
 
 fn read_progress(from: &mut Reader<'_>) -> Result<Progress, DecodeError> {
     let packed = from.u8()?;
-    let status = at(packed >> 1, &STATUSES)?;
+    let status = value_at(&STATUSES, packed >> 1)?;
     if status == Status::Waiting {
         return Ok(Progress::default());
     }

@@ -17,6 +17,7 @@ pub(crate) use self::write::{append, record};
 
 use bytes::Bytes;
 use highwater_codec::{DecodeError, Reader, Writer};
+use highwater_log::{Offset, Partition, batch};
 
 use crate::definition::Version;
 use crate::machine::{Event, Instance, Millis};
@@ -95,6 +96,35 @@ pub(crate) fn write_closed(out: &mut Vec<u8>) {
 /// Whether a value is that of [`Record::Failed`].
 pub(crate) fn is_failed(value: &[u8]) -> bool {
     value.first() == Some(&FAILED)
+}
+
+/// Reads a record of a partition, with the id of its instance. `None` for a record without key or value.
+pub(crate) fn read_record(
+    partition: &dyn Partition,
+    record: &batch::Record<'_>,
+    versions: &Versions,
+) -> Result<Option<(String, Record)>, JournalError> {
+    let (Some(key), Some(value)) = (record.key, record.value) else {
+        return Ok(None);
+    };
+    let id = String::from_utf8_lossy(key).into_owned();
+    match read(&id, value, versions) {
+        Ok(read) => Ok(Some((id, read))),
+        Err(error) => Err(unreadable(partition, record.offset, error)),
+    }
+}
+
+/// The error for a record that cannot be read or applied.
+pub(crate) fn unreadable(
+    partition: &dyn Partition,
+    offset: Offset,
+    error: RecordError,
+) -> JournalError {
+    JournalError::Record {
+        partition: partition.topic_partition().clone(),
+        offset,
+        error,
+    }
 }
 
 /// Reads the value of the record of instance `id`.

@@ -1,7 +1,9 @@
 //! Reads a partition up to its current end.
 
 use highwater_log::batch::{BatchError, Batches, CorruptBatch, Decompressor, Record};
-use highwater_log::{AdminError, AppendError, Isolation, Offset, Partition, ReadError};
+use highwater_log::{
+    AdminError, AppendError, Isolation, Offset, Partition, ReadError, TopicPartition,
+};
 
 use super::RecordError;
 
@@ -18,9 +20,9 @@ pub enum JournalError {
     Broken(#[from] CorruptBatch),
     #[error("the journal is damaged: {0}")]
     Batch(#[from] BatchError),
-    #[error("record {offset} of {place} cannot be read: {error}")]
+    #[error("record {offset} of {partition} cannot be read: {error}")]
     Record {
-        place: String,
+        partition: TopicPartition,
         offset: Offset,
         error: RecordError,
     },
@@ -37,7 +39,7 @@ pub(crate) async fn read_from(
     from: Offset,
     mut take: impl FnMut(&Record<'_>) -> Result<(), JournalError>,
 ) -> Result<Offset, JournalError> {
-    let mut unpacker = Decompressor::new(BATCH_BYTES_MAX);
+    let mut decompressor = Decompressor::new(BATCH_BYTES_MAX);
     let mut next = from.max(partition.bounds().start);
     loop {
         let fetched = partition
@@ -49,7 +51,7 @@ pub(crate) async fn read_from(
         for piece in &fetched.pieces {
             for batch in Batches::new(piece) {
                 let batch = batch?;
-                for record in batch.records(&mut unpacker)? {
+                for record in batch.records(&mut decompressor)? {
                     let record = record?;
                     if record.offset >= next {
                         take(&record)?;

@@ -80,8 +80,8 @@ impl LocalFailedInstances {
         let mut definitions = BTreeMap::new();
         let mut instances = Vec::with_capacity(claimed.instances.len());
         for instance in claimed.instances {
-            if let Entry::Vacant(place) = definitions.entry(instance.version.to_string()) {
-                place.insert(self.definition(instance.version)?);
+            if let Entry::Vacant(entry) = definitions.entry(instance.version.to_string()) {
+                entry.insert(self.definition(instance.version)?);
             }
             instances.push(ClaimedSnapshot {
                 id: instance.id.to_string(),

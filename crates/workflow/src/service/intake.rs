@@ -127,7 +127,7 @@ impl HubIntake {
     }
 
     fn id_of(&self, event: &Event, input: &[u8]) -> Result<String, String> {
-        let place = || {
+        let position = || {
             format!(
                 "{}-{}-{}",
                 self.hub,
@@ -138,12 +138,12 @@ impl HubIntake {
         match (&self.id, event.key()) {
             (Some(id), _) => {
                 let none = NoAnswers;
-                let place = place();
-                let scope = Scope::new("", &place, input, &none);
+                let position = position();
+                let scope = Scope::new("", &position, input, &none);
                 id.text(&scope).map_err(|missing| missing.to_string())
             }
             (None, Some(key)) => Ok(String::from_utf8_lossy(key).into_owned()),
-            (None, None) => Ok(place()),
+            (None, None) => Ok(position()),
         }
     }
 }

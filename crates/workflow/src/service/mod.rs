@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use highwater_env::random::Random;
 use highwater_env::{Clock, shutdown_signal};
-use highwater_log::{BoxFuture, Log, Offset};
+use highwater_log::{BoxFuture, Log, Offset, Partition};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -231,23 +231,9 @@ impl ServiceParts {
     ) -> Result<ShardSender, JournalError> {
         let journal = Arc::clone(&self.hubs.running[partition]);
         let (core, _) = self.recover(Role::Scheduler, &journal, history).await?;
-        let (sender, inbox) = mpsc::unbounded_channel();
-        self.shards.push(Shard::new(shard::ShardParts {
-            core,
-            journal,
-            failed: Some(Arc::clone(&self.hubs.failed[partition])),
-            peer: None,
-            history: Arc::clone(history),
-            pools: self.pools.clone(),
-            clock: Arc::clone(&self.clock),
-            running: Arc::clone(&self.running),
-            checkpoint_bytes: self.options.checkpoint_bytes,
-            notifier: None,
-            tailed: None,
-            sender: sender.clone(),
-            inbox,
-        }));
-        Ok(sender)
+        let mut parts = self.shard_parts(core, journal, history, &self.running);
+        parts.failed = Some(Arc::clone(&self.hubs.failed[partition]));
+        Ok(self.add_shard(parts))
     }
 
     async fn supervisor(
@@ -263,53 +249,66 @@ impl ServiceParts {
         };
         let journal = Arc::clone(&self.hubs.failed[partition]);
         let (core, next) = self.recover(role, &journal, history).await?;
-        let (sender, inbox) = mpsc::unbounded_channel();
+        let mut parts = self.shard_parts(core, Arc::clone(&journal), history, &self.failed);
+        parts.peer = Some(peer);
+        parts.tailed = Some(next);
+        let sender = self.add_shard(parts);
         self.tails.push(tail::Tail {
-            partition: Arc::clone(&journal),
+            partition: journal,
             next,
             versions: self.versions.clone(),
             sender: sender.clone(),
         });
-        self.shards.push(Shard::new(shard::ShardParts {
+        Ok(sender)
+    }
+
+    fn shard_parts(
+        &self,
+        core: Core,
+        journal: Arc<dyn Partition>,
+        history: &Arc<History>,
+        running: &Arc<AtomicUsize>,
+    ) -> shard::ShardParts {
+        let (sender, inbox) = mpsc::unbounded_channel();
+        shard::ShardParts {
             core,
             journal,
             failed: None,
-            peer: Some(peer),
+            peer: None,
             history: Arc::clone(history),
             pools: self.pools.clone(),
             clock: Arc::clone(&self.clock),
-            running: Arc::clone(&self.failed),
+            running: Arc::clone(running),
             checkpoint_bytes: self.options.checkpoint_bytes,
             notifier: None,
-            tailed: Some(next),
-            sender: sender.clone(),
+            tailed: None,
+            sender,
             inbox,
-        }));
-        Ok(sender)
+        }
+    }
+
+    fn add_shard(&mut self, parts: shard::ShardParts) -> ShardSender {
+        let sender = parts.sender.clone();
+        self.shards.push(Shard::new(parts));
+        sender
     }
 
     /// Replays a journal. Returns the offset where its tail continues.
     async fn recover(
         &self,
         role: Role,
-        journal: &Arc<dyn highwater_log::Partition>,
+        partition: &Arc<dyn Partition>,
         history: &History,
     ) -> Result<(Core, Offset), JournalError> {
         let current = (role == Role::Scheduler).then(|| self.current.clone());
         let mut core = Core::new(role, current, Random::from_os());
         let versions = &self.versions;
-        let next = read_all(&**journal, |record| {
-            let (Some(key), Some(value)) = (record.key, record.value) else {
+        let next = read_all(&**partition, |record| {
+            let Some((id, read)) = journal::read_record(&**partition, record, versions)? else {
                 return Ok(());
             };
-            let id = String::from_utf8_lossy(key);
-            let replayed = journal::read(&id, value, versions)
-                .and_then(|read| core.replay(&id, read, versions));
-            replayed.map_err(|error| JournalError::Record {
-                place: journal.topic_partition().to_string(),
-                offset: record.offset,
-                error,
-            })
+            let replayed = core.replay(&id, read, versions);
+            replayed.map_err(|error| journal::unreadable(&**partition, record.offset, error))
         })
         .await?;
         for id in core.possibly_archived() {

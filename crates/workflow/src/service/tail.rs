@@ -37,23 +37,12 @@ impl Tail {
         let versions = &self.versions;
         let partition = &self.partition;
         let next = read_from(&**partition, self.next, |record| {
-            let (Some(key), Some(value)) = (record.key, record.value) else {
-                return Ok(());
-            };
             // Other records are the supervisor's own.
-            if !journal::is_failed(value) {
-                return Ok(());
-            }
-            match journal::read(&String::from_utf8_lossy(key), value, versions) {
-                Ok(Record::Failed(instance)) => failed.push(*instance),
-                Ok(_) => {}
-                Err(error) => {
-                    return Err(JournalError::Record {
-                        place: partition.topic_partition().to_string(),
-                        offset: record.offset,
-                        error,
-                    });
-                }
+            if record.value.is_some_and(journal::is_failed)
+                && let Some((_, Record::Failed(instance))) =
+                    journal::read_record(&**partition, record, versions)?
+            {
+                failed.push(*instance);
             }
             Ok(())
         })
