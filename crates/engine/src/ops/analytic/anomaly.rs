@@ -38,8 +38,7 @@ use highwater_query::plan::Expr;
 
 use highwater_codec::{DecodeError, Reader, Writer};
 
-use super::range_aggregate::shrink;
-use super::{CallInput, CallState, Failures};
+use super::{CallInput, KeyedCall, RowInput, expire};
 use crate::chunk::Chunk;
 use crate::column::{Column, ColumnBuilder};
 use crate::eval::{self, Faults};
@@ -97,14 +96,11 @@ fn significance(confidence: ValueRef<'_>) -> Result<f64, String> {
 
 /// The values that a model has learned, in order.
 #[derive(Default)]
-struct History(VecDeque<(i64, f64)>);
+pub(super) struct History(VecDeque<(i64, f64)>);
 
 impl History {
     fn leave(&mut self, floor: i64) {
-        while self.0.front().is_some_and(|&(time, _)| time <= floor) {
-            self.0.pop_front();
-        }
-        shrink(&mut self.0);
+        expire(&mut self.0, floor, |(time, _)| *time);
     }
 
     /// Learns a value and returns the one that no longer fits.
@@ -134,11 +130,25 @@ impl History {
     }
 }
 
-pub(super) struct SpikeAndDip {
-    limit: i64,
-    history: usize,
-    models: Vec<History>,
+/// How much a model learns from.
+pub(super) struct Limits {
+    duration: i64,
+    values: usize,
 }
+
+impl Limits {
+    pub(super) fn new(duration: i64, values: usize) -> Limits {
+        let values = values.max(1);
+        Limits { duration, values }
+    }
+
+    /// The time up to which values are forgotten.
+    fn floor(&self, time: i64) -> i64 {
+        time.saturating_sub(self.duration)
+    }
+}
+
+pub(super) struct SpikeAndDip(pub Limits);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
@@ -163,16 +173,6 @@ impl Mode {
 /// With fewer values nothing is an anomaly.
 const LEARNED_MIN: usize = 10;
 const BANDWIDTH_MIN: f64 = 1e-6;
-
-impl SpikeAndDip {
-    pub(super) fn new(limit: i64, history: usize) -> SpikeAndDip {
-        SpikeAndDip {
-            limit,
-            history: history.max(1),
-            models: Vec::new(),
-        }
-    }
-}
 
 /// The estimated probability of a value above `value`.
 fn tail_above(value: f64, history: &History) -> f64 {
@@ -213,69 +213,57 @@ fn erfc(x: f64) -> f64 {
     if x >= 0.0 { tail } else { 2.0 - tail }
 }
 
-impl CallState for SpikeAndDip {
-    fn grow(&mut self, slots: usize) {
-        let slots = slots.max(self.models.len());
-        self.models.resize_with(slots, History::default);
-    }
+impl KeyedCall for SpikeAndDip {
+    type State = History;
 
-    fn clear(&mut self, slot: usize) {
-        self.models[slot] = History::default();
-    }
-
-    fn run(&mut self, input: &CallInput<'_>, out: &mut ColumnBuilder, failures: &mut Failures) {
+    fn row(
+        &self,
+        model: &mut History,
+        at: RowInput,
+        input: &CallInput<'_>,
+        out: &mut ColumnBuilder,
+    ) -> Result<(), String> {
         let [of, confidence, mode] = input.arguments else {
             unreachable!("it has three arguments");
         };
-        for at in input.rows() {
-            let model = &mut self.models[at.slot];
-            model.leave(at.time.saturating_sub(self.limit));
-            let value = float(of.get(at.row)).filter(|_| at.passes);
-            let Some(value) = value else {
-                out.push_null();
-                continue;
-            };
-            let settings = significance(confidence.get(at.row))
-                .and_then(|significance| Ok((significance, Mode::of(mode.get(at.row))?)));
-            match settings {
-                Err(reason) => {
-                    out.push_null();
-                    failures.add(at.row, input.span, reason);
-                }
-                Ok(_) if model.0.is_empty() => out.push_owned(verdict(false, 1.0)),
-                Ok((significance, mode)) => {
-                    let above = tail_above(value, model);
-                    let score = match mode {
-                        Mode::Spikes => above,
-                        Mode::Dips => 1.0 - above,
-                        Mode::Both => above.min(1.0 - above),
-                    };
-                    let learned = model.0.len() >= LEARNED_MIN.min(self.history);
-                    out.push_owned(verdict(learned && score < significance, score));
-                }
+        model.leave(self.0.floor(at.time));
+        let Some(value) = float(of.get(at.row)).filter(|_| at.passes) else {
+            out.push_null();
+            return Ok(());
+        };
+        let settings = significance(confidence.get(at.row))
+            .and_then(|significance| Ok((significance, Mode::of(mode.get(at.row))?)));
+        let result = settings.map(|(significance, mode)| {
+            if model.0.is_empty() {
+                return verdict(false, 1.0);
             }
-            model.learn((at.time, value), self.history);
-        }
-    }
-
-    fn snapshot(&self, slot: usize, out: &mut Vec<u8>) {
-        self.models[slot].snapshot(out);
-    }
-
-    fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        self.models[slot] = History::restore(from)?;
+            let above = tail_above(value, model);
+            let score = match mode {
+                Mode::Spikes => above,
+                Mode::Dips => 1.0 - above,
+                Mode::Both => above.min(1.0 - above),
+            };
+            let learned = model.0.len() >= LEARNED_MIN.min(self.0.values);
+            verdict(learned && score < significance, score)
+        });
+        model.learn((at.time, value), self.0.values);
+        out.push_owned(result?);
         Ok(())
     }
+
+    fn snapshot(&self, model: &History, out: &mut Vec<u8>) {
+        model.snapshot(out);
+    }
+
+    fn restore(&self, from: &mut Reader<'_>) -> Result<History, DecodeError> {
+        History::restore(from)
+    }
 }
 
-pub(super) struct ChangePoint {
-    limit: i64,
-    history: usize,
-    models: Vec<ChangeModel>,
-}
+pub(super) struct ChangePoint(pub Limits);
 
 #[derive(Default)]
-struct ChangeModel {
+pub(super) struct ChangeModel {
     learned: History,
     /// The values since a change may have begun.
     waiting: History,
@@ -338,72 +326,48 @@ impl ChangeModel {
     }
 }
 
-impl ChangePoint {
-    pub(super) fn new(limit: i64, history: usize) -> ChangePoint {
-        ChangePoint {
-            limit,
-            history: history.max(1),
-            models: Vec::new(),
-        }
-    }
-}
+impl KeyedCall for ChangePoint {
+    type State = ChangeModel;
 
-impl CallState for ChangePoint {
-    fn grow(&mut self, slots: usize) {
-        let slots = slots.max(self.models.len());
-        self.models.resize_with(slots, ChangeModel::default);
-    }
-
-    fn clear(&mut self, slot: usize) {
-        self.models[slot] = ChangeModel::default();
-    }
-
-    fn run(&mut self, input: &CallInput<'_>, out: &mut ColumnBuilder, failures: &mut Failures) {
+    fn row(
+        &self,
+        model: &mut ChangeModel,
+        at: RowInput,
+        input: &CallInput<'_>,
+        out: &mut ColumnBuilder,
+    ) -> Result<(), String> {
         let [of, confidence] = input.arguments else {
             unreachable!("it has two arguments");
         };
-        for at in input.rows() {
-            let model = &mut self.models[at.slot];
-            model.leave(at.time.saturating_sub(self.limit));
-            let value = float(of.get(at.row)).filter(|_| at.passes);
-            let Some(value) = value else {
-                out.push_null();
-                continue;
-            };
-            let score = model.score(value);
-            model.learn((at.time, value), self.history);
-            match significance(confidence.get(at.row)) {
-                Err(reason) => {
-                    out.push_null();
-                    failures.add(at.row, input.span, reason);
-                }
-                Ok(significance) => {
-                    let changed = score * significance >= self.history as f64;
-                    out.push_owned(verdict(changed, score));
-                    if changed {
-                        model.start_anew();
-                    }
-                }
-            }
+        model.leave(self.0.floor(at.time));
+        let Some(value) = float(of.get(at.row)).filter(|_| at.passes) else {
+            out.push_null();
+            return Ok(());
+        };
+        let score = model.score(value);
+        model.learn((at.time, value), self.0.values);
+        let changed = score * significance(confidence.get(at.row))? >= self.0.values as f64;
+        out.push_owned(verdict(changed, score));
+        if changed {
+            model.start_anew();
         }
+        Ok(())
     }
 
-    fn snapshot(&self, slot: usize, out: &mut Vec<u8>) {
-        let model = &self.models[slot];
+    fn snapshot(&self, model: &ChangeModel, out: &mut Vec<u8>) {
         model.learned.snapshot(out);
         model.waiting.snapshot(out);
         out.f64(model.up);
         out.f64(model.down);
     }
 
-    fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        self.models[slot] = ChangeModel {
+    fn restore(&self, from: &mut Reader<'_>) -> Result<ChangeModel, DecodeError> {
+        Ok(ChangeModel {
             learned: History::restore(from)?,
             waiting: History::restore(from)?,
             up: from.f64()?,
             down: from.f64()?,
-        };
-        Ok(())
+        })
     }
 }
 

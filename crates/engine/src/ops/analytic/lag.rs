@@ -5,8 +5,7 @@ use std::collections::VecDeque;
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_time::{Duration, Instant};
 
-use super::range_aggregate::shrink;
-use super::{CallInput, CallState, Failures};
+use super::{CallInput, CallState, Failures, KeyedCall, RowInput, expire};
 use crate::codec::{ReadValue, WriteValue};
 use crate::column::{Column, ColumnBuilder};
 use crate::value::{Value, ValueRef};
@@ -39,14 +38,13 @@ impl Cell {
     }
 }
 
-/// LAG with offset 1: the latest candidate of each key.
-pub(super) struct LagOne {
+/// LAG with offset 1, and LAST: the latest candidate of each key.
+pub(super) struct Latest {
     limit: i64,
+    /// LAST: the row itself is a candidate.
+    with_row: bool,
     cells: Cells,
 }
-
-/// LAST: like LAG, including the row itself.
-pub(super) struct Last(LagOne);
 
 /// At most one candidate per key. While all values have one small type, or are NULL, they are stored without it: with very
 /// many keys, the cost of a row is the memory that it touches.
@@ -191,29 +189,21 @@ impl Cells {
     }
 }
 
-impl LagOne {
-    pub(super) fn new(limit: i64) -> LagOne {
-        LagOne {
+impl Latest {
+    /// LAG with offset 1.
+    pub(super) fn before_row(limit: i64) -> Latest {
+        Latest {
             limit,
+            with_row: false,
             cells: Cells::new(),
         }
     }
 
-    fn walk(&mut self, input: &CallInput<'_>, out: &mut ColumnBuilder, itself: bool) {
-        let (of, default) = (&input.arguments[0], input.arguments.get(1));
-        for at in input.rows() {
-            if itself && at.passes {
-                self.cells.set(at.slot, at.time, of.get(at.row));
-            }
-            let (time, value) = self.cells.get(at.slot);
-            if time > at.time.saturating_sub(self.limit) {
-                out.push(value);
-            } else {
-                push_default(default, at.row, out);
-            }
-            if !itself && at.passes {
-                self.cells.set(at.slot, at.time, of.get(at.row));
-            }
+    /// LAST.
+    pub(super) fn up_to_row(limit: i64) -> Latest {
+        Latest {
+            with_row: true,
+            ..Latest::before_row(limit)
         }
     }
 }
@@ -225,13 +215,7 @@ fn push_default(default: Option<&Column>, row: usize, out: &mut ColumnBuilder) {
     }
 }
 
-impl Last {
-    pub(super) fn new(limit: i64) -> Last {
-        Last(LagOne::new(limit))
-    }
-}
-
-impl CallState for LagOne {
+impl CallState for Latest {
     fn grow(&mut self, slots: usize) {
         self.cells.grow(slots.max(self.cells.len()));
     }
@@ -241,7 +225,21 @@ impl CallState for LagOne {
     }
 
     fn run(&mut self, input: &CallInput<'_>, out: &mut ColumnBuilder, _failures: &mut Failures) {
-        self.walk(input, out, false);
+        let (of, default) = (&input.arguments[0], input.arguments.get(1));
+        for at in input.rows() {
+            if self.with_row && at.passes {
+                self.cells.set(at.slot, at.time, of.get(at.row));
+            }
+            let (time, value) = self.cells.get(at.slot);
+            if time > at.time.saturating_sub(self.limit) {
+                out.push(value);
+            } else {
+                push_default(default, at.row, out);
+            }
+            if !self.with_row && at.passes {
+                self.cells.set(at.slot, at.time, of.get(at.row));
+            }
+        }
     }
 
     fn snapshot(&self, slot: usize, out: &mut Vec<u8>) {
@@ -257,136 +255,103 @@ impl CallState for LagOne {
     }
 }
 
-impl CallState for Last {
-    fn grow(&mut self, slots: usize) {
-        self.0.grow(slots);
-    }
-
-    fn clear(&mut self, slot: usize) {
-        self.0.clear(slot);
-    }
-
-    fn run(&mut self, input: &CallInput<'_>, out: &mut ColumnBuilder, _failures: &mut Failures) {
-        self.0.walk(input, out, true);
-    }
-
-    fn snapshot(&self, slot: usize, out: &mut Vec<u8>) {
-        self.0.snapshot(slot, out);
-    }
-
-    fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        self.0.restore(slot, from)
-    }
-}
-
 /// LAG with a larger offset: the latest `offset` candidates of each key.
 pub(super) struct LagMany {
     limit: i64,
     offset: usize,
-    rings: Vec<VecDeque<Cell>>,
 }
 
 impl LagMany {
     pub(super) fn new(limit: i64, offset: usize) -> LagMany {
-        LagMany {
-            limit,
-            offset: offset.max(1),
-            rings: Vec::new(),
-        }
+        let offset = offset.max(1);
+        LagMany { limit, offset }
     }
 }
 
-impl CallState for LagMany {
-    fn grow(&mut self, slots: usize) {
-        self.rings
-            .resize(slots.max(self.rings.len()), VecDeque::new());
-    }
+impl KeyedCall for LagMany {
+    type State = VecDeque<Cell>;
 
-    fn clear(&mut self, slot: usize) {
-        self.rings[slot] = VecDeque::new();
-    }
-
-    fn run(&mut self, input: &CallInput<'_>, out: &mut ColumnBuilder, _failures: &mut Failures) {
+    fn row(
+        &self,
+        cells: &mut VecDeque<Cell>,
+        at: RowInput,
+        input: &CallInput<'_>,
+        out: &mut ColumnBuilder,
+    ) -> Result<(), String> {
         let (of, default) = (&input.arguments[0], input.arguments.get(1));
-        for at in input.rows() {
-            let ring = &mut self.rings[at.slot];
-            let floor = at.time.saturating_sub(self.limit);
-            while ring.front().is_some_and(|cell| cell.time <= floor) {
-                ring.pop_front();
-            }
-            match ring.len().checked_sub(self.offset) {
-                Some(index) => out.push(ring[index].value.view()),
-                None => push_default(default, at.row, out),
-            }
-            if at.passes {
-                if ring.len() == self.offset {
-                    ring.pop_front();
-                }
-                ring.push_back(Cell::new(at.time, of, at.row));
-            }
-            shrink(ring);
+        expire(cells, at.time.saturating_sub(self.limit), |cell| cell.time);
+        match cells.len().checked_sub(self.offset) {
+            Some(index) => out.push(cells[index].value.view()),
+            None => push_default(default, at.row, out),
         }
-    }
-
-    fn snapshot(&self, slot: usize, out: &mut Vec<u8>) {
-        let ring = &self.rings[slot];
-        out.count(ring.len());
-        ring.iter().for_each(|cell| cell.snapshot(out));
-    }
-
-    fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        let cells: Result<_, _> = (0..from.count()?).map(|_| Cell::restore(from)).collect();
-        self.rings[slot] = cells?;
-        if self.rings[slot].len() > self.offset {
-            return Err(DecodeError::Invalid("more rows than LAG looks back"));
+        if at.passes {
+            if cells.len() == self.offset {
+                cells.pop_front();
+            }
+            cells.push_back(Cell::new(at.time, of, at.row));
         }
         Ok(())
     }
-}
 
-/// ISFIRST: the end of the last interval with a row of each key.
-pub(super) struct IsFirst {
-    size: Duration,
-    ends: Vec<i64>,
-}
+    fn snapshot(&self, cells: &VecDeque<Cell>, out: &mut Vec<u8>) {
+        snapshot_cells(cells, out);
+    }
 
-impl IsFirst {
-    pub(super) fn new(size: Duration) -> IsFirst {
-        IsFirst {
-            size,
-            ends: Vec::new(),
+    fn restore(&self, from: &mut Reader<'_>) -> Result<VecDeque<Cell>, DecodeError> {
+        let cells = restore_cells(from)?;
+        match cells.len() <= self.offset {
+            true => Ok(cells),
+            false => Err(DecodeError::Invalid("more rows than LAG looks back")),
         }
     }
 }
 
-impl CallState for IsFirst {
-    fn grow(&mut self, slots: usize) {
-        self.ends.resize(slots.max(self.ends.len()), i64::MIN);
-    }
+pub(super) fn snapshot_cells(cells: &VecDeque<Cell>, out: &mut Vec<u8>) {
+    out.count(cells.len());
+    cells.iter().for_each(|cell| cell.snapshot(out));
+}
 
-    fn clear(&mut self, slot: usize) {
-        self.ends[slot] = i64::MIN;
-    }
+pub(super) fn restore_cells(from: &mut Reader<'_>) -> Result<VecDeque<Cell>, DecodeError> {
+    (0..from.count()?).map(|_| Cell::restore(from)).collect()
+}
 
-    fn run(&mut self, input: &CallInput<'_>, out: &mut ColumnBuilder, _failures: &mut Failures) {
-        for at in input.rows() {
-            let seen = &mut self.ends[at.slot];
-            // A key's times never decrease, so up to its end the interval is still the same.
-            let first = at.passes && at.time > *seen;
-            if first {
-                let time = Instant::from_ticks(at.time);
-                *seen = time.ceil_to(self.size, Duration::ZERO).ticks();
-            }
-            out.push_int(first.into());
+/// ISFIRST, with the length of its intervals.
+pub(super) struct IsFirst(pub Duration);
+
+/// The end of the last interval with a row of the key, in ticks.
+pub(super) struct IntervalEnd(i64);
+
+impl Default for IntervalEnd {
+    fn default() -> IntervalEnd {
+        IntervalEnd(i64::MIN)
+    }
+}
+
+impl KeyedCall for IsFirst {
+    type State = IntervalEnd;
+
+    fn row(
+        &self,
+        IntervalEnd(end): &mut IntervalEnd,
+        at: RowInput,
+        _input: &CallInput<'_>,
+        out: &mut ColumnBuilder,
+    ) -> Result<(), String> {
+        // A key's times never decrease, so up to its end the interval is still the same.
+        let first = at.passes && at.time > *end;
+        if first {
+            let time = Instant::from_ticks(at.time);
+            *end = time.ceil_to(self.0, Duration::ZERO).ticks();
         }
-    }
-
-    fn snapshot(&self, slot: usize, out: &mut Vec<u8>) {
-        out.i64(self.ends[slot]);
-    }
-
-    fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        self.ends[slot] = from.i64()?;
+        out.push_int(first.into());
         Ok(())
+    }
+
+    fn snapshot(&self, IntervalEnd(end): &IntervalEnd, out: &mut Vec<u8>) {
+        out.i64(*end);
+    }
+
+    fn restore(&self, from: &mut Reader<'_>) -> Result<IntervalEnd, DecodeError> {
+        from.i64().map(IntervalEnd)
     }
 }

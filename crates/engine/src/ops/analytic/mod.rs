@@ -17,14 +17,12 @@ mod lag;
 mod partition_keys;
 mod range_aggregate;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use highwater_codec::{DecodeError, Reader};
 use highwater_query::Span;
-use highwater_query::plan::{
-    Analytic, AnalyticCall, AnalyticColumn, AnalyticNode, Expr, ExprKind, Pred,
-};
+use highwater_query::plan::{Analytic, AnalyticCall, AnalyticColumn, AnalyticNode, Expr, Pred};
 use highwater_time::Instant;
 
 use super::groups::EncodedKeys;
@@ -47,6 +45,74 @@ trait CallState: Send {
 
     fn snapshot(&self, slot: usize, out: &mut Vec<u8>);
     fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), DecodeError>;
+}
+
+/// A call whose state is one value per key.
+trait KeyedCall: Send {
+    type State: Default + Send;
+
+    /// Processes a row and appends one value, or fails and appends none.
+    fn row(
+        &self,
+        state: &mut Self::State,
+        at: RowInput,
+        input: &CallInput<'_>,
+        out: &mut ColumnBuilder,
+    ) -> Result<(), String>;
+
+    fn snapshot(&self, state: &Self::State, out: &mut Vec<u8>);
+    fn restore(&self, from: &mut Reader<'_>) -> Result<Self::State, DecodeError>;
+}
+
+struct PerKey<C: KeyedCall> {
+    call: C,
+    states: Vec<C::State>,
+}
+
+fn per_key<C: KeyedCall + 'static>(call: C) -> Box<dyn CallState> {
+    let states = Vec::new();
+    Box::new(PerKey { call, states })
+}
+
+impl<C: KeyedCall> CallState for PerKey<C> {
+    fn grow(&mut self, slots: usize) {
+        let slots = slots.max(self.states.len());
+        self.states.resize_with(slots, C::State::default);
+    }
+
+    fn clear(&mut self, slot: usize) {
+        self.states[slot] = C::State::default();
+    }
+
+    fn run(&mut self, input: &CallInput<'_>, out: &mut ColumnBuilder, failures: &mut Failures) {
+        for at in input.rows() {
+            let state = &mut self.states[at.slot];
+            if let Err(reason) = self.call.row(state, at, input, out) {
+                out.push_null();
+                failures.add(at.row, input.span, reason);
+            }
+        }
+    }
+
+    fn snapshot(&self, slot: usize, out: &mut Vec<u8>) {
+        self.call.snapshot(&self.states[slot], out);
+    }
+
+    fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.states[slot] = self.call.restore(from)?;
+        Ok(())
+    }
+}
+
+/// Drops the entries up to and including `floor`, and frees memory after a peak.
+fn expire<T>(entries: &mut VecDeque<T>, floor: i64, time: impl Fn(&T) -> i64) {
+    const SHRINK_CAPACITY_MIN: usize = 64;
+    while entries.front().is_some_and(|entry| time(entry) <= floor) {
+        entries.pop_front();
+    }
+    if entries.capacity() > SHRINK_CAPACITY_MIN && entries.capacity() / 8 > entries.len() {
+        entries.shrink_to(entries.len() * 2);
+    }
 }
 
 /// The input of one call.
@@ -279,27 +345,25 @@ impl Call {
 fn call_state(call: &AnalyticCall) -> Box<dyn CallState> {
     let limit = call.limit.ticks();
     match &call.function {
-        Analytic::Lag { offset: 1, .. } => Box::new(lag::LagOne::new(limit)),
-        Analytic::Lag { offset, .. } => Box::new(lag::LagMany::new(limit, *offset)),
-        Analytic::Last { .. } => Box::new(lag::Last::new(limit)),
-        Analytic::IsFirst => Box::new(lag::IsFirst::new(call.limit)),
+        Analytic::Lag { offset: 1, .. } => Box::new(lag::Latest::before_row(limit)),
+        Analytic::Lag { offset, .. } => per_key(lag::LagMany::new(limit, *offset)),
+        Analytic::Last { .. } => Box::new(lag::Latest::up_to_row(limit)),
+        Analytic::IsFirst => per_key(lag::IsFirst(call.limit)),
         Analytic::Aggregate(aggregate) => range_aggregate::call_state(aggregate, limit),
         Analytic::SpikeAndDip { history, .. } => {
-            Box::new(anomaly::SpikeAndDip::new(limit, *history))
+            per_key(anomaly::SpikeAndDip(anomaly::Limits::new(limit, *history)))
         }
         Analytic::ChangePoint { history, .. } => {
-            Box::new(anomaly::ChangePoint::new(limit, *history))
+            per_key(anomaly::ChangePoint(anomaly::Limits::new(limit, *history)))
         }
     }
 }
 
-/// Whether two PARTITION BY lists are equal. A false negative only means that two calls do not share a table.
+/// Whether calls with these PARTITION BY lists share a table. Positions in the text count inside of an expression, and
+/// have to: checkpoints depend on which calls share a table.
 fn same_keys(a: &[Expr], b: &[Expr]) -> bool {
-    let same = |(a, b): (&Expr, &Expr)| match (&a.kind, &b.kind) {
-        (ExprKind::Column(a), ExprKind::Column(b)) => a == b,
-        (a, b) => a == b,
-    };
-    a.len() == b.len() && a.iter().zip(b).all(same)
+    let text = |expr: &Expr| format!("{:?}", expr.kind);
+    a.iter().map(text).eq(b.iter().map(text))
 }
 
 /// A column over the rows that `mask` selects, with NULL in the other rows.

@@ -15,8 +15,8 @@ use highwater_query::plan::{Aggregate, AggregateFunction};
 use highwater_codec::{DecodeError, Reader, Writer};
 
 use super::exact_sum::ExactSum;
-use super::lag::Cell;
-use super::{CallInput, CallState, Failures};
+use super::lag::{Cell, restore_cells, snapshot_cells};
+use super::{CallInput, CallState, KeyedCall, RowInput, expire, per_key};
 use crate::codec::{ReadValue, WriteValue};
 use crate::column::ColumnBuilder;
 use crate::eval;
@@ -24,13 +24,16 @@ use crate::ops::accumulate::Accumulator;
 use crate::value::{Value, ValueRef};
 
 pub(super) fn call_state(aggregate: &Aggregate, limit: i64) -> Box<dyn CallState> {
+    fn over<R: Range + 'static>(limit: i64, range: R) -> Box<dyn CallState> {
+        per_key(RangeAggregate { limit, range })
+    }
     match aggregate.function {
-        AggregateFunction::Count => Box::new(RangeAggregate::new(limit, Counts)),
-        AggregateFunction::Sum => Box::new(RangeAggregate::new(limit, Sums { mean: false })),
-        AggregateFunction::Avg => Box::new(RangeAggregate::new(limit, Sums { mean: true })),
-        AggregateFunction::Min => Box::new(RangeAggregate::new(limit, Extremes(Ordering::Less))),
-        AggregateFunction::Max => Box::new(RangeAggregate::new(limit, Extremes(Ordering::Greater))),
-        _ => Box::new(RangeAggregate::new(limit, Folds(aggregate.clone()))),
+        AggregateFunction::Count => over(limit, Counts),
+        AggregateFunction::Sum => over(limit, Sums { mean: false }),
+        AggregateFunction::Avg => over(limit, Sums { mean: true }),
+        AggregateFunction::Min => over(limit, Extremes(Ordering::Less)),
+        AggregateFunction::Max => over(limit, Extremes(Ordering::Greater)),
+        _ => over(limit, Folds(aggregate.clone())),
     }
 }
 
@@ -50,66 +53,37 @@ trait Range: Send {
     fn restore(&self, from: &mut Reader<'_>) -> Result<Self::State, DecodeError>;
 }
 
-struct RangeAggregate<R: Range> {
+struct RangeAggregate<R> {
     limit: i64,
     range: R,
-    states: Vec<R::State>,
 }
 
-impl<R: Range> RangeAggregate<R> {
-    fn new(limit: i64, range: R) -> RangeAggregate<R> {
-        RangeAggregate {
-            limit,
-            range,
-            states: Vec::new(),
+impl<R: Range> KeyedCall for RangeAggregate<R> {
+    type State = R::State;
+
+    fn row(
+        &self,
+        state: &mut R::State,
+        at: RowInput,
+        input: &CallInput<'_>,
+        out: &mut ColumnBuilder,
+    ) -> Result<(), String> {
+        self.range.leave(state, at.time.saturating_sub(self.limit));
+        if at.passes {
+            let argument = input.arguments.first();
+            let value = argument.map(|column| column.get(at.row));
+            self.range.enter(state, at.time, value);
         }
-    }
-}
-
-impl<R: Range> CallState for RangeAggregate<R> {
-    fn grow(&mut self, slots: usize) {
-        let slots = slots.max(self.states.len());
-        self.states.resize_with(slots, R::State::default);
-    }
-
-    fn clear(&mut self, slot: usize) {
-        self.states[slot] = R::State::default();
-    }
-
-    fn run(&mut self, input: &CallInput<'_>, out: &mut ColumnBuilder, failures: &mut Failures) {
-        let argument = input.arguments.first();
-        for at in input.rows() {
-            let state = &mut self.states[at.slot];
-            self.range.leave(state, at.time.saturating_sub(self.limit));
-            if at.passes {
-                let value = argument.map(|column| column.get(at.row));
-                self.range.enter(state, at.time, value);
-            }
-            match self.range.result(state) {
-                Ok(value) => out.push_owned(value),
-                Err(reason) => {
-                    out.push_null();
-                    failures.add(at.row, input.span, reason);
-                }
-            }
-        }
-    }
-
-    fn snapshot(&self, slot: usize, out: &mut Vec<u8>) {
-        self.range.snapshot(&self.states[slot], out);
-    }
-
-    fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        self.states[slot] = self.range.restore(from)?;
+        out.push_owned(self.range.result(state)?);
         Ok(())
     }
-}
 
-/// Frees memory after a peak in the number of rows.
-pub(super) fn shrink<T>(ring: &mut VecDeque<T>) {
-    const SHRINK_CAPACITY_MIN: usize = 64;
-    if ring.capacity() > SHRINK_CAPACITY_MIN && ring.capacity() / 8 > ring.len() {
-        ring.shrink_to(ring.len() * 2);
+    fn snapshot(&self, state: &R::State, out: &mut Vec<u8>) {
+        self.range.snapshot(state, out);
+    }
+
+    fn restore(&self, from: &mut Reader<'_>) -> Result<R::State, DecodeError> {
+        self.range.restore(from)
     }
 }
 
@@ -126,10 +100,7 @@ impl Range for Counts {
     }
 
     fn leave(&self, times: &mut VecDeque<i64>, floor: i64) {
-        while times.front().is_some_and(|&time| time <= floor) {
-            times.pop_front();
-        }
-        shrink(times);
+        expire(times, floor, |time| *time);
     }
 
     fn result(&self, times: &VecDeque<i64>) -> Result<Value, String> {
@@ -241,7 +212,7 @@ impl Range for Sums {
             sum.numbers.pop_front();
             sum.leave(number);
         }
-        shrink(&mut sum.numbers);
+        expire(&mut sum.numbers, floor, |(time, _)| *time);
     }
 
     fn result(&self, sum: &Sum) -> Result<Value, String> {
@@ -326,10 +297,7 @@ impl Range for Extremes {
 
     fn leave(&self, candidates: &mut Candidates, floor: i64) {
         for ring in &mut candidates.kinds {
-            while ring.front().is_some_and(|cell| cell.time <= floor) {
-                ring.pop_front();
-            }
-            shrink(ring);
+            expire(ring, floor, |cell| cell.time);
         }
     }
 
@@ -347,21 +315,18 @@ impl Range for Extremes {
     }
 
     fn snapshot(&self, candidates: &Candidates, out: &mut Vec<u8>) {
-        for ring in &candidates.kinds {
-            out.count(ring.len());
-            ring.iter().for_each(|cell| cell.snapshot(out));
-        }
+        candidates
+            .kinds
+            .iter()
+            .for_each(|ring| snapshot_cells(ring, out));
     }
 
     fn restore(&self, from: &mut Reader<'_>) -> Result<Candidates, DecodeError> {
         let mut candidates = Candidates::default();
         for (kind, ring) in candidates.kinds.iter_mut().enumerate() {
-            for _ in 0..from.count()? {
-                let cell = Cell::restore(from)?;
-                if kind_of(cell.value.view()) != kind {
-                    return Err(DecodeError::Invalid("a value of the wrong kind"));
-                }
-                ring.push_back(cell);
+            *ring = restore_cells(from)?;
+            if ring.iter().any(|cell| kind_of(cell.value.view()) != kind) {
+                return Err(DecodeError::Invalid("a value of the wrong kind"));
             }
         }
         Ok(candidates)
@@ -380,10 +345,7 @@ impl Range for Folds {
     }
 
     fn leave(&self, cells: &mut VecDeque<Cell>, floor: i64) {
-        while cells.front().is_some_and(|cell| cell.time <= floor) {
-            cells.pop_front();
-        }
-        shrink(cells);
+        expire(cells, floor, |cell| cell.time);
     }
 
     fn result(&self, cells: &VecDeque<Cell>) -> Result<Value, String> {
@@ -400,11 +362,10 @@ impl Range for Folds {
     }
 
     fn snapshot(&self, cells: &VecDeque<Cell>, out: &mut Vec<u8>) {
-        out.count(cells.len());
-        cells.iter().for_each(|cell| cell.snapshot(out));
+        snapshot_cells(cells, out);
     }
 
     fn restore(&self, from: &mut Reader<'_>) -> Result<VecDeque<Cell>, DecodeError> {
-        (0..from.count()?).map(|_| Cell::restore(from)).collect()
+        restore_cells(from)
     }
 }
