@@ -7,8 +7,10 @@ use hashbrown::HashTable;
 
 use highwater_codec::{DecodeError, Reader, Writer};
 
-use crate::column::Column;
+use super::FailureReason;
+use super::per_group::GroupState;
 use crate::eval;
+use crate::value::{Value, ValueRef};
 
 /// Encoded keys in order of first occurrence.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +21,7 @@ pub(crate) struct Distinct {
 }
 
 impl Distinct {
-    pub(crate) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.ends.len()
     }
 
@@ -27,7 +29,7 @@ impl Distinct {
         key(&self.bytes, &self.ends, index)
     }
 
-    pub(crate) fn insert(&mut self, new: &[u8]) {
+    fn insert(&mut self, new: &[u8]) {
         let hash = |key: &[u8]| FixedState::default().hash_one(key);
         let hashed = hash(new);
         if self
@@ -45,17 +47,33 @@ impl Distinct {
             hash(key(bytes, ends, index as usize))
         });
     }
+}
 
-    pub(crate) fn absorb(&mut self, other: &Distinct) {
+impl GroupState for Distinct {
+    type Rule = ();
+
+    fn add(&mut self, (): &(), value: ValueRef<'_>, buffer: &mut Vec<u8>) {
+        if !value.is_null() {
+            buffer.clear();
+            eval::encode_key(value, buffer);
+            self.insert(buffer);
+        }
+    }
+
+    fn absorb(&mut self, (): &(), other: &Distinct) {
         (0..other.len()).for_each(|index| self.insert(other.key(index)));
     }
 
-    pub(crate) fn snapshot(&self, out: &mut Vec<u8>) {
+    fn result(&self, (): &()) -> Result<Value, FailureReason> {
+        Ok(Value::Int(self.len() as i64))
+    }
+
+    fn snapshot(&self, out: &mut Vec<u8>) {
         out.count(self.len());
         (0..self.len()).for_each(|index| out.blob(self.key(index)));
     }
 
-    pub(crate) fn restore(from: &mut Reader<'_>) -> Result<Distinct, DecodeError> {
+    fn restore((): &(), from: &mut Reader<'_>) -> Result<Distinct, DecodeError> {
         let mut set = Distinct::default();
         for _ in 0..from.count()? {
             set.insert(from.blob()?);
@@ -67,17 +85,4 @@ impl Distinct {
 fn key<'a>(bytes: &'a [u8], ends: &[usize], index: usize) -> &'a [u8] {
     let start = if index == 0 { 0 } else { ends[index - 1] };
     &bytes[start..ends[index]]
-}
-
-pub(super) fn update(sets: &mut [Distinct], slots: &[u32], start: usize, column: &Column) {
-    let mut key = Vec::new();
-    for (row, &slot) in slots.iter().enumerate() {
-        let value = column.get(start + row);
-        if value.is_null() {
-            continue;
-        }
-        key.clear();
-        eval::encode_key(value, &mut key);
-        sets[slot as usize].insert(&key);
-    }
 }

@@ -12,6 +12,7 @@ mod distinct;
 mod extreme;
 mod moments;
 mod packed;
+mod per_group;
 mod percentile;
 mod script;
 mod top;
@@ -30,14 +31,15 @@ use crate::column::{Column, ColumnBuilder};
 use crate::eval::{self, EvalError, Faults};
 use crate::value::{Value, ValueRef};
 
-use collect::Lists;
+use collect::TimedValues;
 use counts::Counts;
 use distinct::Distinct;
 use extreme::Extremes;
 use moments::{Moments, Spread};
-use percentile::Percentiles;
+use per_group::PerGroup;
+use percentile::{Numbers, Percentile};
 pub(crate) use script::{RollingScript, ScriptAggregates, event};
-use top::TopValues;
+use top::{Ranking, TopEvents};
 use total::Total;
 use totals::Totals;
 
@@ -47,15 +49,34 @@ pub(crate) type FailureReason = Cow<'static, str>;
 #[derive(Clone, Debug)]
 pub(crate) enum Accumulator {
     Count(Counts),
-    Distinct(Vec<Distinct>),
+    Distinct(PerGroup<Distinct, ()>),
     Sum(Totals),
     Avg(Totals),
     Extreme(Extremes),
-    Spread(Spread, Vec<Moments>),
-    Percentile(Percentiles),
-    Collect(Lists),
-    TopValues(TopValues),
+    Spread(PerGroup<Moments, Spread>),
+    Percentile(PerGroup<Numbers, Percentile>),
+    Collect(PerGroup<TimedValues, ()>),
+    TopEvents(PerGroup<TopEvents, Ranking>),
     User(ScriptAggregates),
+}
+
+/// The same expression for the groups of any aggregate.
+macro_rules! each_kind {
+    ($accumulator:expr, $groups:ident => $do:expr) => {
+        match $accumulator {
+            Accumulator::Count($groups) => $do,
+            Accumulator::Distinct($groups) => $do,
+            Accumulator::Sum($groups) | Accumulator::Avg($groups) => $do,
+            Accumulator::Extreme($groups) => $do,
+            Accumulator::Spread($groups) => $do,
+            Accumulator::Percentile($groups) => $do,
+            Accumulator::Collect($groups)
+            | Accumulator::User(ScriptAggregates {
+                events: $groups, ..
+            }) => $do,
+            Accumulator::TopEvents($groups) => $do,
+        }
+    };
 }
 
 /// The argument of an aggregate over a chunk, in the types that the aggregate takes.
@@ -136,32 +157,33 @@ impl Accumulator {
             Accumulator::Distinct(_) => size_of::<Distinct>(),
             Accumulator::Sum(_) | Accumulator::Avg(_) => size_of::<Total>(),
             Accumulator::Extreme(_) => size_of::<Value>(),
-            Accumulator::Spread(..) => size_of::<Moments>(),
+            Accumulator::Spread(_) => size_of::<Moments>(),
             Accumulator::Percentile(_)
             | Accumulator::Collect(_)
-            | Accumulator::TopValues(_)
-            | Accumulator::User(..) => size_of::<Vec<Value>>(),
+            | Accumulator::TopEvents(_)
+            | Accumulator::User(_) => size_of::<Vec<Value>>(),
         }
     }
 
     pub(crate) fn new(spec: &Aggregate) -> Accumulator {
+        let spread = |spread| Accumulator::Spread(PerGroup::new(spread));
         match &spec.function {
             AggregateFunction::Count => Accumulator::Count(Counts::default()),
-            AggregateFunction::CountDistinct => Accumulator::Distinct(Vec::new()),
+            AggregateFunction::CountDistinct => Accumulator::Distinct(PerGroup::new(())),
             AggregateFunction::Sum => Accumulator::Sum(Totals::default()),
             AggregateFunction::Avg => Accumulator::Avg(Totals::default()),
             AggregateFunction::Min => Accumulator::Extreme(Extremes::least()),
             AggregateFunction::Max => Accumulator::Extreme(Extremes::most()),
-            AggregateFunction::StDev => Accumulator::Spread(Spread::DEVIATION, Vec::new()),
-            AggregateFunction::StDevP => Accumulator::Spread(Spread::DEVIATION_OF_ALL, Vec::new()),
-            AggregateFunction::Var => Accumulator::Spread(Spread::VARIANCE, Vec::new()),
-            AggregateFunction::VarP => Accumulator::Spread(Spread::VARIANCE_OF_ALL, Vec::new()),
+            AggregateFunction::StDev => spread(Spread::DEVIATION),
+            AggregateFunction::StDevP => spread(Spread::DEVIATION_OF_ALL),
+            AggregateFunction::Var => spread(Spread::VARIANCE),
+            AggregateFunction::VarP => spread(Spread::VARIANCE_OF_ALL),
             AggregateFunction::PercentileCont(_) | AggregateFunction::PercentileDisc(_) => {
-                Accumulator::Percentile(Percentiles::new(spec))
+                Accumulator::Percentile(PerGroup::new(Percentile::new(spec)))
             }
-            AggregateFunction::Collect => Accumulator::Collect(Lists::default()),
+            AggregateFunction::Collect => Accumulator::Collect(PerGroup::new(())),
             AggregateFunction::CollectTop(_) | AggregateFunction::TopOne => {
-                Accumulator::TopValues(TopValues::new(spec))
+                Accumulator::TopEvents(PerGroup::new(Ranking::new(spec)))
             }
             AggregateFunction::User(name) => Accumulator::User(ScriptAggregates::new(name)),
         }
@@ -169,17 +191,7 @@ impl Accumulator {
 
     /// Grows the state to `groups` groups.
     pub(crate) fn grow(&mut self, groups: usize) {
-        match self {
-            Accumulator::Count(counts) => counts.grow(groups),
-            Accumulator::Distinct(sets) => sets.resize_with(groups, Distinct::default),
-            Accumulator::Sum(totals) | Accumulator::Avg(totals) => totals.grow(groups),
-            Accumulator::Extreme(extremes) => extremes.grow(groups),
-            Accumulator::Spread(_, moments) => moments.resize(groups, Moments::default()),
-            Accumulator::Percentile(percentiles) => percentiles.grow(groups),
-            Accumulator::Collect(lists)
-            | Accumulator::User(ScriptAggregates { events: lists, .. }) => lists.grow(groups),
-            Accumulator::TopValues(ranked) => ranked.grow(groups),
-        }
+        each_kind!(self, all => all.grow(groups));
     }
 
     /// Frees unused capacity: no more groups will come.
@@ -196,63 +208,27 @@ impl Accumulator {
     pub(crate) fn pick(&self, slots: &[u32]) -> Accumulator {
         match self {
             Accumulator::Count(counts) => Accumulator::Count(counts.pick(slots)),
-            Accumulator::Distinct(sets) => Accumulator::Distinct(pick(sets, slots)),
+            Accumulator::Distinct(sets) => Accumulator::Distinct(sets.pick(slots)),
             Accumulator::Sum(totals) => Accumulator::Sum(totals.pick(slots)),
             Accumulator::Avg(totals) => Accumulator::Avg(totals.pick(slots)),
             Accumulator::Extreme(extremes) => Accumulator::Extreme(extremes.pick(slots)),
-            Accumulator::Spread(spread, moments) => {
-                Accumulator::Spread(*spread, pick(moments, slots))
-            }
-            Accumulator::Percentile(percentiles) => Accumulator::Percentile(Percentiles {
-                values: pick(&percentiles.values, slots),
-                ..*percentiles
-            }),
-            Accumulator::Collect(lists) => Accumulator::Collect(Lists(pick(&lists.0, slots))),
+            Accumulator::Spread(moments) => Accumulator::Spread(moments.pick(slots)),
+            Accumulator::Percentile(numbers) => Accumulator::Percentile(numbers.pick(slots)),
+            Accumulator::Collect(lists) => Accumulator::Collect(lists.pick(slots)),
+            Accumulator::TopEvents(ranked) => Accumulator::TopEvents(ranked.pick(slots)),
             Accumulator::User(scripted) => Accumulator::User(scripted.pick(slots)),
-            Accumulator::TopValues(ranked) => Accumulator::TopValues(TopValues {
-                shown: ranked.shown,
-                descending: ranked.descending.clone(),
-                best: pick(&ranked.best, slots),
-            }),
         }
     }
 
     /// Resets the given groups for reuse.
     pub(crate) fn clear(&mut self, slots: &[u32]) {
         let slots = slots.iter().map(|&slot| slot as usize);
-        match self {
-            Accumulator::Count(counts) => slots.for_each(|slot| counts.clear(slot)),
-            Accumulator::Distinct(sets) => slots.for_each(|slot| sets[slot] = Distinct::default()),
-            Accumulator::Sum(totals) | Accumulator::Avg(totals) => {
-                slots.for_each(|slot| totals.clear(slot));
-            }
-            Accumulator::Extreme(extremes) => slots.for_each(|slot| extremes.clear(slot)),
-            Accumulator::Spread(_, moments) => {
-                slots.for_each(|slot| moments[slot] = Moments::default());
-            }
-            Accumulator::Percentile(percentiles) => slots.for_each(|slot| percentiles.clear(slot)),
-            Accumulator::Collect(lists)
-            | Accumulator::User(ScriptAggregates { events: lists, .. }) => {
-                slots.for_each(|slot| lists.clear(slot));
-            }
-            Accumulator::TopValues(ranked) => slots.for_each(|slot| ranked.clear(slot)),
-        }
+        each_kind!(self, all => slots.for_each(|slot| all.clear(slot)));
     }
 
     /// Swaps two groups.
     pub(crate) fn swap(&mut self, a: u32, b: u32) {
-        let (a, b) = (a as usize, b as usize);
-        match self {
-            Accumulator::Count(counts) => counts.swap(a, b),
-            Accumulator::Distinct(sets) => sets.swap(a, b),
-            Accumulator::Sum(totals) | Accumulator::Avg(totals) => totals.swap(a, b),
-            Accumulator::Extreme(extremes) => extremes.swap(a, b),
-            Accumulator::Spread(_, moments) => moments.swap(a, b),
-            Accumulator::Percentile(percentiles) => percentiles.values.swap(a, b),
-            Accumulator::Collect(lists)
-            | Accumulator::User(ScriptAggregates { events: lists, .. }) => lists.0.swap(a, b),
-            Accumulator::TopValues(ranked) => ranked.best.swap(a, b),
-        }
+        each_kind!(self, all => all.swap(a as usize, b as usize));
     }
 
     /// Adds the rows from `start` on, row `start + i` to group `slots[i]`. `None` is COUNT(*).
@@ -270,55 +246,36 @@ impl Accumulator {
             return Ok(());
         };
         match self {
+            Accumulator::Extreme(extremes) => return extremes.update(slots, start, column),
             Accumulator::Count(_) => {}
-            Accumulator::Distinct(sets) => distinct::update(sets, slots, start, column),
+            Accumulator::Distinct(sets) => sets.update(slots, start, column),
             Accumulator::Sum(totals) | Accumulator::Avg(totals) => {
                 totals.update(slots, start, column);
             }
-            Accumulator::Extreme(extremes) => return extremes.update(slots, start, column),
-            Accumulator::Spread(_, moments) => moments::update(moments, slots, start, column),
-            Accumulator::Percentile(percentiles) => percentiles.update(slots, start, column),
+            Accumulator::Spread(moments) => moments.update(slots, start, column),
+            Accumulator::Percentile(numbers) => numbers.update(slots, start, column),
             Accumulator::Collect(lists)
             | Accumulator::User(ScriptAggregates { events: lists, .. }) => {
                 lists.update(slots, start, column);
             }
-            Accumulator::TopValues(ranked) => ranked.update(slots, start, column),
+            Accumulator::TopEvents(ranked) => ranked.update(slots, start, column),
         }
         Ok(())
     }
 
     /// Merges the state of `other`, its group `i` into group `slots[i]`.
     pub(crate) fn absorb(&mut self, other: &Accumulator, slots: &[u32]) -> Result<(), EvalError> {
+        use Accumulator::*;
         match (self, other) {
-            (Accumulator::Count(ours), Accumulator::Count(theirs)) => ours.absorb(theirs, slots),
-            (Accumulator::Distinct(ours), Accumulator::Distinct(theirs)) => {
-                for (&slot, set) in slots.iter().zip(theirs) {
-                    ours[slot as usize].absorb(set);
-                }
-            }
-            (Accumulator::Sum(ours), Accumulator::Sum(theirs))
-            | (Accumulator::Avg(ours), Accumulator::Avg(theirs)) => ours.absorb(theirs, slots),
-            (Accumulator::Extreme(ours), Accumulator::Extreme(theirs)) => {
-                return ours.absorb(theirs, slots);
-            }
-            (Accumulator::Spread(_, ours), Accumulator::Spread(_, theirs)) => {
-                for (&slot, moments) in slots.iter().zip(theirs) {
-                    ours[slot as usize].absorb(moments);
-                }
-            }
-            (Accumulator::Percentile(ours), Accumulator::Percentile(theirs)) => {
-                ours.absorb(theirs, slots);
-            }
-            (Accumulator::Collect(ours), Accumulator::Collect(theirs))
-            | (
-                Accumulator::User(ScriptAggregates { events: ours, .. }),
-                Accumulator::User(ScriptAggregates { events: theirs, .. }),
-            ) => {
-                ours.absorb(theirs, slots);
-            }
-            (Accumulator::TopValues(ours), Accumulator::TopValues(theirs)) => {
-                ours.absorb(theirs, slots)
-            }
+            (Extreme(ours), Extreme(theirs)) => return ours.absorb(theirs, slots),
+            (Count(ours), Count(theirs)) => ours.absorb(theirs, slots),
+            (Distinct(ours), Distinct(theirs)) => ours.absorb(theirs, slots),
+            (Sum(ours), Sum(theirs)) | (Avg(ours), Avg(theirs)) => ours.absorb(theirs, slots),
+            (Spread(ours), Spread(theirs)) => ours.absorb(theirs, slots),
+            (Percentile(ours), Percentile(theirs)) => ours.absorb(theirs, slots),
+            (Collect(ours), Collect(theirs)) => ours.absorb(theirs, slots),
+            (User(ours), User(theirs)) => ours.events.absorb(&theirs.events, slots),
+            (TopEvents(ours), TopEvents(theirs)) => ours.absorb(theirs, slots),
             _ => unreachable!("shares of one window have the same aggregates"),
         }
         Ok(())
@@ -327,14 +284,14 @@ impl Accumulator {
     pub(crate) fn result(&self, slot: usize) -> Result<Value, FailureReason> {
         match self {
             Accumulator::Count(counts) => Ok(Value::Int(counts.get(slot))),
-            Accumulator::Distinct(sets) => Ok(Value::Int(sets[slot].len() as i64)),
+            Accumulator::Distinct(sets) => sets.result(slot),
             Accumulator::Sum(totals) => totals.get(slot).sum(),
             Accumulator::Avg(totals) => totals.get(slot).avg(),
             Accumulator::Extreme(extremes) => Ok(extremes.get(slot).to_value()),
-            Accumulator::Spread(spread, moments) => moments[slot].result(*spread),
-            Accumulator::Percentile(percentiles) => percentiles.result(slot),
-            Accumulator::Collect(lists) => Ok(lists.array(slot)),
-            Accumulator::TopValues(ranked) => Ok(ranked.result(slot)),
+            Accumulator::Spread(moments) => moments.result(slot),
+            Accumulator::Percentile(numbers) => numbers.result(slot),
+            Accumulator::Collect(lists) => lists.result(slot),
+            Accumulator::TopEvents(ranked) => ranked.result(slot),
             Accumulator::User(scripted) => scripted.result(slot),
         }
     }
@@ -346,12 +303,12 @@ impl Accumulator {
             | Accumulator::Distinct(_)
             | Accumulator::Extreme(_)
             | Accumulator::Collect(_)
-            | Accumulator::TopValues(_) => false,
+            | Accumulator::TopEvents(_) => false,
             Accumulator::Sum(_)
             | Accumulator::Avg(_)
-            | Accumulator::Spread(..)
+            | Accumulator::Spread(_)
             | Accumulator::Percentile(_)
-            | Accumulator::User(..) => true,
+            | Accumulator::User(_) => true,
         }
     }
 
@@ -383,19 +340,7 @@ impl Accumulator {
     }
 
     pub(crate) fn snapshot(&self, out: &mut Vec<u8>) {
-        match self {
-            Accumulator::Count(counts) => counts.snapshot(out),
-            Accumulator::Distinct(sets) => sets.iter().for_each(|set| set.snapshot(out)),
-            Accumulator::Sum(totals) | Accumulator::Avg(totals) => totals.snapshot(out),
-            Accumulator::Extreme(extremes) => extremes.snapshot(out),
-            Accumulator::Spread(_, moments) => {
-                moments.iter().for_each(|moments| moments.snapshot(out));
-            }
-            Accumulator::Percentile(percentiles) => percentiles.snapshot(out),
-            Accumulator::Collect(lists)
-            | Accumulator::User(ScriptAggregates { events: lists, .. }) => lists.snapshot(out),
-            Accumulator::TopValues(ranked) => ranked.snapshot(out),
-        }
+        each_kind!(self, all => all.snapshot(out));
     }
 
     pub(crate) fn restore(
@@ -404,26 +349,7 @@ impl Accumulator {
         from: &mut Reader<'_>,
     ) -> Result<(), DecodeError> {
         self.grow(groups);
-        match self {
-            Accumulator::Count(counts) => counts.restore(from)?,
-            Accumulator::Distinct(sets) => {
-                for set in sets {
-                    *set = Distinct::restore(from)?;
-                }
-            }
-            Accumulator::Sum(totals) | Accumulator::Avg(totals) => totals.restore(from)?,
-            Accumulator::Extreme(extremes) => extremes.restore(from)?,
-            Accumulator::Spread(_, moments) => {
-                for moments in moments {
-                    *moments = Moments::restore(from)?;
-                }
-            }
-            Accumulator::Percentile(percentiles) => percentiles.restore(from)?,
-            Accumulator::Collect(lists)
-            | Accumulator::User(ScriptAggregates { events: lists, .. }) => lists.restore(from)?,
-            Accumulator::TopValues(ranked) => ranked.restore(from)?,
-        }
-        Ok(())
+        each_kind!(self, all => all.restore(from))
     }
 }
 

@@ -5,8 +5,8 @@
 
 use highwater_codec::{DecodeError, Reader, Writer};
 
+use super::per_group::GroupState;
 use super::{FailureReason, finite};
-use crate::column::Column;
 use crate::value::{Value, ValueRef};
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,33 +26,37 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    pub(crate) const VARIANCE: Spread = Spread {
-        all: false,
-        root: false,
-    };
-    pub(crate) const VARIANCE_OF_ALL: Spread = Spread {
-        all: true,
-        root: false,
-    };
-    pub(crate) const DEVIATION: Spread = Spread {
-        all: false,
-        root: true,
-    };
-    pub(crate) const DEVIATION_OF_ALL: Spread = Spread {
-        all: true,
-        root: true,
-    };
+    pub(crate) const VARIANCE: Spread = Spread::new(false, false);
+    pub(crate) const VARIANCE_OF_ALL: Spread = Spread::new(true, false);
+    pub(crate) const DEVIATION: Spread = Spread::new(false, true);
+    pub(crate) const DEVIATION_OF_ALL: Spread = Spread::new(true, true);
+
+    const fn new(all: bool, root: bool) -> Spread {
+        Spread { all, root }
+    }
 }
 
 impl Moments {
-    fn add(&mut self, value: f64) {
+    fn add_float(&mut self, value: f64) {
         self.count += 1;
         let distance = value - self.mean;
         self.mean += distance / self.count as f64;
         self.squares += distance * (value - self.mean);
     }
+}
 
-    pub(crate) fn absorb(&mut self, other: &Moments) {
+impl GroupState for Moments {
+    type Rule = Spread;
+
+    fn add(&mut self, _: &Spread, value: ValueRef<'_>, _: &mut Vec<u8>) {
+        match value {
+            ValueRef::Int(value) => self.add_float(value as f64),
+            ValueRef::Float(value) => self.add_float(value),
+            _ => {}
+        }
+    }
+
+    fn absorb(&mut self, _: &Spread, other: &Moments) {
         if self.count == 0 {
             *self = *other;
             return;
@@ -67,7 +71,7 @@ impl Moments {
         self.squares += other.squares + distance * distance * (ours * (theirs / self.count as f64));
     }
 
-    pub(crate) fn result(&self, spread: Spread) -> Result<Value, FailureReason> {
+    fn result(&self, spread: &Spread) -> Result<Value, FailureReason> {
         let freedom = match (self.count, spread.all) {
             (0, _) | (1, false) => return Ok(Value::Null),
             (count, true) => count,
@@ -82,28 +86,18 @@ impl Moments {
         finite(result, "the variance overflows float")
     }
 
-    pub(crate) fn snapshot(&self, out: &mut Vec<u8>) {
+    fn snapshot(&self, out: &mut Vec<u8>) {
         out.u64(self.count);
         out.f64(self.mean);
         out.f64(self.squares);
     }
 
-    pub(crate) fn restore(from: &mut Reader<'_>) -> Result<Moments, DecodeError> {
+    fn restore(_: &Spread, from: &mut Reader<'_>) -> Result<Moments, DecodeError> {
         Ok(Moments {
             count: from.u64()?,
             mean: from.f64()?,
             squares: from.f64()?,
         })
-    }
-}
-
-pub(super) fn update(moments: &mut [Moments], slots: &[u32], start: usize, column: &Column) {
-    for (row, &slot) in slots.iter().enumerate() {
-        match column.get(start + row) {
-            ValueRef::Int(value) => moments[slot as usize].add(value as f64),
-            ValueRef::Float(value) => moments[slot as usize].add(value),
-            _ => {}
-        }
     }
 }
 
@@ -113,7 +107,7 @@ mod tests {
 
     fn of(values: &[f64]) -> Moments {
         let mut moments = Moments::default();
-        values.iter().for_each(|&value| moments.add(value));
+        values.iter().for_each(|&value| moments.add_float(value));
         moments
     }
 
@@ -127,19 +121,19 @@ mod tests {
     #[test]
     fn large_values_that_lie_close_together_keep_their_variance() {
         let values = [1e9 + 4.0, 1e9 + 7.0, 1e9 + 13.0, 1e9 + 16.0];
-        assert_eq!(number(of(&values).result(Spread::VARIANCE)), Some(30.0));
+        assert_eq!(number(of(&values).result(&Spread::VARIANCE)), Some(30.0));
         let (mut first, last) = (of(&values[..1]), of(&values[1..]));
-        first.absorb(&last);
-        assert_eq!(number(first.result(Spread::VARIANCE)), Some(30.0));
+        first.absorb(&Spread::VARIANCE, &last);
+        assert_eq!(number(first.result(&Spread::VARIANCE)), Some(30.0));
     }
 
     #[test]
     fn one_value_has_no_sample_variance_and_none_of_its_own() {
-        assert_eq!(number(of(&[5.0]).result(Spread::DEVIATION)), None);
+        assert_eq!(number(of(&[5.0]).result(&Spread::DEVIATION)), None);
         assert_eq!(
-            number(of(&[5.0]).result(Spread::DEVIATION_OF_ALL)),
+            number(of(&[5.0]).result(&Spread::DEVIATION_OF_ALL)),
             Some(0.0)
         );
-        assert_eq!(number(of(&[]).result(Spread::VARIANCE_OF_ALL)), None);
+        assert_eq!(number(of(&[]).result(&Spread::VARIANCE_OF_ALL)), None);
     }
 }

@@ -6,23 +6,26 @@ use highwater_query::plan::{Aggregate, AggregateFunction};
 
 use highwater_codec::{DecodeError, Reader, Writer};
 
+use super::per_group::GroupState;
 use super::{FailureReason, finite};
 use crate::codec::{ReadValue, WriteValue};
-use crate::column::Column;
 use crate::eval;
 use crate::value::{Value, ValueRef};
 
 #[derive(Clone, Debug)]
-pub(crate) struct Percentiles {
+pub(crate) struct Percentile {
     /// Between 0 and 1.
-    pub(super) at: f64,
-    pub(super) interpolated: bool,
-    pub(super) descending: bool,
-    pub(super) values: Vec<Vec<Number>>,
+    at: f64,
+    interpolated: bool,
+    descending: bool,
 }
 
+/// The values of a group.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Numbers(Vec<Number>);
+
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Number {
+enum Number {
     Int(i64),
     Float(f64),
 }
@@ -56,82 +59,63 @@ impl Number {
     }
 }
 
-impl Percentiles {
-    pub(crate) fn new(spec: &Aggregate) -> Percentiles {
+impl Percentile {
+    pub(crate) fn new(spec: &Aggregate) -> Percentile {
         let (at, interpolated) = match spec.function {
             AggregateFunction::PercentileCont(at) => (at, true),
             AggregateFunction::PercentileDisc(at) => (at, false),
             _ => unreachable!("the other aggregates are no percentiles"),
         };
-        Percentiles {
+        Percentile {
             at,
             interpolated,
             descending: spec.order.first().is_some_and(|key| key.descending),
-            values: Vec::new(),
         }
     }
+}
 
-    pub(crate) fn grow(&mut self, groups: usize) {
-        self.values.resize_with(groups, Vec::new);
+impl GroupState for Numbers {
+    type Rule = Percentile;
+
+    fn add(&mut self, _: &Percentile, value: ValueRef<'_>, _: &mut Vec<u8>) {
+        self.0.extend(Number::of(value));
     }
 
-    pub(crate) fn clear(&mut self, slot: usize) {
-        self.values[slot] = Vec::new();
+    fn absorb(&mut self, _: &Percentile, other: &Numbers) {
+        self.0.extend_from_slice(&other.0);
     }
 
-    pub(crate) fn update(&mut self, slots: &[u32], start: usize, column: &Column) {
-        for (row, &slot) in slots.iter().enumerate() {
-            self.values[slot as usize].extend(Number::of(column.get(start + row)));
-        }
-    }
-
-    pub(crate) fn absorb(&mut self, other: &Percentiles, slots: &[u32]) {
-        for (&slot, values) in slots.iter().zip(&other.values) {
-            self.values[slot as usize].extend_from_slice(values);
-        }
-    }
-
-    pub(crate) fn result(&self, slot: usize) -> Result<Value, FailureReason> {
-        let mut sorted = self.values[slot].clone();
+    fn result(&self, rule: &Percentile) -> Result<Value, FailureReason> {
+        let mut sorted = self.0.clone();
         // Stable, so that of equal numbers of different types the first one is the result.
-        sorted.sort_by(|a, b| {
-            let ordering = a.compare(*b);
-            if self.descending {
-                ordering.reverse()
-            } else {
-                ordering
-            }
+        sorted.sort_by(|a, b| match rule.descending {
+            true => a.compare(*b).reverse(),
+            false => a.compare(*b),
         });
         if sorted.is_empty() {
             return Ok(Value::Null);
         }
-        if self.interpolated {
-            finite(
-                interpolate(&sorted, self.at),
+        match rule.interpolated {
+            true => finite(
+                interpolate(&sorted, rule.at),
                 "PERCENTILE_CONT overflows float",
-            )
-        } else {
-            Ok(sorted[discrete(sorted.len(), self.at)].view().to_value())
+            ),
+            false => Ok(sorted[discrete(sorted.len(), rule.at)].view().to_value()),
         }
     }
 
-    pub(crate) fn snapshot(&self, out: &mut Vec<u8>) {
-        for values in &self.values {
-            out.count(values.len());
-            values.iter().for_each(|value| out.value(value.view()));
-        }
+    fn snapshot(&self, out: &mut Vec<u8>) {
+        out.count(self.0.len());
+        self.0.iter().for_each(|value| out.value(value.view()));
     }
 
-    pub(crate) fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        for values in &mut self.values {
-            for _ in 0..from.count()? {
-                let value = from.value()?;
-                let number = Number::of(value.view());
-                values
-                    .push(number.ok_or(DecodeError::Invalid("a percentile of what is no number"))?);
-            }
-        }
-        Ok(())
+    fn restore(_: &Percentile, from: &mut Reader<'_>) -> Result<Numbers, DecodeError> {
+        let number = |from: &mut Reader<'_>| {
+            let number = Number::of(from.value()?.view());
+            number.ok_or(DecodeError::Invalid("a percentile of what is no number"))
+        };
+        let numbers: Result<_, _> = (0..from.count()?).map(|_| number(from)).collect();
+        numbers.map(Numbers)
     }
 }
 

@@ -11,8 +11,9 @@ use std::sync::Arc;
 use highwater_codec::{DecodeError, Reader, Writer};
 
 use super::FailureReason;
-use super::collect::Lists;
+use super::collect::TimedValues;
 use super::packed::unpack;
+use super::per_group::PerGroup;
 use crate::codec::{ReadValue, WriteValue};
 use crate::script::{self, ObjectHandle, Retraction, Step};
 use crate::value::Value;
@@ -20,17 +21,17 @@ use crate::value::Value;
 #[derive(Clone, Debug)]
 pub(crate) struct ScriptAggregates {
     pub(super) name: Arc<str>,
-    pub(super) events: Lists,
+    pub(super) events: PerGroup<TimedValues, ()>,
     /// The known results, by group.
     results: Vec<Result<Value, FailureReason>>,
 }
 
 impl ScriptAggregates {
     pub(crate) fn new(name: &str) -> ScriptAggregates {
-        ScriptAggregates::of(name.into(), Lists::default())
+        ScriptAggregates::of(name.into(), PerGroup::new(()))
     }
 
-    fn of(name: Arc<str>, events: Lists) -> ScriptAggregates {
+    fn of(name: Arc<str>, events: PerGroup<TimedValues, ()>) -> ScriptAggregates {
         ScriptAggregates {
             name,
             events,
@@ -39,13 +40,13 @@ impl ScriptAggregates {
     }
 
     pub(crate) fn pick(&self, slots: &[u32]) -> ScriptAggregates {
-        ScriptAggregates::of(self.name.clone(), Lists(super::pick(&self.events.0, slots)))
+        ScriptAggregates::of(self.name.clone(), self.events.pick(slots))
     }
 
     pub(crate) fn result(&self, slot: usize) -> Result<Value, FailureReason> {
         match self.results.get(slot) {
             Some(known) => known.clone(),
-            None => script::aggregate(&self.name, &self.events.0[slot]).map_err(reason),
+            None => script::aggregate(&self.name, &self.events.states[slot].0).map_err(reason),
         }
     }
 
@@ -56,7 +57,7 @@ impl ScriptAggregates {
 
     /// Computes the result of the next group from its state in the previous window. Returns the time of its last event.
     pub(crate) fn roll(&mut self, rolling: &mut RollingScript, end: i64, size: i64) -> Option<i64> {
-        let events = &self.events.0[self.results.len()];
+        let events = &self.events.states[self.results.len()].0;
         let content = events.iter().map(|(time, value)| (*time, value));
         let result = rolling.step(&self.name, Retraction::Together, end, size, content);
         self.results.push(result);

@@ -7,125 +7,118 @@ use highwater_query::plan::{Aggregate, AggregateFunction};
 
 use highwater_codec::{DecodeError, Reader, Writer};
 
+use super::FailureReason;
 use super::packed::{PackedEvent, unpack};
+use super::per_group::GroupState;
 use crate::codec::{ReadValue, WriteValue};
-use crate::column::Column;
 use crate::eval;
-use crate::value::{Record, Value};
+use crate::value::{Record, Value, ValueRef};
 
 #[derive(Clone, Debug)]
-pub(crate) struct TopValues {
+pub(crate) struct Ranking {
     /// The number of ranks in the result; `None` for the value of the first alone.
-    pub(super) shown: Option<usize>,
-    pub(super) descending: Box<[bool]>,
-    /// The best events per group, best first, at most `shown`.
-    pub(super) best: Vec<Vec<Entry>>,
+    shown: Option<usize>,
+    descending: Box<[bool]>,
 }
 
+/// The best events of a group, best first, at most as many as are shown.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TopEvents(Vec<Entry>);
+
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+struct Entry {
     keys: Box<[Value]>,
     time: i64,
     value: Value,
 }
 
-impl TopValues {
-    pub(crate) fn new(spec: &Aggregate) -> TopValues {
-        TopValues {
+impl Ranking {
+    pub(crate) fn new(spec: &Aggregate) -> Ranking {
+        Ranking {
             shown: match spec.function {
                 AggregateFunction::CollectTop(count) => Some(count),
                 _ => None,
             },
             descending: spec.order.iter().map(|key| key.descending).collect(),
-            best: Vec::new(),
         }
     }
+}
 
-    pub(crate) fn grow(&mut self, groups: usize) {
-        self.best.resize_with(groups, Vec::new);
-    }
-
-    pub(crate) fn clear(&mut self, slot: usize) {
-        self.best[slot] = Vec::new();
-    }
-
-    pub(crate) fn update(&mut self, slots: &[u32], start: usize, column: &Column) {
-        for (row, &slot) in slots.iter().enumerate() {
-            if let Some(packed) = unpack(column.get(start + row)) {
-                self.add(slot as usize, packed);
-            }
-        }
-    }
-
-    pub(crate) fn absorb(&mut self, other: &TopValues, slots: &[u32]) {
-        for (&slot, theirs) in slots.iter().zip(&other.best) {
-            for Entry { keys, time, value } in theirs {
-                let time = *time;
-                self.add(slot as usize, PackedEvent { time, value, keys });
-            }
-        }
-    }
-
-    fn add(&mut self, slot: usize, new: PackedEvent<'_>) {
-        let best = &mut self.best[slot];
+impl TopEvents {
+    fn add_event(&mut self, ranking: &Ranking, new: PackedEvent<'_>) {
+        let best = &mut self.0;
         let ahead = |old: &Entry| {
-            let by_keys = compare_keys(&old.keys, new.keys, &self.descending);
+            let by_keys = compare_keys(&old.keys, new.keys, &ranking.descending);
             by_keys.then(old.time.cmp(&new.time)).is_le()
         };
-        let room = self.shown.unwrap_or(1);
-        if room == 0 || (best.len() == room && best.last().is_some_and(ahead)) {
+        let most = ranking.shown.unwrap_or(1);
+        if most == 0 || (best.len() == most && best.last().is_some_and(ahead)) {
             return;
         }
-        let place = best.partition_point(ahead);
-        best.truncate(room - 1);
+        let position = best.partition_point(ahead);
+        best.truncate(most - 1);
         let entry = Entry {
             keys: new.keys.into(),
             time: new.time,
             value: new.value.clone(),
         };
-        best.insert(place, entry);
+        best.insert(position, entry);
+    }
+}
+
+impl GroupState for TopEvents {
+    type Rule = Ranking;
+
+    fn add(&mut self, ranking: &Ranking, value: ValueRef<'_>, _: &mut Vec<u8>) {
+        if let Some(packed) = unpack(value) {
+            self.add_event(ranking, packed);
+        }
     }
 
-    pub(crate) fn result(&self, slot: usize) -> Value {
-        let best = &self.best[slot];
-        if self.shown.is_none() {
-            return best
+    fn absorb(&mut self, ranking: &Ranking, other: &TopEvents) {
+        for Entry { keys, time, value } in &other.0 {
+            let time = *time;
+            self.add_event(ranking, PackedEvent { time, value, keys });
+        }
+    }
+
+    fn result(&self, ranking: &Ranking) -> Result<Value, FailureReason> {
+        if ranking.shown.is_none() {
+            return Ok(self
+                .0
                 .first()
-                .map_or(Value::Null, |entry| entry.value.clone());
+                .map_or(Value::Null, |entry| entry.value.clone()));
         }
         let (rank, value): (Arc<str>, Arc<str>) = ("rank".into(), "value".into());
-        let shown = best.iter().enumerate().map(|(place, entry)| {
+        let shown = self.0.iter().enumerate().map(|(position, entry)| {
             let mut record = Record::with_capacity(2);
-            record.set(rank.clone(), Value::Int(place as i64 + 1));
+            record.set(rank.clone(), Value::Int(position as i64 + 1));
             record.set(value.clone(), entry.value.clone());
             Value::Record(Arc::new(record))
         });
-        Value::Array(shown.collect())
+        Ok(Value::Array(shown.collect()))
     }
 
-    pub(crate) fn snapshot(&self, out: &mut Vec<u8>) {
-        for best in &self.best {
-            out.count(best.len());
-            for entry in best {
-                entry.keys.iter().for_each(|key| out.value(key.view()));
-                out.i64(entry.time);
-                out.value(entry.value.view());
-            }
+    fn snapshot(&self, out: &mut Vec<u8>) {
+        out.count(self.0.len());
+        for entry in &self.0 {
+            entry.keys.iter().for_each(|key| out.value(key.view()));
+            out.i64(entry.time);
+            out.value(entry.value.view());
         }
     }
 
-    pub(crate) fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        for best in &mut self.best {
-            for _ in 0..from.count()? {
-                let keys: Result<_, _> = self.descending.iter().map(|_| from.value()).collect();
-                best.push(Entry {
-                    keys: keys?,
-                    time: from.i64()?,
-                    value: from.value()?,
-                });
-            }
-        }
-        Ok(())
+    fn restore(ranking: &Ranking, from: &mut Reader<'_>) -> Result<TopEvents, DecodeError> {
+        let entry = |from: &mut Reader<'_>| {
+            let keys: Result<_, _> = ranking.descending.iter().map(|_| from.value()).collect();
+            Ok(Entry {
+                keys: keys?,
+                time: from.i64()?,
+                value: from.value()?,
+            })
+        };
+        let entries: Result<_, _> = (0..from.count()?).map(|_| entry(from)).collect();
+        entries.map(TopEvents)
     }
 }
 
