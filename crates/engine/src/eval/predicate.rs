@@ -43,12 +43,8 @@ pub(super) fn holds(pred: &Pred, chunk: &Chunk, rows: &Rows, faults: &mut Faults
         PredKind::Compare { op, left, right } => {
             let left = value_of(left, chunk, rows, faults);
             let right = value_of(right, chunk, rows, faults);
-            compare(
-                *op,
-                &left,
-                &right,
-                &mut KernelContext::new(pred.span, rows, faults),
-            )
+            let context = &mut KernelContext::new(pred.span, rows, faults);
+            compare(*op, &left, &right, context)
         }
         PredKind::Like {
             of,
@@ -57,12 +53,8 @@ pub(super) fn holds(pred: &Pred, chunk: &Chunk, rows: &Rows, faults: &mut Faults
         } => {
             let of = value_of(of, chunk, rows, faults);
             let pattern = value_of(pattern, chunk, rows, faults);
-            like(
-                &of,
-                &pattern,
-                *negated,
-                &mut KernelContext::new(pred.span, rows, faults),
-            )
+            let context = &mut KernelContext::new(pred.span, rows, faults);
+            like(&of, &pattern, *negated, context)
         }
         PredKind::In { of, list, negated } => {
             let found = in_list(of, list, chunk, rows, faults);
@@ -79,11 +71,8 @@ pub(super) fn holds(pred: &Pred, chunk: &Chunk, rows: &Rows, faults: &mut Faults
             negated,
         } => {
             let operands = [of, low, high].map(|expr| value_of(expr, chunk, rows, faults));
-            between(
-                &operands,
-                *negated,
-                &mut KernelContext::new(pred.span, rows, faults),
-            )
+            let context = &mut KernelContext::new(pred.span, rows, faults);
+            between(&operands, *negated, context)
         }
         PredKind::IsNull { of, negated } => {
             let present = value_of(of, chunk, rows, faults).present(rows.len());

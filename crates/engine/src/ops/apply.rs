@@ -8,8 +8,6 @@ use std::sync::Arc;
 use highwater_query::Span;
 use highwater_query::plan::{ApplyColumn, Each, Expr};
 
-use highwater_codec::{DecodeError, Reader};
-
 use super::fanout::Fanout;
 use super::{Context, Item, Operator};
 use crate::chunk::{CHUNK_ROWS, Chunk};
@@ -154,11 +152,5 @@ impl Operator for Apply {
             Item::Rows(chunk) => self.rows(chunk, context),
             other => context.out.push(other),
         }
-    }
-
-    fn snapshot(&self, _out: &mut Vec<u8>) {}
-
-    fn restore(&mut self, _from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        Ok(())
     }
 }

@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
-use highwater_codec::{DecodeError, Reader};
 use highwater_query::plan::{Expr, LookupNode, Pred, Reference, ReferenceStep, Side};
 use highwater_time::Instant;
 
@@ -431,11 +430,5 @@ impl Operator for Lookup {
             Item::Rows(chunk) => self.rows(chunk, context),
             other => context.out.push(other),
         }
-    }
-
-    fn snapshot(&self, _out: &mut Vec<u8>) {}
-
-    fn restore(&mut self, _from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        Ok(())
     }
 }

@@ -66,6 +66,15 @@ pub enum Item {
     Watermark(Instant),
 }
 
+impl Item {
+    fn map_rows(self, change: impl FnOnce(Chunk) -> Chunk) -> Item {
+        match self {
+            Item::Rows(chunk) => Item::Rows(change(chunk)),
+            other => other,
+        }
+    }
+}
+
 /// The groups of one partition in one pane.
 #[derive(Clone, Debug)]
 pub struct PartialPane {
@@ -75,8 +84,13 @@ pub struct PartialPane {
 
 pub trait Operator: Send {
     fn push(&mut self, port: usize, item: Item, context: &mut Context<'_>);
-    fn snapshot(&self, out: &mut Vec<u8>);
-    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError>;
+
+    /// Writes the state; an operator without state writes nothing.
+    fn snapshot(&self, _out: &mut Vec<u8>) {}
+
+    fn restore(&mut self, _from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        Ok(())
+    }
 
     /// Adds a port that starts at the combined watermark of the others. `false` if the operator cannot have more ports.
     fn add_port(&mut self) -> bool {

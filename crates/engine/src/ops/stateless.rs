@@ -2,8 +2,6 @@
 
 use highwater_query::plan::{Expr, Item as Column, Pred};
 
-use highwater_codec::{DecodeError, Reader};
-
 use super::{Context, Item, Operator};
 use crate::chunk::Chunk;
 use crate::eval::{self, Faults};
@@ -47,25 +45,16 @@ impl Project {
     }
 }
 
-macro_rules! stateless {
-    ($operator:ident) => {
-        impl Operator for $operator {
-            fn push(&mut self, _port: usize, item: Item, context: &mut Context<'_>) {
-                let item = match item {
-                    Item::Rows(chunk) => Item::Rows(self.apply(chunk, context)),
-                    other => other,
-                };
-                context.out.push(item);
-            }
-
-            fn snapshot(&self, _out: &mut Vec<u8>) {}
-
-            fn restore(&mut self, _from: &mut Reader<'_>) -> Result<(), DecodeError> {
-                Ok(())
-            }
-        }
-    };
+impl Operator for Filter {
+    fn push(&mut self, _port: usize, item: Item, context: &mut Context<'_>) {
+        let item = item.map_rows(|chunk| self.apply(chunk, context));
+        context.out.push(item);
+    }
 }
 
-stateless!(Filter);
-stateless!(Project);
+impl Operator for Project {
+    fn push(&mut self, _port: usize, item: Item, context: &mut Context<'_>) {
+        let item = item.map_rows(|chunk| self.apply(chunk, context));
+        context.out.push(item);
+    }
+}

@@ -30,19 +30,27 @@ pub(super) struct Row<'a> {
     row: usize,
 }
 
-impl<'b> Call<'_, 'b> {
-    /// Reborrows the call, for warnings after it ran.
-    #[cfg_attr(not(feature = "geo"), allow(dead_code))]
-    pub(super) fn reborrow(&mut self) -> Call<'_, 'b> {
+impl<'a, 'b> Call<'a, 'b> {
+    pub(super) fn new(
+        function: Function,
+        args: &'a [Datum],
+        context: &'a mut KernelContext<'b>,
+    ) -> Call<'a, 'b> {
         Call {
-            function: self.function,
-            args: self.args,
-            context: self.context,
+            function,
+            args,
+            context,
         }
     }
 
+    /// Reborrows the call, for warnings after it ran.
+    #[cfg(feature = "geo")]
+    pub(super) fn reborrow(&mut self) -> Call<'_, 'b> {
+        Call::new(self.function, self.args, self.context)
+    }
+
     /// Adds a warning to these rows. The binder has warned about calls with constant arguments.
-    #[cfg_attr(not(feature = "geo"), allow(dead_code))]
+    #[cfg(feature = "geo")]
     pub(super) fn warn(&mut self, rows: &[usize], text: &'static str) {
         if !self.args.iter().all(|arg| matches!(arg, Datum::Scalar(_))) {
             rows.iter().for_each(|row| self.context.warn(*row, text));
@@ -118,7 +126,7 @@ impl<'a> Row<'a> {
     }
 
     /// The index of the row in the chunk.
-    #[cfg_attr(not(feature = "geo"), allow(dead_code))]
+    #[cfg(feature = "geo")]
     pub(super) fn row_index(self) -> usize {
         self.row
     }

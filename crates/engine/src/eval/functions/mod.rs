@@ -43,11 +43,7 @@ pub(super) fn call(
     context: &mut KernelContext<'_>,
 ) -> Datum {
     let part = part.unwrap_or(DatePart::Day);
-    let call = Call {
-        function,
-        args,
-        context,
-    };
+    let call = Call::new(function, args, context);
     match function {
         Function::DateAdd => date::add(call, part),
         Function::DateDiff => date::diff(call, part),

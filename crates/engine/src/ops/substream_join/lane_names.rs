@@ -71,18 +71,13 @@ impl LaneNamer {
 
 impl Operator for LaneNamer {
     fn push(&mut self, _port: usize, item: Item, context: &mut Context<'_>) {
-        context.out.push(match item {
-            Item::Rows(mut chunk) => {
-                self.name(&mut chunk);
-                Item::Rows(chunk)
-            }
-            other => other,
-        });
+        context.out.push(item.map_rows(|mut chunk| {
+            self.name(&mut chunk);
+            chunk
+        }));
     }
 
-    /// Nothing: a name said twice does no harm.
-    fn snapshot(&self, _out: &mut Vec<u8>) {}
-
+    // No snapshot: repeating a name is harmless.
     fn restore(&mut self, _from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.known.clear();
         Ok(())
