@@ -159,17 +159,18 @@ pub fn table() -> &'static [FunctionInfo] {
     static TABLE: LazyLock<Vec<FunctionInfo>> = LazyLock::new(|| {
         let (casts, conditional) = non_scalar::CONVERSION.split_at(2);
         // Sorted by category; within one, in this order.
-        let parts: [&[FunctionInfo]; 10] = [
+        let parts: [&[FunctionInfo]; 11] = [
             casts,
             scalar::SCALAR,
             conditional,
-            &non_scalar::METADATA,
-            &non_scalar::AGGREGATE,
-            &non_scalar::ANALYTIC,
-            &non_scalar::WINDOW,
-            &non_scalar::APPLY,
-            &non_scalar::PATTERN,
-            &non_scalar::SYSTEM,
+            non_scalar::METADATA,
+            non_scalar::AGGREGATE,
+            non_scalar::ANALYTIC,
+            non_scalar::WINDOW,
+            non_scalar::APPLY,
+            non_scalar::PATTERN,
+            non_scalar::SYSTEM_TIME,
+            non_scalar::SYSTEM_WINDOW,
         ];
         let mut table = parts.concat();
         table.sort_by_key(|info| info.category);
@@ -223,15 +224,19 @@ impl FunctionInfo {
     }
 }
 
+/// The part of a signature before the parenthesis.
+const fn name_of(signature: &'static str) -> &'static str {
+    let mut end = 0;
+    while end < signature.len() && signature.as_bytes()[end] != b'(' {
+        end += 1;
+    }
+    signature.split_at(end).0
+}
+
 impl Function {
     /// As the reference spells it.
     pub const fn name(self) -> &'static str {
-        let signature = self.signature();
-        let mut end = 0;
-        while end < signature.len() && signature.as_bytes()[end] != b'(' {
-            end += 1;
-        }
-        signature.split_at(end).0
+        name_of(self.signature())
     }
 
     /// Whether the first argument is a [`DatePart`].
