@@ -12,7 +12,6 @@ use crate::plan::{
     Aggregate, AggregateFunction, Analytic, AnalyticCall, Expr, ExprKind, Literal, MatchRef, Node,
     Plan, Pred, PredKind, ReferenceStep,
 };
-use crate::visit::{Visit, expr_mut, pred_mut};
 
 /// The upper case of a character in the invariant culture. A letter whose other case is several letters stays as it is
 /// (`ß`), and so do the dotless i of Turkish and the long s, whose case depends on the language.
@@ -96,9 +95,7 @@ fn key(expr: &mut Expr) {
 }
 
 fn aggregate(aggregate: &mut Aggregate) {
-    aggregate.argument.iter_mut().for_each(inside);
-    let order = aggregate.order.iter_mut();
-    order.for_each(|key| inside(&mut key.expr));
+    aggregate.exprs_mut().for_each(inside);
     if aggregate.function == AggregateFunction::CountDistinct {
         aggregate.argument.iter_mut().for_each(fold);
     }
@@ -108,36 +105,19 @@ fn call(call: &mut AnalyticCall) {
     call.partition.iter_mut().for_each(key);
     call.when.iter_mut().for_each(condition);
     match &mut call.function {
-        Analytic::Lag { of, default, .. } | Analytic::Last { of, default } => {
-            inside(of);
-            default.iter_mut().for_each(inside);
-        }
-        Analytic::IsFirst => {}
         Analytic::Aggregate(of) => aggregate(of),
-        Analytic::SpikeAndDip {
-            of,
-            confidence,
-            mode,
-            ..
-        } => [of, confidence, mode].into_iter().for_each(inside),
-        Analytic::ChangePoint { of, confidence, .. } => {
-            [of, confidence].into_iter().for_each(inside);
-        }
+        other => other.exprs_mut().into_iter().for_each(inside),
     }
 }
 
 /// Folds the comparisons inside an expression.
 fn inside(expr: &mut Expr) {
-    expr_mut(expr, &mut visit(&mut comparing));
+    expr.visit_mut(comparing);
 }
 
 fn condition(pred: &mut Pred) {
-    pred_mut(pred, &mut visit(&mut comparing));
+    pred.visit_mut(comparing);
     compared(pred);
-}
-
-fn visit<'v>(expr: &'v mut dyn FnMut(&mut Expr)) -> Visit<'v> {
-    Visit { expr, span: None }
 }
 
 fn comparing(expr: &mut Expr) {

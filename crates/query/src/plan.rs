@@ -133,6 +133,20 @@ impl Node {
             Node::Union { from, .. } => from.iter().map(|(from, _)| *from).collect(),
         }
     }
+
+    pub(crate) fn below_mut(&mut self) -> Vec<&mut NodeId> {
+        match self {
+            Node::Source { .. } => Vec::new(),
+            Node::Filter { from, .. } | Node::Project { from, .. } => vec![from],
+            Node::Window(window) => vec![&mut window.from],
+            Node::Join(join) => vec![&mut join.left, &mut join.right],
+            Node::Lookup(lookup) => vec![&mut lookup.from],
+            Node::Apply { from, .. } => vec![from],
+            Node::Analytic(analytic) => vec![&mut analytic.from],
+            Node::Match(node) => vec![&mut node.from],
+            Node::Union { from, .. } => from.iter_mut().map(|(from, _)| from).collect(),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -246,7 +260,14 @@ pub struct AnalyticCall {
     pub span: Span,
 }
 
-#[derive(Clone, Debug)]
+impl PartialEq for AnalyticCall {
+    fn eq(&self, other: &AnalyticCall) -> bool {
+        (&self.function, self.limit) == (&other.function, other.limit)
+            && (&self.partition, &self.when) == (&other.partition, &other.when)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
 pub enum Analytic {
     /// The `offset`-th candidate before the row; `default` if there are fewer.
     Lag {
@@ -271,6 +292,26 @@ pub enum Analytic {
         confidence: Expr,
         history: usize,
     },
+}
+
+impl Analytic {
+    /// The expressions of its arguments.
+    pub(crate) fn exprs_mut(&mut self) -> Vec<&mut Expr> {
+        match self {
+            Analytic::Lag { of, default, .. } | Analytic::Last { of, default } => {
+                [of].into_iter().chain(default).collect()
+            }
+            Analytic::IsFirst => Vec::new(),
+            Analytic::Aggregate(aggregate) => aggregate.exprs_mut().collect(),
+            Analytic::SpikeAndDip {
+                of,
+                confidence,
+                mode,
+                ..
+            } => vec![of, confidence, mode],
+            Analytic::ChangePoint { of, confidence, .. } => vec![of, confidence],
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -388,6 +429,21 @@ pub struct Aggregate {
     pub span: Span,
 }
 
+impl Aggregate {
+    /// The argument and the keys of ORDER BY.
+    pub(crate) fn exprs_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
+        let order = self.order.iter_mut().map(|key| &mut key.expr);
+        self.argument.iter_mut().chain(order)
+    }
+}
+
+impl PartialEq for Aggregate {
+    fn eq(&self, other: &Aggregate) -> bool {
+        (&self.function, self.as_text) == (&other.function, other.as_text)
+            && (&self.argument, &self.order) == (&other.argument, &other.order)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum AggregateFunction {
     Count,
@@ -426,10 +482,27 @@ pub struct Output {
 }
 
 /// A scalar expression over the columns of the node it belongs to.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Expr {
     pub kind: ExprKind,
     pub span: Span,
+}
+
+impl Expr {
+    pub fn new(kind: ExprKind, span: Span) -> Expr {
+        Expr { kind, span }
+    }
+
+    pub fn column(column: usize, span: Span) -> Expr {
+        Expr::new(ExprKind::Column(column), span)
+    }
+}
+
+/// Expressions are equal wherever they are in the text; so are conditions, aggregates and analytic calls.
+impl PartialEq for Expr {
+    fn eq(&self, other: &Expr) -> bool {
+        self.kind == other.kind
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -538,10 +611,16 @@ pub enum BinaryOp {
 }
 
 /// A condition. Two-valued: a comparison with NULL is false, and NOT makes it true.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Pred {
     pub kind: PredKind,
     pub span: Span,
+}
+
+impl PartialEq for Pred {
+    fn eq(&self, other: &Pred) -> bool {
+        self.kind == other.kind
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -12,7 +12,7 @@ use crate::ast::{self, Call, ExprKind as Ast, Order, Over};
 use crate::diagnostic::{Diagnostic, code};
 use crate::functions::{AggregateKind, FunctionInfo};
 use crate::parser::Reported;
-use crate::plan::{Aggregate, AggregateFunction, Expr, ExprKind, OrderKey};
+use crate::plan::{Aggregate, AggregateFunction, Expr, OrderKey};
 
 impl AggregateKind {
     /// Whether it orders values.
@@ -63,13 +63,11 @@ impl ExprBinder<'_, '_> {
         if let Some(over) = &call.over {
             let message = format!("{name} has no OVER");
             let error = Diagnostic::error(code::AGGREGATE, over.span, message);
-            return Err(self.binder.report(error.help("group by SlidingWindow(..)")));
+            return Err(self.report(error.help("group by SlidingWindow(..)")));
         }
         let [argument] = call.args.as_slice() else {
             let message = format!("{name} takes one argument");
-            return Err(self
-                .binder
-                .report(Diagnostic::error(code::ARGUMENTS, span, message)));
+            return Err(self.report(Diagnostic::error(code::ARGUMENTS, span, message)));
         };
         self.check_aggregate_place(&name, span)?;
         let function = AggregateFunction::User(call.name.name.clone());
@@ -93,10 +91,7 @@ impl ExprBinder<'_, '_> {
         let Some(grouping) = &mut self.grouping else {
             return Err(Reported);
         };
-        Ok(Expr {
-            kind: ExprKind::Column(grouping.aggregate(bound?)),
-            span,
-        })
+        Ok(Expr::column(grouping.aggregate(bound?), span))
     }
 
     // Restrictions of the language.
@@ -110,7 +105,7 @@ impl ExprBinder<'_, '_> {
         }
         let message = "COUNT(DISTINCT ..) cannot have an OVER";
         let error = Diagnostic::error(code::AGGREGATE, span, message);
-        Err(self.binder.report(error.help("group by SlidingWindow(..)")))
+        Err(self.report(error.help("group by SlidingWindow(..)")))
     }
 
     /// The OVER of a group's aggregate.
@@ -125,9 +120,7 @@ impl ExprBinder<'_, '_> {
         if kind.ranks() && order == 0 {
             let message = format!("{} needs OVER (ORDER BY ..)", info.name);
             let error = Diagnostic::error(code::AGGREGATE, span, message);
-            return Err(self
-                .binder
-                .report(error.help(format!("write {}", info.signature))));
+            return Err(self.report(error.help(format!("write {}", info.signature))));
         }
         let Some(over) = &call.over else {
             return Ok(());
@@ -135,7 +128,7 @@ impl ExprBinder<'_, '_> {
         if !kind.has_over() && !kind.ranks() {
             let message = format!("{} has no OVER", info.name);
             let error = Diagnostic::error(code::AGGREGATE, over.span, message);
-            return Err(self.binder.report(error.help("group by SlidingWindow(..)")));
+            return Err(self.report(error.help("group by SlidingWindow(..)")));
         }
         if !kind.ranks() {
             return Err(self.missing_limit(info.name, span));
@@ -150,12 +143,12 @@ impl ExprBinder<'_, '_> {
                     "the keys of the group belong to GROUP BY; without a group add LIMIT DURATION(unit, n)"
                 }
             };
-            return Err(self.binder.report(error.help(help)));
+            return Err(self.report(error.help(help)));
         }
         if kind.is_percentile() && order > 1 {
             let message = format!("{} is over one value", info.name);
             let error = Diagnostic::error(code::AGGREGATE, over.order[1].of.span, message);
-            return Err(self.binder.report(error.label("the second one")));
+            return Err(self.report(error.label("the second one")));
         }
         Ok(())
     }
@@ -180,9 +173,7 @@ impl ExprBinder<'_, '_> {
                 "aggregate in an earlier step".to_string(),
             ),
         };
-        Err(self
-            .binder
-            .report(Diagnostic::error(code::AGGREGATE, span, message).help(help)))
+        Err(self.report(Diagnostic::error(code::AGGREGATE, span, message).help(help)))
     }
 
     // Arguments of aggregates; the clause is that of the argument.
@@ -286,9 +277,7 @@ impl ExprBinder<'_, '_> {
             Some((_, at)) => {
                 let message = format!("{} takes a constant from 0 to 1", info.name);
                 let error = Diagnostic::error(code::ARGUMENTS, at, message);
-                return Err(self
-                    .binder
-                    .report(error.help(format!("write {}", info.signature))));
+                return Err(self.report(error.help(format!("write {}", info.signature))));
             }
             None => return Err(self.wrong_count(info, call, span)),
         };
@@ -314,7 +303,7 @@ impl ExprBinder<'_, '_> {
                 let message = "CollectTop takes a constant number of values, at least 1";
                 let error = Diagnostic::error(code::ARGUMENTS, count.span, message);
                 let help = "write CollectTop(3) OVER (ORDER BY x DESC)";
-                Err(self.binder.report(error.help(help)))
+                Err(self.report(error.help(help)))
             }
         }
     }
@@ -325,8 +314,7 @@ impl ExprBinder<'_, '_> {
             let constant = matches!(of.kind, Ast::Null | Ast::Text(_)) || constant(of).is_some();
             if constant {
                 let message = "ORDER BY takes a column, not a constant";
-                let error = Diagnostic::error(code::AGGREGATE, of.span, message);
-                return Err(self.binder.report(error));
+                return Err(self.report(Diagnostic::error(code::AGGREGATE, of.span, message)));
             }
             keys.push(OrderKey {
                 expr: self.value(of)?,

@@ -7,7 +7,7 @@
 use highwater_time::Duration;
 
 use super::expr::ExprBinder;
-use super::scope::{Aliases, Clause, ResolvedPath, Scope, Source, SourceKind};
+use super::scope::{Clause, ResolvedPath, Scope, Source, SourceKind};
 use super::units::{bare_word, constant, whole_number};
 use super::{BindResult, Binder};
 use crate::Span;
@@ -19,7 +19,6 @@ use crate::plan::{
     Analytic, AnalyticCall, AnalyticColumn, AnalyticNode, Expr, ExprKind, Literal, Node, NodeId,
     Pred, Type,
 };
-use crate::visit::{same_aggregate, same_expr, same_pred};
 
 const MODES: [&str; 3] = ["spikes", "dips", "spikesanddips"];
 
@@ -37,14 +36,7 @@ impl<'a> Binder<'a> {
         let mut keys = Vec::new();
         let mut by_partition = false;
         for key in partition.iter().flat_map(|by| &by.keys) {
-            let key = ExprBinder {
-                binder: self,
-                scope: &scope,
-                clause: Clause::PartitionBy,
-                aliases: &Aliases::default(),
-                grouping: None,
-            }
-            .value(key)?;
+            let key = self.value_over(&scope, Clause::PartitionBy, key)?;
             by_partition |= self.is_partition(scope.node, &key);
             keys.push(key);
         }
@@ -70,7 +62,7 @@ impl<'a> Binder<'a> {
         let Node::Analytic(analytic) = &mut self.plan.nodes[node.0] else {
             return Err(Reported);
         };
-        let known = analytic.calls.iter().position(|call| same_call(call, &new));
+        let known = analytic.calls.iter().position(|call| *call == new);
         let call = known.unwrap_or_else(|| {
             analytic.calls.push(new);
             analytic.calls.len() - 1
@@ -121,7 +113,7 @@ impl ExprBinder<'_, '_> {
             let message = format!("{} needs an ORDER BY in its OVER", info.name);
             let error = Diagnostic::error(code::ANALYTIC, span, message);
             let help = "write OVER ([PARTITION BY k] ORDER BY x LIMIT DURATION(unit, n))";
-            return Err(self.binder.report(error.help(help)));
+            return Err(self.report(error.help(help)));
         }
         self.over_events(info.name, call, span, |exprs| {
             exprs
@@ -146,7 +138,7 @@ impl ExprBinder<'_, '_> {
         let Some(node) = self.binder.analytic_node(&source) else {
             let message = format!("{name} needs events in time order, and reference data has none");
             let error = Diagnostic::error(code::ANALYTIC, span, message);
-            return Err(self.binder.report(error.help("use it over a stream")));
+            return Err(self.report(error.help("use it over a stream")));
         };
         let (function, partition, when) = self.over_source(&source, node, call, bind)?;
         let column = self.binder.analytic_column(
@@ -159,10 +151,7 @@ impl ExprBinder<'_, '_> {
                 span,
             },
         )?;
-        let mut value = Expr {
-            kind: ExprKind::Column(column),
-            span,
-        };
+        let mut value = Expr::column(column, span);
         let label = [self.binder.text(span)];
         for pair in source.above.windows(2) {
             value = self.binder.lift(pair[1], pair[0], &label, value);
@@ -188,13 +177,7 @@ impl ExprBinder<'_, '_> {
                 ..source.clone()
             }],
         };
-        let mut exprs = ExprBinder {
-            binder: &mut *self.binder,
-            scope: &scope,
-            clause: Clause::Analytic,
-            aliases: self.aliases,
-            grouping: None,
-        };
+        let mut exprs = self.binder.exprs(&scope, Clause::Analytic, self.aliases);
         let function = bind(&mut exprs);
         let over = call.over.as_ref();
         let partition = exprs.values(over.map_or(&[][..], |over| &over.partition));
@@ -203,7 +186,7 @@ impl ExprBinder<'_, '_> {
         let (function, mut partition, when) = (function?, partition?, when?);
         // The partitioning of the source applies here too.
         for key in self.binder.partitions.get(&node).into_iter().flatten() {
-            if !partition.iter().any(|known| same_expr(known, key)) {
+            if !partition.contains(key) {
                 partition.push(key.clone());
             }
         }
@@ -233,9 +216,7 @@ impl ExprBinder<'_, '_> {
             let message = format!("`{shown}` is neither grouped nor aggregated");
             let error = Diagnostic::error(code::UNGROUPED, span, message);
             let help = "it is computed for every event: add it to GROUP BY, or aggregate it";
-            return Err(self
-                .binder
-                .report(error.label("a group has many values of this").help(help)));
+            return Err(self.report(error.label("a group has many values of this").help(help)));
         }
         let message = match self.clause {
             Clause::Analytic => format!("{name} cannot be inside another analytic function"),
@@ -245,9 +226,7 @@ impl ExprBinder<'_, '_> {
             _ => return Ok(()),
         };
         let error = Diagnostic::error(code::ANALYTIC, span, message);
-        Err(self
-            .binder
-            .report(error.help("compute it in an earlier step")))
+        Err(self.report(error.help("compute it in an earlier step")))
     }
 
     fn check_nested(&mut self, name: &str, call: &Call) -> BindResult<()> {
@@ -262,9 +241,7 @@ impl ExprBinder<'_, '_> {
         };
         let message = format!("{name} cannot take another analytic or user-defined function");
         let error = Diagnostic::error(code::ANALYTIC, arg.span, message);
-        Err(self
-            .binder
-            .report(error.help("compute it in an earlier step")))
+        Err(self.report(error.help("compute it in an earlier step")))
     }
 
     fn check_analytic_over(
@@ -280,7 +257,7 @@ impl ExprBinder<'_, '_> {
             let at = call.over.as_ref().map_or(span, |over| over.span);
             let error = Diagnostic::error(code::ANALYTIC, at, message);
             let help = "its length is its argument: ISFIRST(minute, 10)";
-            return Err(self.binder.report(error.help(help)));
+            return Err(self.report(error.help(help)));
         }
         if kind != AnalyticKind::IsFirst && !limit {
             return Err(self.missing_limit(info.name, span));
@@ -295,16 +272,14 @@ impl ExprBinder<'_, '_> {
         };
         let message = format!("{} takes no ORDER BY", info.name);
         let error = Diagnostic::error(code::ANALYTIC, order.of.span, message);
-        Err(self
-            .binder
-            .report(error.help("events are processed in time order")))
+        Err(self.report(error.help("events are processed in time order")))
     }
 
     pub(super) fn missing_limit(&mut self, name: &str, span: Span) -> Reported {
         let message = format!("{name} needs OVER (.. LIMIT DURATION(unit, n))");
         let error = Diagnostic::error(code::ANALYTIC, span, message);
         let label = "how far back may it look?";
-        self.binder.report(
+        self.report(
             error
                 .label(label)
                 .help("for example OVER (LIMIT DURATION(minute, 5))"),
@@ -345,8 +320,7 @@ impl ExprBinder<'_, '_> {
 
     fn not_one_source(&mut self, span: Span, message: &str) -> Reported {
         let error = Diagnostic::error(code::ANALYTIC, span, message);
-        self.binder
-            .report(error.help("compute it in a step of its own"))
+        self.report(error.help("compute it in a step of its own"))
     }
 
     // The functions; the clause is that of their arguments.
@@ -393,8 +367,7 @@ impl ExprBinder<'_, '_> {
                 "write LAG(x, 2) for the event before the last one",
             ),
         };
-        let error = Diagnostic::error(code::ANALYTIC, offset.span, message);
-        Err(self.binder.report(error.help(help)))
+        Err(self.report(Diagnostic::error(code::ANALYTIC, offset.span, message).help(help)))
     }
 
     /// The default must have the type of the value, as far as it is known.
@@ -419,7 +392,7 @@ impl ExprBinder<'_, '_> {
             );
             let error = Diagnostic::error(code::ANALYTIC, written.span, message);
             let label = format!("this is {is}, the value is {of}");
-            return Err(self.binder.report(
+            return Err(self.report(
                 error
                     .label(label)
                     .help(format!("cast it: CAST(.. AS {of})")),
@@ -461,9 +434,7 @@ impl ExprBinder<'_, '_> {
         if constant(confidence).is_some_and(|value| !(1.0..=100.0).contains(&value)) {
             let message = format!("the confidence of {} is from 1 to 100", info.name);
             let error = Diagnostic::error(code::ARGUMENTS, confidence.span, message);
-            return Err(self
-                .binder
-                .report(error.help("a lower confidence finds more")));
+            return Err(self.report(error.help("a lower confidence finds more")));
         }
         self.value(confidence)
     }
@@ -474,7 +445,7 @@ impl ExprBinder<'_, '_> {
             _ => {
                 let message = format!("{} learns from a constant number of events", info.name);
                 let error = Diagnostic::error(code::ARGUMENTS, history.span, message);
-                Err(self.binder.report(error.label("expected a whole number")))
+                Err(self.report(error.label("expected a whole number")))
             }
         }
     }
@@ -489,9 +460,7 @@ impl ExprBinder<'_, '_> {
             return self.value(mode);
         }
         let message = "the mode is 'spikes', 'dips' or 'spikesanddips'";
-        Err(self
-            .binder
-            .report(Diagnostic::error(code::ARGUMENTS, mode.span, message)))
+        Err(self.report(Diagnostic::error(code::ARGUMENTS, mode.span, message)))
     }
 
     /// The whole event, for an aggregate or analytic function without argument.
@@ -503,7 +472,7 @@ impl ExprBinder<'_, '_> {
             let message = format!("{name} over a JOIN needs an argument");
             let error = Diagnostic::error(code::ARGUMENTS, span, message);
             let help = "name a column, or a source for its whole event";
-            return Err(self.binder.report(error.help(help)));
+            return Err(self.report(error.help(help)));
         };
         let at = ResolvedPath {
             source,
@@ -588,72 +557,5 @@ fn static_type(expr: &Expr) -> Option<Type> {
         ExprKind::Cast { to, .. } => Some(*to),
         ExprKind::Timestamp => Some(Type::Datetime),
         _ => None,
-    }
-}
-
-/// Equal, ignoring positions in the text.
-fn same_call(a: &AnalyticCall, b: &AnalyticCall) -> bool {
-    let whens = match (&a.when, &b.when) {
-        (Some(a), Some(b)) => same_pred(a, b),
-        (a, b) => a.is_none() && b.is_none(),
-    };
-    let partitions = a.partition.len() == b.partition.len()
-        && a.partition
-            .iter()
-            .zip(&b.partition)
-            .all(|(a, b)| same_expr(a, b));
-    a.limit == b.limit && whens && partitions && same_function(&a.function, &b.function)
-}
-
-fn same_function(a: &Analytic, b: &Analytic) -> bool {
-    let defaults = |a: &Option<Expr>, b: &Option<Expr>| match (a, b) {
-        (Some(a), Some(b)) => same_expr(a, b),
-        (a, b) => a.is_none() && b.is_none(),
-    };
-    match (a, b) {
-        (
-            Analytic::Lag {
-                of: a,
-                offset: n,
-                default: d,
-            },
-            Analytic::Lag {
-                of: b,
-                offset: m,
-                default: e,
-            },
-        ) => same_expr(a, b) && n == m && defaults(d, e),
-        (Analytic::Last { of: a, default: d }, Analytic::Last { of: b, default: e }) => {
-            same_expr(a, b) && defaults(d, e)
-        }
-        (Analytic::IsFirst, Analytic::IsFirst) => true,
-        (Analytic::Aggregate(a), Analytic::Aggregate(b)) => same_aggregate(a, b),
-        (
-            Analytic::SpikeAndDip {
-                of: a,
-                confidence: c,
-                history: h,
-                mode: m,
-            },
-            Analytic::SpikeAndDip {
-                of: b,
-                confidence: d,
-                history: i,
-                mode: n,
-            },
-        ) => same_expr(a, b) && same_expr(c, d) && h == i && same_expr(m, n),
-        (
-            Analytic::ChangePoint {
-                of: a,
-                confidence: c,
-                history: h,
-            },
-            Analytic::ChangePoint {
-                of: b,
-                confidence: d,
-                history: i,
-            },
-        ) => same_expr(a, b) && same_expr(c, d) && h == i,
-        _ => false,
     }
 }

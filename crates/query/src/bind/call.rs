@@ -30,10 +30,7 @@ impl ExprBinder<'_, '_> {
             Kind::Scalar(function) => self.scalar(function, info, call, span),
             Kind::Coalesce => {
                 let args = self.plain_arguments(info, call, span)?;
-                Ok(Expr {
-                    kind: ExprKind::Coalesce(args),
-                    span,
-                })
+                Ok(Expr::new(ExprKind::Coalesce(args), span))
             }
             Kind::NullIf => self.null_if(info, call, span),
             Kind::Metadata => {
@@ -71,8 +68,7 @@ impl ExprBinder<'_, '_> {
             Kind::Apply => Some(format!("write FROM source CROSS APPLY {name}(..) AS e")),
             _ => None,
         };
-        self.binder
-            .report(Diagnostic::error(code, span, message).help_if(help))
+        self.report(Diagnostic::error(code, span, message).help_if(help))
     }
 
     fn misplaced_window(&mut self, name: &str, span: Span) -> Reported {
@@ -87,8 +83,7 @@ impl ExprBinder<'_, '_> {
                 "the end of the window is System.Timestamp()",
             )
         };
-        self.binder
-            .report(Diagnostic::error(code::WINDOW, span, message).help(help))
+        self.report(Diagnostic::error(code::WINDOW, span, message).help(help))
     }
 
     fn unknown_function(&mut self, call: &Call) -> Reported {
@@ -97,7 +92,7 @@ impl ExprBinder<'_, '_> {
             let message = format!("there is no GROUP BY {}", name.to_uppercase());
             let error = Diagnostic::error(code::FOREIGN, call.name.span, message);
             let help = "write a SELECT for each level of grouping and combine them with UNION";
-            return self.binder.report(error.help(help));
+            return self.report(error.help(help));
         }
         let help = match nearest(name, functions::names()) {
             Some(near) => format!("did you mean {near}?"),
@@ -105,7 +100,7 @@ impl ExprBinder<'_, '_> {
         };
         let message = format!("unknown function `{name}`");
         let error = Diagnostic::error(code::UNKNOWN_FUNCTION, call.name.span, message);
-        self.binder.report(error.help(help))
+        self.report(error.help(help))
     }
 
     // Scalar functions.
@@ -156,7 +151,7 @@ impl ExprBinder<'_, '_> {
         );
         let error = Diagnostic::error(code::UNKNOWN_FUNCTION, span, message);
         let help = "build highwater-cli with `--features geo`";
-        Err(self.binder.report(error.help(help)))
+        Err(self.report(error.help(help)))
     }
 
     /// NULLIF(a, b) is CASE WHEN a = b THEN NULL ELSE a END.
@@ -172,10 +167,7 @@ impl ExprBinder<'_, '_> {
             left: value.clone(),
             right,
         };
-        let null = Expr {
-            kind: ExprKind::Literal(Literal::Null),
-            span,
-        };
+        let null = Expr::new(ExprKind::Literal(Literal::Null), span);
         let kind = ExprKind::Case {
             branches: vec![(Pred { kind: equal, span }, null)],
             otherwise: Box::new(value),
@@ -199,9 +191,7 @@ impl ExprBinder<'_, '_> {
         if let Some(over) = &call.over {
             let message = format!("{} has no OVER", info.name);
             let error = Diagnostic::error(code::ARGUMENTS, over.span, message);
-            return Err(self
-                .binder
-                .report(error.help("aggregates and analytic functions have one")));
+            return Err(self.report(error.help("aggregates and analytic functions have one")));
         }
         self.check_count(info, call, span)?;
         match call.star {
@@ -215,7 +205,7 @@ impl ExprBinder<'_, '_> {
             return Ok(());
         };
         let error = Diagnostic::error(code::AGGREGATE, distinct, "DISTINCT exists for COUNT only");
-        Err(self.binder.report(error))
+        Err(self.report(error))
     }
 
     pub(super) fn check_count(
@@ -241,8 +231,7 @@ impl ExprBinder<'_, '_> {
             (false, count) => format!("here are {count}"),
         };
         let error = Diagnostic::error(code::ARGUMENTS, span, message).label(label);
-        self.binder
-            .report(error.help(format!("write {}", info.signature)))
+        self.report(error.help(format!("write {}", info.signature)))
     }
 
     // Prefixes.
@@ -262,8 +251,7 @@ impl ExprBinder<'_, '_> {
         }
         if prefix.is("System") && call.name.is("Timestamp") {
             let message = "System.Timestamp() takes no arguments";
-            let error = Diagnostic::error(code::ARGUMENTS, span, message);
-            return Err(self.binder.report(error));
+            return Err(self.report(Diagnostic::error(code::ARGUMENTS, span, message)));
         }
         if self.binder.catalog.older_level.is_some() && (built_in || prefix.is("System")) {
             return self.loosely_prefixed(call, built_in, span);
@@ -271,7 +259,7 @@ impl ExprBinder<'_, '_> {
         if built_in {
             let message = format!("the built-in function {name} takes no prefix");
             let error = Diagnostic::error(code::UNKNOWN_FUNCTION, prefix.span, message);
-            return Err(self.binder.report(error.help(format!("write {name}(..)"))));
+            return Err(self.report(error.help(format!("write {name}(..)"))));
         }
         let message = format!("there is no function `{}.{name}`", prefix.name);
         let help = match prefix.is("System") {
@@ -280,9 +268,7 @@ impl ExprBinder<'_, '_> {
             }
             false => format!("call your own functions as udf.{name}(..)"),
         };
-        Err(self
-            .binder
-            .report(Diagnostic::error(code::UNKNOWN_FUNCTION, span, message).help(help)))
+        Err(self.report(Diagnostic::error(code::UNKNOWN_FUNCTION, span, message).help(help)))
     }
 
     /// Below level 1.2 a prefix of a built-in function is ignored, and `system.` may stand for `udf.`.
@@ -306,16 +292,13 @@ impl ExprBinder<'_, '_> {
             _ => {
                 let args = self.values(&call.args)?;
                 let name = name.clone();
-                return Ok(Expr {
-                    kind: ExprKind::User { name, args },
-                    span,
-                });
+                return Ok(Expr::new(ExprKind::User { name, args }, span));
             }
         };
         let error = Diagnostic::error(code::ARGUMENTS, span, problem);
         let help = "pass the name of the source for the whole event";
         let help = (call.star && call.over.is_none()).then(|| help.to_string());
-        Err(self.binder.report(error.help_if(help)))
+        Err(self.report(error.help_if(help)))
     }
 
     /// Whether the job declares the function.
@@ -336,7 +319,7 @@ impl ExprBinder<'_, '_> {
         };
         let message = format!("the job has no function `{name}`");
         let error = Diagnostic::error(code::UNKNOWN_FUNCTION, call.name.span, message);
-        Err(self.binder.report(error.help(help)))
+        Err(self.report(error.help(help)))
     }
 
     /// System.Window(): the window of a row, if there are several.
@@ -360,8 +343,7 @@ impl ExprBinder<'_, '_> {
             (Some(_), Clause::Select) => "System.Window() takes no arguments",
             _ => "System.Window() is allowed only in the SELECT list of a grouped query",
         };
-        let error = Diagnostic::error(code::WINDOW, span, message);
-        Err(self.binder.report(error))
+        Err(self.report(Diagnostic::error(code::WINDOW, span, message)))
     }
 }
 
@@ -369,10 +351,10 @@ impl ExprBinder<'_, '_> {
 fn quoted_text(expr: &ast::Expr) -> Option<Expr> {
     match &expr.kind {
         Ast::Path(path) if !is_timestamp(expr) => match path.as_slice() {
-            [only] if only.quote == Quote::Double => Some(Expr {
-                kind: ExprKind::Literal(Literal::Text(only.name.clone())),
-                span: expr.span,
-            }),
+            [only] if only.quote == Quote::Double => Some(Expr::new(
+                ExprKind::Literal(Literal::Text(only.name.clone())),
+                expr.span,
+            )),
             _ => None,
         },
         _ => None,

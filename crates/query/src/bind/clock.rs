@@ -1,7 +1,6 @@
 //! TIMESTAMP BY: one input, one timeline, and the rules for substreams.
 
-use super::expr::ExprBinder;
-use super::scope::{Aliases, Clause, Scope, SourceKind};
+use super::scope::{Clause, Scope, SourceKind};
 use super::{BindResult, Binder};
 use crate::Span;
 use crate::ast::{self, ExprKind as Ast, TimestampBy};
@@ -9,7 +8,6 @@ use crate::diagnostic::{Diagnostic, code};
 use crate::plan::{
     AnalyticColumn, ApplyColumn, Expr, ExprKind, JoinNode, Node, NodeId, Read, Side,
 };
-use crate::visit::{Visit, expr_mut, same_expr};
 
 /// The TIMESTAMP BY of an input, with its position.
 #[derive(Clone, Debug)]
@@ -21,17 +19,7 @@ pub(super) struct Clock {
 
 impl Clock {
     fn same(&self, other: &Clock) -> bool {
-        let timestamps = match (&self.timestamp, &other.timestamp) {
-            (Some(a), Some(b)) => same_expr(a, b),
-            (a, b) => a.is_none() && b.is_none(),
-        };
-        let keys = self.substream.len() == other.substream.len()
-            && self
-                .substream
-                .iter()
-                .zip(&other.substream)
-                .all(|(a, b)| same_expr(a, b));
-        timestamps && keys
+        (&self.timestamp, &self.substream) == (&other.timestamp, &other.substream)
     }
 }
 
@@ -69,15 +57,7 @@ impl<'a> Binder<'a> {
     }
 
     fn clock_expr(&mut self, expr: &ast::Expr, scope: &Scope) -> BindResult<Expr> {
-        let clause = Clause::Timestamp;
-        ExprBinder {
-            binder: self,
-            scope,
-            clause,
-            aliases: &Aliases::default(),
-            grouping: None,
-        }
-        .value(expr)
+        self.value_over(scope, Clause::Timestamp, expr)
     }
 
     /// Reads a plain field as a time directly, without converting text later.
@@ -98,10 +78,7 @@ impl<'a> Binder<'a> {
             return Ok(None);
         }
         let column = self.read(input, Read::TimePath(names));
-        Ok(Some(Expr {
-            kind: ExprKind::Column(column),
-            span: expr.span,
-        }))
+        Ok(Some(Expr::column(column, expr.span)))
     }
 
     pub(super) fn set_clock(&mut self, input: usize, clock: Clock) -> BindResult<()> {
@@ -287,7 +264,7 @@ impl<'a> Binder<'a> {
             _ => None,
         };
         match (&self.plan.nodes[node.0], column) {
-            (Node::Source { input: here }, _) => *here != input || same_expr(expr, origin),
+            (Node::Source { input: here }, _) => *here != input || expr == origin,
             (Node::Filter { from, .. }, _) => self.comes_from(*from, expr, input, origin),
             (Node::Project { from, items }, Some(column)) => {
                 self.comes_from(*from, &items[column].expr, input, origin)
@@ -297,10 +274,7 @@ impl<'a> Binder<'a> {
                 .get(column)
                 .is_some_and(|key| self.comes_from(window.from, &key.expr, input, origin)),
             (Node::Union { from, .. }, Some(column)) => from.iter().all(|(branch, map)| {
-                let expr = Expr {
-                    kind: ExprKind::Column(map[column]),
-                    span: expr.span,
-                };
+                let expr = Expr::column(map[column], expr.span);
                 self.comes_from(*branch, &expr, input, origin)
             }),
             (Node::Join(join), Some(column)) => {
@@ -329,10 +303,7 @@ impl Binder<'_> {
         };
         let mut inputs = Vec::new();
         self.sources(here, &mut inputs);
-        let column = Expr {
-            kind: ExprKind::Column(column),
-            span: origin.span,
-        };
+        let column = Expr::column(column, origin.span);
         if inputs.contains(&input) {
             return self.comes_from(here, &column, input, origin);
         }
@@ -345,7 +316,7 @@ impl Binder<'_> {
                 Side::Left => (left, right),
                 Side::Right => (right, left),
             };
-            same_expr(mine, &column) && self.comes_from(there, other, input, origin)
+            *mine == column && self.comes_from(there, other, input, origin)
         })
     }
 }
@@ -367,13 +338,7 @@ fn uncarried(node: &Node, expr: &Expr) -> Option<(NodeId, Expr)> {
             _ => made_here = true,
         }
     };
-    expr_mut(
-        &mut expr,
-        &mut Visit {
-            expr: &mut place,
-            span: None,
-        },
-    );
+    expr.visit_mut(&mut place);
     below.filter(|_| !made_here).map(|below| (below, expr))
 }
 

@@ -18,7 +18,6 @@ use crate::plan::{
     AggregateFunction, AnalyticColumn, ApplyColumn, Expr, ExprKind, Input, Item, Name, Node,
     NodeId, Read, Side, Type,
 };
-use crate::visit;
 
 /// Metadata columns of a source; a field of that name in the event wins.
 static METADATA: [(&[&str], Read); 5] = [
@@ -88,10 +87,7 @@ impl Binder<'_> {
 
     /// A path of field names from the top of an event.
     pub(super) fn read_path(&mut self, input: usize, path: &[String], span: Span) -> Expr {
-        let column = |index| Expr {
-            kind: ExprKind::Column(index),
-            span,
-        };
+        let column = |index| Expr::column(index, span);
         let declared = self.plan.inputs[input].schema.is_some();
         let meta = metadata(path).filter(|_| !self.inputs[input].reference);
         if let (Some(meta), true) = (meta, declared && !self.declares(input, &path[0])) {
@@ -102,10 +98,7 @@ impl Binder<'_> {
             return field;
         };
         let meta = column(self.read(input, meta.clone()));
-        Expr {
-            kind: ExprKind::Coalesce(vec![field, meta]),
-            span,
-        }
+        Expr::new(ExprKind::Coalesce(vec![field, meta]), span)
     }
 
     /// The path inside the events of an input, which must be declared if the input is.
@@ -153,10 +146,7 @@ impl Binder<'_> {
         }
         let columns = self.names(node);
         if let Some(index) = find(&columns, &first.name) {
-            let column = Expr {
-                kind: ExprKind::Column(index),
-                span,
-            };
+            let column = Expr::column(index, span);
             return Ok(fields(column, &names[1..]));
         }
         let spreads: Vec<usize> = (0..columns.len())
@@ -170,10 +160,7 @@ impl Binder<'_> {
             (Some(only), true) => Ok(only),
             (Some(last), false) => {
                 found.push(last);
-                Ok(Expr {
-                    kind: ExprKind::Coalesce(found),
-                    span,
-                })
+                Ok(Expr::new(ExprKind::Coalesce(found), span))
             }
             (None, _) => Err(self.unknown_column(first, &columns)),
         }
@@ -188,15 +175,9 @@ impl Binder<'_> {
     fn through(&mut self, node: NodeId, index: usize, path: &[String], span: Span) -> Expr {
         let key = (node, index, path.to_vec());
         if let Some(known) = self.through.get(&key) {
-            return Expr {
-                kind: known.kind.clone(),
-                span,
-            };
+            return Expr::new(known.kind.clone(), span);
         }
-        let column = Expr {
-            kind: ExprKind::Column(index),
-            span,
-        };
+        let column = Expr::column(index, span);
         let found = match self.plan.nodes[node.0].clone() {
             Node::Source { input } => match self.plan.inputs[input].reads[index].clone() {
                 Read::Whole => self.read_path(input, path, span),
@@ -248,8 +229,7 @@ impl Binder<'_> {
         let label: Vec<String> = source.qualifier.iter().cloned().chain(names()).collect();
         match source.of {
             SourceKind::Element { column, .. } => {
-                let kind = ExprKind::Column(column);
-                let element = self.raise(source, &label[..1], Expr { kind, span });
+                let element = self.raise(source, &label[..1], Expr::column(column, span));
                 Ok(fields(element, &names().collect::<Vec<_>>()))
             }
             SourceKind::Rows { node, .. } => {
@@ -270,10 +250,7 @@ impl Binder<'_> {
             SourceKind::Rows { node, .. } => self.star(node, span),
             SourceKind::Element { column, .. } => vec![Item {
                 name: Name::Field(qualifier.clone()),
-                expr: Expr {
-                    kind: ExprKind::Column(column),
-                    span,
-                },
+                expr: Expr::column(column, span),
             }],
         };
         let raise = |Item { name, expr }: Item| {
@@ -295,10 +272,7 @@ impl Binder<'_> {
         {
             return only.expr.clone();
         }
-        Expr {
-            kind: ExprKind::Record(star),
-            span,
-        }
+        Expr::new(ExprKind::Record(star), span)
     }
 
     /// Rewrites an expression over the source as one over the node of its scope.
@@ -329,18 +303,11 @@ impl Binder<'_> {
         if matches!(self.plan.nodes[node.0], Node::Project { .. }) {
             return self.append(node, label, expr);
         }
-        let carry = &mut |e: &mut Expr| {
+        expr.visit_mut(|e| {
             if let ExprKind::Column(column) = &mut e.kind {
                 *column = self.carry(node, below, *column);
             }
-        };
-        visit::expr_mut(
-            &mut expr,
-            &mut visit::Visit {
-                expr: carry,
-                span: None,
-            },
-        );
+        });
         expr
     }
 
@@ -408,22 +375,13 @@ impl Binder<'_> {
             columns.push(self.as_column(*branch, path, found));
         }
         let Node::Union { from, names } = &mut self.plan.nodes[node.0] else {
-            return fields(
-                Expr {
-                    kind: ExprKind::Column(index),
-                    span,
-                },
-                path,
-            );
+            return fields(Expr::column(index, span), path);
         };
         for ((_, map), column) in from.iter_mut().zip(columns) {
             map.push(column);
         }
         names.push(Name::Hidden(path.join(".")));
-        Expr {
-            kind: ExprKind::Column(names.len() - 1),
-            span,
-        }
+        Expr::column(names.len() - 1, span)
     }
 
     /// The position of an expression over the columns of a branch, which is a projection or a union.
@@ -443,9 +401,9 @@ impl Binder<'_> {
         let Node::Project { items, .. } = &mut self.plan.nodes[node.0] else {
             return expr;
         };
-        let known = items.iter().position(|item| {
-            matches!(item.name, Name::Hidden(_)) && visit::same_expr(&item.expr, &expr)
-        });
+        let known = items
+            .iter()
+            .position(|item| matches!(item.name, Name::Hidden(_)) && item.expr == expr);
         let index = known.unwrap_or_else(|| {
             items.push(Item {
                 name: Name::Hidden(path.join(".")),
@@ -453,10 +411,7 @@ impl Binder<'_> {
             });
             items.len() - 1
         });
-        Expr {
-            kind: ExprKind::Column(index),
-            span,
-        }
+        Expr::column(index, span)
     }
 
     /// How the columns of a step are named. Never called for inputs and windows.
@@ -479,10 +434,7 @@ impl Binder<'_> {
 
     /// The columns of `*` over a node.
     pub(super) fn star(&mut self, node: NodeId, span: Span) -> Vec<Item> {
-        let column = |index| Expr {
-            kind: ExprKind::Column(index),
-            span,
-        };
+        let column = |index| Expr::column(index, span);
         match self.plan.nodes[node.0] {
             Node::Source { input } if self.plan.inputs[input].schema.is_some() => {
                 let names = self.declared(input).unwrap_or_default();
@@ -537,17 +489,11 @@ impl Binder<'_> {
                 }
             },
             Node::Union { from, .. } => from.iter().all(|(branch, map)| {
-                let column = Expr {
-                    kind: ExprKind::Column(map[index]),
-                    span: expr.span,
-                };
+                let column = Expr::column(map[index], expr.span);
                 self.is_text(*branch, &column)
             }),
             other => carried_or_looked_up(other, index).is_some_and(|(below, index)| {
-                let column = Expr {
-                    kind: ExprKind::Column(index),
-                    span: expr.span,
-                };
+                let column = Expr::column(index, expr.span);
                 self.is_text(below, &column)
             }),
         }
@@ -615,12 +561,10 @@ pub(super) fn field_name(name: &Name) -> Option<&str> {
 pub(super) fn fields(of: Expr, path: &[String]) -> Expr {
     path.iter().fold(of, |of, name| {
         let span = of.span;
-        Expr {
-            kind: ExprKind::Field {
-                of: Box::new(of),
-                name: name.clone(),
-            },
-            span,
-        }
+        let kind = ExprKind::Field {
+            of: Box::new(of),
+            name: name.clone(),
+        };
+        Expr { kind, span }
     })
 }

@@ -25,13 +25,32 @@ pub(super) struct ExprBinder<'b, 'a> {
     pub grouping: Option<&'b mut Grouping>,
 }
 
+impl<'a> Binder<'a> {
+    /// Binds expressions outside of groups.
+    pub(super) fn exprs<'b>(
+        &'b mut self,
+        scope: &'b Scope,
+        clause: Clause,
+        aliases: &'b Aliases<'b>,
+    ) -> ExprBinder<'b, 'a> {
+        ExprBinder {
+            binder: self,
+            scope,
+            clause,
+            aliases,
+            grouping: None,
+        }
+    }
+}
+
 impl<'b> ExprBinder<'b, '_> {
+    pub(super) fn report(&mut self, diagnostic: Diagnostic) -> Reported {
+        self.binder.report(diagnostic)
+    }
+
     pub(super) fn value(&mut self, expr: &ast::Expr) -> BindResult<Expr> {
         if let Some(key) = self.group_key(expr) {
-            return Ok(Expr {
-                kind: ExprKind::Column(key),
-                span: expr.span,
-            });
+            return Ok(Expr::column(key, expr.span));
         }
         if is_timestamp(expr) {
             return self.timestamp(expr.span);
@@ -116,8 +135,7 @@ impl<'b> ExprBinder<'b, '_> {
             "write CASE WHEN .. THEN 1 ELSE 0 END".to_string()
         };
         let error = Diagnostic::error(code::BOOLEAN, expr.span, "a condition is not a value");
-        self.binder
-            .report(error.label("this is true or false").help(help))
+        self.report(error.label("this is true or false").help(help))
     }
 
     fn case(
@@ -154,9 +172,7 @@ impl<'b> ExprBinder<'b, '_> {
             return Ok(bound);
         }
         let error = Diagnostic::error(code::LIMIT, operand.span, "this CASE is too large");
-        Err(self
-            .binder
-            .report(error.help("compute its operand in an earlier step")))
+        Err(self.report(error.help("compute its operand in an earlier step")))
     }
 
     fn case_equal(&mut self, operand: &Expr, when: &ast::Expr) -> BindResult<Pred> {
@@ -183,21 +199,15 @@ impl<'b> ExprBinder<'b, '_> {
             .any(|source| source.time.is_some());
         if self.clause != Clause::Timestamp && !timed {
             let message = "reference data has no time";
-            let error = Diagnostic::error(code::REFERENCE, span, message);
-            return Err(self.binder.report(error));
+            return Err(self.report(Diagnostic::error(code::REFERENCE, span, message)));
         }
         if self.clause != Clause::Timestamp {
-            return Ok(Expr {
-                kind: ExprKind::Timestamp,
-                span,
-            });
+            return Ok(Expr::new(ExprKind::Timestamp, span));
         }
         let message = "TIMESTAMP BY cannot use System.Timestamp()";
         let error = Diagnostic::error(code::TIMESTAMP, span, message);
         let help = "leave TIMESTAMP BY out to order events by their arrival";
-        Err(self
-            .binder
-            .report(error.label("this is what TIMESTAMP BY defines").help(help)))
+        Err(self.report(error.label("this is what TIMESTAMP BY defines").help(help)))
     }
 
     /// The equal group key; System.Timestamp() is always the end of the window.
@@ -273,7 +283,7 @@ impl<'b> ExprBinder<'b, '_> {
         };
         let error = Diagnostic::error(code::ALIAS, span, message);
         let label = format!("{clause} runs before the SELECT list");
-        Err(self.binder.report(error.label(label).help(help)))
+        Err(self.report(error.label(label).help(help)))
     }
 
     /// A name in a join that no source, or more than one, can have.
@@ -291,12 +301,12 @@ impl<'b> ExprBinder<'b, '_> {
             let message = format!("`{}` has the alias `{alias}` here", first.name);
             let help = format!("write {alias}.{}", rest[1..].join("."));
             let error = Diagnostic::error(code::UNKNOWN_COLUMN, first.span, message);
-            return self.binder.report(error.help(help));
+            return self.report(error.help(help));
         }
         if lost == ResolveError::Unknown {
             let known = self.scope.fields();
             let error = unknown_column(first, &known);
-            return self.binder.report(error);
+            return self.report(error);
         }
         let message = match lost {
             ResolveError::Ambiguous => format!("several sources have a column `{}`", first.name),
@@ -312,8 +322,7 @@ impl<'b> ExprBinder<'b, '_> {
             .filter_map(|source| source.qualifier.as_ref());
         let ways: Vec<String> = names.map(|name| format!("{name}.{text}")).collect();
         let error = Diagnostic::error(code::UNKNOWN_COLUMN, first.span, message);
-        self.binder
-            .report(error.help(format!("write {}", ways.join(" or "))))
+        self.report(error.help(format!("write {}", ways.join(" or "))))
     }
 
     /// Only keys, and fields of keys, survive grouping.
@@ -331,10 +340,7 @@ impl<'b> ExprBinder<'b, '_> {
                 _ => false,
             };
             if let Some(key) = grouping.written.iter().position(is_key) {
-                let column = Expr {
-                    kind: ExprKind::Column(key),
-                    span,
-                };
+                let column = Expr::column(key, span);
                 let names: Vec<String> = rest[length..].iter().map(|i| i.name.clone()).collect();
                 return Ok(fields(column, &names));
             }
@@ -364,8 +370,7 @@ impl<'b> ExprBinder<'b, '_> {
             _ => format!("add {name} to GROUP BY, or aggregate it: MAX({name})"),
         };
         let error = Diagnostic::error(code::UNGROUPED, span, message);
-        self.binder
-            .report(error.label("a group has many values of this").help(help))
+        self.report(error.label("a group has many values of this").help(help))
     }
 
     fn warn_about_path(&mut self, path: &[Ident], qualified: bool) {

@@ -1,7 +1,6 @@
 //! GROUP BY: a window, its keys, and the aggregates of SELECT and HAVING.
 
 use super::clock::carried;
-use super::expr::ExprBinder;
 use super::from::FromClause;
 use super::scope::{Aliases, Clause, default_name, is_timestamp};
 use super::window::{is_window, window_kind};
@@ -15,7 +14,6 @@ use crate::parser::Reported;
 use crate::plan::{
     Aggregate, Expr, ExprKind, Item, Key, Literal, Name, Node, NodeId, Read, Window, WindowNode,
 };
-use crate::visit::{same_aggregate, same_expr};
 
 /// A window node under construction, or several that differ only in their window.
 pub(super) struct Grouping {
@@ -46,8 +44,8 @@ impl Grouping {
 
     /// The column of this aggregate. Repeated aggregates share one column.
     pub(super) fn aggregate(&mut self, new: Aggregate) -> usize {
-        let same = |known: &Aggregate| same_aggregate(known, &new);
-        let index = self.aggregates.iter().position(same).unwrap_or_else(|| {
+        let known = self.aggregates.iter().position(|known| *known == new);
+        let index = known.unwrap_or_else(|| {
             self.aggregates.push(new);
             self.aggregates.len() - 1
         });
@@ -58,7 +56,7 @@ impl Grouping {
     fn key(&mut self, written: &ast::Expr, expr: Expr) -> usize {
         self.keys
             .iter()
-            .position(|key| same_expr(&key.expr, &expr))
+            .position(|key| key.expr == expr)
             .unwrap_or_else(|| {
                 let name = default_name(written, self.keys.len() + 1);
                 self.keys.push(Key { name, expr });
@@ -73,7 +71,7 @@ impl Grouping {
     fn session_key(&self, more: &mut Vec<Key>, written: &ast::Expr, expr: Expr) -> usize {
         let shared = self.keys.len();
         let mut all = self.keys.iter().chain(more.iter());
-        let known = all.position(|key| same_expr(&key.expr, &expr));
+        let known = all.position(|key| key.expr == expr);
         known.unwrap_or_else(|| {
             let name = default_name(written, shared + more.len() + 1);
             more.push(Key { name, expr });
@@ -199,15 +197,7 @@ impl<'a> Binder<'a> {
         clause: Clause,
         aliases: &Aliases,
     ) -> BindResult<Expr> {
-        let scope = &from.scope;
-        ExprBinder {
-            binder: self,
-            scope,
-            clause,
-            aliases,
-            grouping: None,
-        }
-        .value(key)
+        self.exprs(&from.scope, clause, aliases).value(key)
     }
 
     /// The windows of a GROUP BY, and whether they are in Windows(..).
@@ -287,16 +277,11 @@ impl<'a> Binder<'a> {
                 .get(column)
                 .is_some_and(|key| self.is_partition(window.from, &key.expr)),
             (Node::Union { from, .. }, Some(column)) => from.iter().all(|(branch, map)| {
-                let expr = Expr {
-                    kind: ExprKind::Column(map[column]),
-                    span: expr.span,
-                };
+                let expr = Expr::column(map[column], expr.span);
                 self.is_partition(*branch, &expr)
             }),
             (other, Some(column)) => carried(other, column).is_some_and(|(below, column)| {
-                let kind = ExprKind::Column(column);
-                let span = expr.span;
-                self.is_partition(below, &Expr { kind, span })
+                self.is_partition(below, &Expr::column(column, expr.span))
             }),
             (_, None) => false,
         }

@@ -16,7 +16,6 @@ use crate::diagnostic::{Diagnostic, code};
 use crate::plan::{
     Expr, ExprKind, Item, JoinNode, LookupNode, Name, Node, NodeId, Pred, PredKind, TimeBound,
 };
-use crate::visit::same_expr;
 
 /// The most sources of one FROM clause.
 const SOURCES_MAX: usize = 16;
@@ -228,10 +227,7 @@ impl<'a> Binder<'a> {
         let name = joined.scope.sources[only].qualifier.as_deref();
         let time = Item {
             name: Name::Hidden(format!("time of {}", name.unwrap_or("the step"))),
-            expr: Expr {
-                kind: ExprKind::Timestamp,
-                span,
-            },
+            expr: Expr::new(ExprKind::Timestamp, span),
         };
         let node = self.push(Node::Project {
             from: joined.scope.node,
@@ -446,7 +442,7 @@ impl<'a> Binder<'a> {
         for (a, b) in a.keys.iter().zip(&b.keys) {
             let first = self.value_over(&left.scope, Clause::PartitionBy, a)?;
             let second = self.value_over(&right.scope, Clause::PartitionBy, b)?;
-            let equated = |(l, r): &(Expr, Expr)| same_expr(l, &first) && same_expr(r, &second);
+            let equated = |(l, r): &(Expr, Expr)| *l == first && *r == second;
             if !keys.iter().any(equated) {
                 let message = "the partition keys of a JOIN must be equated in ON";
                 let error = Diagnostic::error(code::PARTITION, join.span, message);

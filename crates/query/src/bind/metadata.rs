@@ -7,7 +7,7 @@ use crate::Span;
 use crate::ast::{self, Call, ExprKind as Ast, Ident, Quote, same_name};
 use crate::diagnostic::{Diagnostic, code};
 use crate::parser::Reported;
-use crate::plan::{Expr, ExprKind, Node, Read};
+use crate::plan::{Expr, Node, Read};
 
 /// The spellings of the reference; names ignore case.
 const KNOWN: [&str; 31] = [
@@ -55,16 +55,11 @@ impl ExprBinder<'_, '_> {
         if self.grouping.is_some() {
             let message = "a group has many events, and each has metadata of its own";
             let error = Diagnostic::error(code::UNGROUPED, span, message);
-            return Err(self
-                .binder
-                .report(error.help("add the call to GROUP BY, or aggregate it")));
+            return Err(self.report(error.help("add the call to GROUP BY, or aggregate it")));
         }
         let label = [of, path].map(|argument| self.binder.text(argument.span));
         let column = self.binder.read(input, read(property));
-        let expr = Expr {
-            kind: ExprKind::Column(column),
-            span,
-        };
+        let expr = Expr::column(column, span);
         Ok(self.binder.raise(&source, &label, expr))
     }
 
@@ -110,7 +105,7 @@ impl ExprBinder<'_, '_> {
         let error = Diagnostic::error(code::ARGUMENTS, span, message);
         let help =
             "write GetMetadataPropertyValue(input, '[EventHub].[Offset]'), where the input is read";
-        self.binder.report(error.help(help))
+        self.report(error.help(help))
     }
 
     /// A literal, also in double quotes.

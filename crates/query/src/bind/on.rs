@@ -255,14 +255,9 @@ impl Binder<'_> {
             }
         }
         let aliases = Aliases::default();
-        let mut exprs = ExprBinder {
-            binder: self,
-            scope: both,
-            clause: Clause::On,
-            aliases: &aliases,
-            grouping: None,
-        };
-        let pred = exprs.condition(condition)?;
+        let pred = self
+            .exprs(both, Clause::On, &aliases)
+            .condition(condition)?;
         on.residual.push(pred);
         Ok(())
     }
@@ -284,10 +279,7 @@ impl Binder<'_> {
             function: Function::DateAdd,
             part: Some(part),
             args: vec![
-                plan::Expr {
-                    kind: plan::ExprKind::Literal(Literal::Int(count as i64)),
-                    span,
-                },
+                plan::Expr::new(plan::ExprKind::Literal(Literal::Int(count as i64)), span),
                 from,
             ],
         };
@@ -305,10 +297,7 @@ impl Binder<'_> {
         let is_project =
             |node: &plan::NodeId| matches!(self.plan.nodes[node.0], Node::Project { .. });
         let own = source.above.iter().position(is_project);
-        let mut expr = plan::Expr {
-            kind: plan::ExprKind::Timestamp,
-            span,
-        };
+        let mut expr = plan::Expr::new(plan::ExprKind::Timestamp, span);
         // A source without a projection has not been joined yet, and its rows still have its time.
         let Some(own) = own else {
             return expr;
@@ -326,15 +315,7 @@ impl Binder<'_> {
         clause: Clause,
         expr: &Expr,
     ) -> BindResult<plan::Expr> {
-        let aliases = Aliases::default();
-        ExprBinder {
-            binder: self,
-            scope,
-            clause,
-            aliases: &aliases,
-            grouping: None,
-        }
-        .value(expr)
+        self.exprs(scope, clause, &Aliases::default()).value(expr)
     }
 }
 
@@ -383,8 +364,7 @@ impl ExprBinder<'_, '_> {
                 "select System.Timestamp() of each source in an earlier step, and compare those",
             ),
         };
-        let error = Diagnostic::error(code::JOIN, expr.span, message);
-        Err(self.binder.report(error.help(help)))
+        Err(self.report(Diagnostic::error(code::JOIN, expr.span, message).help(help)))
     }
 }
 

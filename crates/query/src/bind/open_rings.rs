@@ -48,21 +48,14 @@ impl ExprBinder<'_, '_> {
 fn same_point(a: &Expr, b: &Expr) -> bool {
     let in_floats = |point: &Expr| {
         let mut point = point.clone();
-        let float = &mut |e: &mut Expr| {
+        point.visit_mut(|e| {
             if let ExprKind::Literal(Literal::Int(int)) = e.kind {
                 e.kind = ExprKind::Literal(Literal::Float(int as f64));
             }
-        };
-        visit::expr_mut(
-            &mut point,
-            &mut visit::Visit {
-                expr: float,
-                span: None,
-            },
-        );
+        });
         point
     };
-    visit::same_expr(&in_floats(a), &in_floats(b))
+    in_floats(a) == in_floats(b)
 }
 
 /// Whether a text is a polygon or multipolygon with an open ring. Invalid well-known text fails at run time.

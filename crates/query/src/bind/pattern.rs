@@ -18,7 +18,6 @@ use crate::parser::Reported;
 use crate::plan::{
     Expr, ExprKind, Item, Key, MatchNode, MatchRef, Name, Node, NodeId, Pattern, Pick, Pred,
 };
-use crate::visit::same_expr;
 
 /// The most different variables of one pattern.
 const VARIABLES_MAX: usize = 100;
@@ -161,7 +160,7 @@ impl<'a> Binder<'a> {
         for key in source.partition.iter().flat_map(|by| &by.keys) {
             let expr = self.pattern_key(source, key)?;
             by_partition |= self.is_partition(source.scope.node, &expr);
-            if !keys.iter().any(|known| same_expr(&known.expr, &expr)) {
+            if !keys.iter().any(|known| known.expr == expr) {
                 let name = default_name(key, keys.len() + 1);
                 keys.push(Key { name, expr });
             }
@@ -170,14 +169,7 @@ impl<'a> Binder<'a> {
     }
 
     fn pattern_key(&mut self, source: &FromClause, key: &ast::Expr) -> BindResult<Expr> {
-        ExprBinder {
-            binder: self,
-            scope: &source.scope,
-            clause: Clause::PartitionBy,
-            aliases: &Aliases::default(),
-            grouping: None,
-        }
-        .value(key)
+        self.value_over(&source.scope, Clause::PartitionBy, key)
     }
 
     fn same_name_twice(&mut self, name: &str, span: Span) -> Reported {
@@ -255,13 +247,7 @@ impl<'a> Binder<'a> {
         clause: Clause,
         bind: impl FnOnce(&mut ExprBinder) -> BindResult<T>,
     ) -> BindResult<T> {
-        bind(&mut ExprBinder {
-            binder: self,
-            scope: &source.scope,
-            clause,
-            aliases: &Aliases::default(),
-            grouping: None,
-        })
+        bind(&mut self.exprs(&source.scope, clause, &Aliases::default()))
     }
 }
 
@@ -279,10 +265,7 @@ impl ExprBinder<'_, '_> {
 
     /// System.Timestamp() of the event under test.
     pub(super) fn pattern_time(&mut self, span: Span) -> BindResult<Expr> {
-        let time = Expr {
-            kind: ExprKind::Timestamp,
-            span,
-        };
+        let time = Expr::new(ExprKind::Timestamp, span);
         let current = self.binder.matching.as_ref().and_then(|m| m.current);
         Ok(match current {
             Some(variable) => self.reference(
@@ -325,7 +308,7 @@ impl ExprBinder<'_, '_> {
         };
         let message = format!("MATCH_RECOGNIZE cannot use {name}");
         let error = Diagnostic::error(code::PATTERN, span, message);
-        Some(Err(self.binder.report(error.help(help))))
+        Some(Err(self.report(error.help(help))))
     }
 
     /// First(variable.field), Last, and so on.
@@ -341,7 +324,7 @@ impl ExprBinder<'_, '_> {
         let error = Diagnostic::error(code::PATTERN, span, message);
         let help =
             format!("write {name}(variable.field), and compute around it or in an earlier step");
-        Err(self.binder.report(error.help(help)))
+        Err(self.report(error.help(help)))
     }
 
     fn classifier(&mut self, call: &Call, span: Span) -> BindResult<Expr> {
@@ -351,9 +334,7 @@ impl ExprBinder<'_, '_> {
             Clause::Measures => "Classifier takes no arguments",
             _ => "Classifier() is allowed only in MEASURES",
         };
-        Err(self
-            .binder
-            .report(Diagnostic::error(code::PATTERN, span, message)))
+        Err(self.report(Diagnostic::error(code::PATTERN, span, message)))
     }
 
     fn pattern_variable<'q>(
@@ -391,7 +372,7 @@ impl ExprBinder<'_, '_> {
                 )
             }
         };
-        Err(self.binder.report(error))
+        Err(self.report(error))
     }
 
     fn picked(
@@ -413,16 +394,13 @@ impl ExprBinder<'_, '_> {
     fn reference(&mut self, new: MatchRef, span: Span) -> Expr {
         let mut column = 0;
         if let Some(matching) = &mut self.binder.matching {
-            let same = |known: &MatchRef| same_ref(known, &new);
-            column = matching.refs.iter().position(same).unwrap_or_else(|| {
+            let known = matching.refs.iter().position(|known| *known == new);
+            column = known.unwrap_or_else(|| {
                 matching.refs.push(new);
                 matching.refs.len() - 1
             });
         }
-        Expr {
-            kind: ExprKind::Column(column),
-            span,
-        }
+        Expr::column(column, span)
     }
 }
 
@@ -435,31 +413,9 @@ fn columns_of(keys: &[Key], shown: usize, measures: &[Item], span: Span) -> Vec<
     let columns = (0..shown).chain(keys.len()..keys.len() + measures.len());
     let item = |(name, column)| Item {
         name,
-        expr: Expr {
-            kind: ExprKind::Column(column),
-            span,
-        },
+        expr: Expr::column(column, span),
     };
     names.zip(columns).map(item).collect()
-}
-
-fn same_ref(a: &MatchRef, b: &MatchRef) -> bool {
-    match (a, b) {
-        (MatchRef::Classifier, MatchRef::Classifier) => true,
-        (
-            MatchRef::Picked {
-                variable: v,
-                pick: p,
-                of: a,
-            },
-            MatchRef::Picked {
-                variable: w,
-                pick: q,
-                of: b,
-            },
-        ) => v == w && p == q && same_expr(a, b),
-        _ => false,
-    }
 }
 
 fn collect(pattern: &ast::Pattern, found: &mut Vec<String>) {

@@ -95,8 +95,7 @@ impl ExprBinder<'_, '_> {
             0..60 => format!("compare it: {text} = 1"),
             _ => "compare it with something: .. = 1".to_string(),
         };
-        self.binder
-            .report(error.label("expected a condition").help(help))
+        self.report(error.label("expected a condition").help(help))
     }
 
     /// `x = NULL` is never true.

@@ -7,10 +7,7 @@
 use super::{BindResult, Binder, Relation};
 use crate::Span;
 use crate::diagnostic::{Diagnostic, code};
-use crate::plan::{
-    Expr, ExprKind, Item, LookupNode, Node, NodeId, Plan, Reference, ReferenceStep, Side,
-};
-use crate::visit::{Visit, expr_mut};
+use crate::plan::{ExprKind, Item, LookupNode, Node, NodeId, Plan, Reference, ReferenceStep, Side};
 
 /// The node of a lookup's table, until [`resolve_tables`].
 pub(super) fn table_of(lookup: &LookupNode) -> NodeId {
@@ -93,19 +90,12 @@ fn renumber(lookup: &mut LookupNode, columns: &[usize]) {
             *column = columns[*column];
         }
     }
-    let renumber = &mut |e: &mut Expr| {
-        if let ExprKind::Column(column) = &mut e.kind {
-            *column = columns[*column];
-        }
-    };
     for (_, right) in &mut lookup.keys {
-        expr_mut(
-            right,
-            &mut Visit {
-                expr: renumber,
-                span: None,
-            },
-        );
+        right.visit_mut(|e| {
+            if let ExprKind::Column(column) = &mut e.kind {
+                *column = columns[*column];
+            }
+        });
     }
 }
 

@@ -36,7 +36,10 @@ impl<'a> Binder<'a> {
         let aliases = Aliases::of(select);
         let filter = select.filter.as_ref();
         let keep = filter
-            .map(|f| self.filter(f, &from.scope, Clause::Where, &aliases))
+            .map(|f| {
+                self.exprs(&from.scope, Clause::Where, &aliases)
+                    .condition(f)
+            })
             .transpose();
         let node = match &select.group {
             Some(group) => {
@@ -75,7 +78,7 @@ impl<'a> Binder<'a> {
         self.items(select, scope, aliases, None, &mut list);
         let having = select.having.as_ref();
         let having = having
-            .map(|h| self.filter(h, scope, Clause::Having, aliases))
+            .map(|h| self.exprs(scope, Clause::Having, aliases).condition(h))
             .transpose();
         let (keep, items, having) = (keep?, list.finish()?, having?);
         let mut node = scope.node;
@@ -98,16 +101,9 @@ impl<'a> Binder<'a> {
         let mut list = ListBuilder::default();
         self.items(select, scope, aliases, Some(&mut grouping), &mut list);
         let having = select.having.as_ref().map(|having| {
-            let clause = Clause::Having;
-            let grouping = Some(&mut grouping);
-            ExprBinder {
-                binder: self,
-                scope,
-                clause,
-                aliases,
-                grouping,
-            }
-            .condition(having)
+            let mut exprs = self.exprs(scope, Clause::Having, aliases);
+            exprs.grouping = Some(&mut grouping);
+            exprs.condition(having)
         });
         let (keep, items, having) = (keep?, list.finish()?, having.transpose()?);
         let mut node = scope.node;
@@ -121,23 +117,6 @@ impl<'a> Binder<'a> {
         Ok(self.push(Node::Project { from: node, items }))
     }
 
-    fn filter(
-        &mut self,
-        expr: &ast::Expr,
-        scope: &Scope,
-        clause: Clause,
-        aliases: &Aliases,
-    ) -> BindResult<Pred> {
-        ExprBinder {
-            binder: self,
-            scope,
-            clause,
-            aliases,
-            grouping: None,
-        }
-        .condition(expr)
-    }
-
     fn items(
         &mut self,
         select: &ast::Select,
@@ -147,14 +126,8 @@ impl<'a> Binder<'a> {
         list: &mut ListBuilder,
     ) {
         for (index, item) in select.items.iter().enumerate() {
-            let grouping = grouping.as_deref_mut();
-            let mut exprs = ExprBinder {
-                binder: self,
-                scope,
-                clause: Clause::Select,
-                aliases,
-                grouping,
-            };
+            let mut exprs = self.exprs(scope, Clause::Select, aliases);
+            exprs.grouping = grouping.as_deref_mut();
             let result = match item {
                 SelectItem::Star { path, span } => exprs.star(path, *span).map(|stars| {
                     stars.into_iter().for_each(|star| list.star(star));
@@ -188,17 +161,8 @@ impl<'a> Binder<'a> {
         if matches!(self.plan.nodes[from.scope.node.0], Node::Source { .. }) {
             return Ok(());
         }
-        let scope = &from.scope;
-        let clause = Clause::PartitionBy;
         for key in &by.keys {
-            ExprBinder {
-                binder: self,
-                scope,
-                clause,
-                aliases: &Aliases::default(),
-                grouping: None,
-            }
-            .value(key)?;
+            self.value_over(&from.scope, Clause::PartitionBy, key)?;
         }
         Ok(())
     }
@@ -237,9 +201,7 @@ impl ExprBinder<'_, '_> {
         if whole && self.grouping.is_some() {
             let error = Diagnostic::error(code::UNGROUPED, span, "a group has no `*`");
             let help = "name the keys and aggregates that you want";
-            return Err(self
-                .binder
-                .report(error.label("a group has many events").help(help)));
+            return Err(self.report(error.label("a group has many events").help(help)));
         }
         if whole {
             let sources = match source {

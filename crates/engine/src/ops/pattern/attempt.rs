@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_query::Span;
-use highwater_query::plan::{Expr, ExprKind, Pred, PredKind};
+use highwater_query::plan::{ExprKind, Pred};
 use highwater_time::Instant;
 
 use super::captures::{CaptureSpec, Captures, Event, RefSource};
@@ -102,7 +102,11 @@ fn test(variable: usize, pred: Option<&Pred>, capture_spec: &CaptureSpec) -> Con
         return Condition::Always;
     };
     let mut refs = BTreeSet::new();
-    columns_of_pred(pred, &mut refs);
+    pred.visit(|expr| {
+        if let ExprKind::Column(column) = expr.kind {
+            refs.insert(column);
+        }
+    });
     let expr_alone = |at: usize| match capture_spec.refs.get(at) {
         Some(RefSource::RunningValue(at)) => {
             let running = capture_spec.running[*at];
@@ -378,64 +382,5 @@ fn look_back(
         if !holds.value(row) {
             way.taken = None;
         }
-    }
-}
-
-fn columns_of(expr: &Expr, out: &mut BTreeSet<usize>) {
-    match &expr.kind {
-        ExprKind::Column(column) => {
-            out.insert(*column);
-        }
-        ExprKind::Literal(_) | ExprKind::Timestamp => {}
-        ExprKind::Field { of, .. } | ExprKind::Unary { of, .. } | ExprKind::Cast { of, .. } => {
-            columns_of(of, out);
-        }
-        ExprKind::Binary { left, right, .. } => {
-            columns_of(left, out);
-            columns_of(right, out);
-        }
-        ExprKind::Case {
-            branches,
-            otherwise,
-        } => {
-            for (when, then) in branches {
-                columns_of_pred(when, out);
-                columns_of(then, out);
-            }
-            columns_of(otherwise, out);
-        }
-        ExprKind::Coalesce(args) | ExprKind::Call { args, .. } | ExprKind::User { args, .. } => {
-            args.iter().for_each(|arg| columns_of(arg, out));
-        }
-        ExprKind::Fold(of) => columns_of(of, out),
-        ExprKind::Record(items) => items.iter().for_each(|item| columns_of(&item.expr, out)),
-    }
-}
-
-fn columns_of_pred(pred: &Pred, out: &mut BTreeSet<usize>) {
-    match &pred.kind {
-        PredKind::And(left, right) | PredKind::Or(left, right) => {
-            columns_of_pred(left, out);
-            columns_of_pred(right, out);
-        }
-        PredKind::Not(of) => columns_of_pred(of, out),
-        PredKind::Compare { left, right, .. } => {
-            columns_of(left, out);
-            columns_of(right, out);
-        }
-        PredKind::Like { of, pattern, .. } => {
-            columns_of(of, out);
-            columns_of(pattern, out);
-        }
-        PredKind::In { of, list, .. } => {
-            columns_of(of, out);
-            list.iter().for_each(|one| columns_of(one, out));
-        }
-        PredKind::Between { of, low, high, .. } => {
-            columns_of(of, out);
-            columns_of(low, out);
-            columns_of(high, out);
-        }
-        PredKind::IsNull { of, .. } => columns_of(of, out),
     }
 }

@@ -1,20 +1,181 @@
 //! Removes what no output needs: steps that nothing reads, columns that nobody uses, and above all whole events that
 //! only `SELECT *` in a first step reads.
 //!
-//! Binding cannot know this, because columns are requested until the last statement is bound.
+//! Binding cannot know this, because columns are requested until the last statement is bound. [`Usage`] goes from the
+//! outputs down and drops what computes unneeded columns; [`Renumber`] goes up again and moves the references to the
+//! columns that are left.
 
 use crate::plan::{
-    Analytic, AnalyticCall, AnalyticColumn, AnalyticNode, ApplyColumn, Expr, ExprKind, Input,
-    JoinNode, LookupNode, MatchNode, MatchRef, Name, Node, NodeId, Output, Plan, Pred, Side,
-    WindowNode,
+    AnalyticCall, AnalyticColumn, AnalyticNode, ApplyColumn, Expr, ExprKind, Input, MatchRef, Name,
+    Node, NodeId, Output, Plan, Pred, Side,
 };
-use crate::visit::{Visit, expr_mut, pred_mut};
 
 mod table;
 
 pub(super) fn prune(mut plan: Plan) -> Plan {
     let used = Usage::of(&mut plan);
     Renumber::default().run(plan, &used)
+}
+
+/// The owner of a column.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Node(NodeId),
+    Reference(usize),
+}
+
+impl From<NodeId> for Owner {
+    fn from(node: NodeId) -> Owner {
+        Owner::Node(node)
+    }
+}
+
+/// Visits the columns that a node refers to.
+struct ColumnRefs<'v>(&'v mut dyn FnMut(Owner, &mut usize));
+
+impl ColumnRefs<'_> {
+    fn of(
+        node: &mut Node,
+        own: NodeId,
+        inputs: &mut [Input],
+        visit: impl FnMut(Owner, &mut usize),
+    ) {
+        let mut visit = visit;
+        ColumnRefs(&mut visit).node(node, own, inputs);
+    }
+
+    fn node(&mut self, node: &mut Node, own: NodeId, inputs: &mut [Input]) {
+        match node {
+            Node::Source { input } => {
+                let input = &mut inputs[*input];
+                self.exprs(own, input.timestamp.iter_mut().chain(&mut input.substream));
+            }
+            Node::Filter { from, keep } => self.conditions(*from, [keep]),
+            Node::Project { from, items } => {
+                self.exprs(*from, items.iter_mut().map(|item| &mut item.expr));
+            }
+            Node::Window(window) => {
+                self.exprs(window.from, window.keys.iter_mut().map(|key| &mut key.expr));
+                for aggregate in &mut window.aggregates {
+                    self.exprs(window.from, aggregate.exprs_mut());
+                }
+            }
+            Node::Join(join) => {
+                self.joined(&mut join.columns, join.left, join.right);
+                self.keys(&mut join.keys, join.left, join.right);
+                let bounds = join.bounds.iter_mut();
+                self.columns(
+                    join.left,
+                    bounds.filter_map(|bound| bound.left_column.as_mut()),
+                );
+                self.conditions(own, &mut join.residual);
+            }
+            Node::Lookup(lookup) => {
+                let table = Owner::Reference(lookup.reference);
+                self.joined(&mut lookup.columns, lookup.from, table);
+                self.keys(&mut lookup.keys, lookup.from, table);
+                self.conditions(own, &mut lookup.residual);
+            }
+            Node::Apply {
+                from, of, columns, ..
+            } => {
+                self.exprs(*from, [of]);
+                let carried = columns.iter_mut().filter_map(|column| match column {
+                    ApplyColumn::Carried(column) => Some(column),
+                    ApplyColumn::Element => None,
+                });
+                self.columns(*from, carried);
+            }
+            Node::Analytic(analytic) => self.analytic(analytic),
+            Node::Match(node) => {
+                self.exprs(
+                    node.from,
+                    node.partition.iter_mut().map(|key| &mut key.expr),
+                );
+                // Its conditions and measures are over these.
+                let refs = node.refs.iter_mut().filter_map(|of| match of {
+                    MatchRef::Picked { of, .. } => Some(of),
+                    MatchRef::Classifier => None,
+                });
+                self.exprs(node.from, refs);
+            }
+            Node::Union { from, .. } => {
+                for (branch, map) in from {
+                    self.columns(*branch, map);
+                }
+            }
+        }
+    }
+
+    fn analytic(&mut self, analytic: &mut AnalyticNode) {
+        let from = analytic.from;
+        let carried = analytic
+            .columns
+            .iter_mut()
+            .filter_map(|column| match column {
+                AnalyticColumn::Carried(column) => Some(column),
+                AnalyticColumn::Call(_) => None,
+            });
+        self.columns(from, carried);
+        for call in &mut analytic.calls {
+            self.exprs(from, call.function.exprs_mut());
+            self.exprs(from, &mut call.partition);
+            self.conditions(from, &mut call.when);
+        }
+    }
+
+    /// The columns of a join.
+    fn joined(&mut self, columns: &mut [(Side, usize)], left: NodeId, right: impl Into<Owner>) {
+        let right = right.into();
+        for (side, column) in columns {
+            match side {
+                Side::Left => self.columns(left, [column]),
+                Side::Right => self.columns(right, [column]),
+            }
+        }
+    }
+
+    fn keys(&mut self, keys: &mut [(Expr, Expr)], left: NodeId, right: impl Into<Owner>) {
+        let right = right.into();
+        for (a, b) in keys {
+            self.exprs(left, [a]);
+            self.exprs(right, [b]);
+        }
+    }
+
+    fn exprs<'e>(
+        &mut self,
+        owner: impl Into<Owner>,
+        exprs: impl IntoIterator<Item = &'e mut Expr>,
+    ) {
+        let owner = owner.into();
+        exprs
+            .into_iter()
+            .for_each(|expr| expr.visit_mut(|e| self.expr(owner, e)));
+    }
+
+    fn conditions<'e>(&mut self, owner: NodeId, all: impl IntoIterator<Item = &'e mut Pred>) {
+        let owner = owner.into();
+        all.into_iter()
+            .for_each(|pred| pred.visit_mut(|e| self.expr(owner, e)));
+    }
+
+    fn expr(&mut self, owner: Owner, expr: &mut Expr) {
+        if let ExprKind::Column(column) = &mut expr.kind {
+            (self.0)(owner, column);
+        }
+    }
+
+    fn columns<'c>(
+        &mut self,
+        owner: impl Into<Owner>,
+        columns: impl IntoIterator<Item = &'c mut usize>,
+    ) {
+        let owner = owner.into();
+        columns
+            .into_iter()
+            .for_each(|column| (self.0)(owner, column));
+    }
 }
 
 /// The needed nodes, and their needed columns.
@@ -26,7 +187,7 @@ struct Usage {
 }
 
 impl Usage {
-    /// Collecting columns does not change a plan; only the visitor needs a mutable one.
+    /// Drops what computes unneeded columns. References still use the old positions.
     fn of(plan: &mut Plan) -> Usage {
         let columns = plan
             .nodes
@@ -36,22 +197,20 @@ impl Usage {
                 widths.last().map(|width| vec![false; *width])
             });
         let columns: Vec<Vec<bool>> = columns.collect();
+        let references = plan.references.iter();
+        let references = references.map(|of| vec![false; table::width(of)]);
         let mut used = Usage {
             node: vec![false; plan.nodes.len()],
             columns,
             reference: vec![false; plan.references.len()],
-            references: plan
-                .references
-                .iter()
-                .map(|of| vec![false; table::width(of)])
-                .collect(),
+            references: references.collect(),
         };
         for output in &plan.outputs {
             used.output(&plan.nodes, output.from);
         }
         for index in (0..plan.nodes.len()).rev() {
             if used.node[index] {
-                used.below(&mut plan.nodes[index], &mut plan.inputs, index);
+                used.node(&mut plan.nodes[index], NodeId(index), &mut plan.inputs);
             }
         }
         used
@@ -60,182 +219,91 @@ impl Usage {
     fn output(&mut self, nodes: &[Node], from: NodeId) {
         self.node[from.0] = true;
         let visible = |name: &Name| !matches!(name, Name::Hidden(_));
+        let columns = &mut self.columns[from.0];
         match &nodes[from.0] {
             Node::Project { items, .. } => {
-                for (column, item) in items.iter().enumerate() {
-                    self.columns[from.0][column] |= visible(&item.name);
+                for (column, item) in columns.iter_mut().zip(items) {
+                    *column |= visible(&item.name);
                 }
             }
             Node::Union { names, .. } => {
-                for (column, name) in names.iter().enumerate() {
-                    self.columns[from.0][column] |= visible(name);
+                for (column, name) in columns.iter_mut().zip(names) {
+                    *column |= visible(name);
                 }
             }
-            _ => self.columns[from.0].fill(true),
+            _ => columns.fill(true),
         }
     }
 
-    /// Marks the columns that node `index` needs of its inputs.
-    fn below(&mut self, node: &mut Node, inputs: &mut [Input], index: usize) {
-        node.below()
-            .into_iter()
-            .for_each(|below| self.node[below.0] = true);
-        let mine = self.columns[index].clone();
+    /// Drops what the node need not compute, and marks what it reads.
+    fn node(&mut self, node: &mut Node, id: NodeId, inputs: &mut [Input]) {
+        for below in node.below() {
+            self.node[below.0] = true;
+        }
+        let shown = self.columns[id.0].clone();
         match node {
-            Node::Source { input } => {
-                let input = &mut inputs[*input];
-                input.carried = mine;
-                for expr in input.timestamp.iter_mut().chain(&mut input.substream) {
-                    self.mark(index, expr);
-                }
+            Node::Source { input } => inputs[*input].carried = shown,
+            Node::Filter { from, .. } => {
+                let below = self.columns[from.0].iter_mut().zip(shown);
+                below.for_each(|(mark, wanted)| *mark |= wanted);
             }
-            Node::Filter { from, keep } => {
-                let marks = &mut self.columns[from.0];
-                marks
-                    .iter_mut()
-                    .zip(&mine)
-                    .for_each(|(mark, wanted)| *mark |= wanted);
-                pred_mut(
-                    keep,
-                    &mut Visit {
-                        expr: &mut |e| mark(marks, e),
-                        span: None,
-                    },
-                );
+            Node::Lookup(lookup) => self.reference[lookup.reference] = true,
+            _ => {}
+        }
+        // The clock of a source and the residual condition of a join read columns of the node itself.
+        let own = &mut self.columns[id.0];
+        ColumnRefs::of(node, id, inputs, |owner, column| {
+            if owner == Owner::Node(id) {
+                own[*column] = true;
             }
-            Node::Project { from, items } => {
-                let wanted = items.iter_mut().zip(&mine).filter(|(_, wanted)| **wanted);
-                wanted.for_each(|(item, _)| self.mark(from.0, &mut item.expr));
-            }
-            Node::Window(window) => {
-                let from = window.from.0;
-                window
-                    .keys
-                    .iter_mut()
-                    .for_each(|key| self.mark(from, &mut key.expr));
-                let wanted = window.aggregates.iter_mut().zip(&mine[window.keys.len()..]);
-                let wanted = wanted.filter(|(_, wanted)| **wanted);
-                for (aggregate, _) in wanted {
-                    let order = aggregate.order.iter_mut().map(|key| &mut key.expr);
-                    aggregate
-                        .argument
-                        .iter_mut()
-                        .chain(order)
-                        .for_each(|e| self.mark(from, e));
-                }
-            }
-            Node::Analytic(analytic) => self.analytic(analytic, &mine),
-            Node::Match(node) => {
-                let from = node.from.0;
-                exprs_of_match(node).for_each(|expr| self.mark(from, expr));
-            }
-            Node::Join(join) => self.join(join, index),
-            Node::Lookup(lookup) => self.lookup(lookup, index),
-            Node::Apply {
-                from, of, columns, ..
-            } => {
-                self.mark(from.0, of);
-                for (column, _) in columns.iter().zip(&mine).filter(|(_, wanted)| **wanted) {
-                    if let ApplyColumn::Carried(below) = column {
-                        self.columns[from.0][*below] = true;
-                    }
-                }
-            }
-            Node::Union { from, .. } => {
-                for (branch, map) in from {
-                    let wanted = map.iter().zip(&mine).filter(|(_, wanted)| **wanted);
-                    wanted.for_each(|(column, _)| self.columns[branch.0][*column] = true);
+        });
+        drop_unneeded(node, inputs, &self.columns[id.0]);
+        ColumnRefs::of(node, id, inputs, |owner, column| match owner {
+            Owner::Node(node) => self.columns[node.0][*column] = true,
+            Owner::Reference(table) => self.references[table][*column] = true,
+        });
+        if let Node::Join(join) = node {
+            // An unneeded projection is removed, and then two uses of one input merge.
+            for side in [join.left, join.right] {
+                let columns = &mut self.columns[side.0];
+                if !columns.contains(&true)
+                    && let Some(first) = columns.first_mut()
+                {
+                    *first = true;
                 }
             }
         }
-    }
-
-    fn join(&mut self, join: &mut JoinNode, index: usize) {
-        let (left, right) = (join.left.0, join.right.0);
-        self.residual(&mut join.residual, index);
-        for (a, b) in &mut join.keys {
-            self.mark(left, a);
-            self.mark(right, b);
-        }
-        for bound in &join.bounds {
-            bound
-                .left_column
-                .into_iter()
-                .for_each(|column| self.columns[left][column] = true);
-        }
-        for (side, column) in wanted_of(&join.columns, &self.columns[index]) {
-            let side = if side == Side::Left { left } else { right };
-            self.columns[side][column] = true;
-        }
-        // An unneeded projection is removed, and then two uses of one input merge.
-        for side in [left, right] {
-            let columns = &mut self.columns[side];
-            if !columns.contains(&true)
-                && let Some(first) = columns.first_mut()
-            {
-                *first = true;
-            }
-        }
-    }
-
-    fn lookup(&mut self, lookup: &mut LookupNode, index: usize) {
-        let (left, table) = (lookup.from.0, lookup.reference);
-        self.residual(&mut lookup.residual, index);
-        for (a, b) in &mut lookup.keys {
-            self.mark(left, a);
-            visit_columns(b, &mut |column| self.references[table][column] = true);
-        }
-        for (side, column) in wanted_of(&lookup.columns, &self.columns[index]) {
-            match side {
-                Side::Left => self.columns[left][column] = true,
-                Side::Right => self.references[table][column] = true,
-            }
-        }
-        self.reference[table] = true;
-    }
-
-    /// A condition over the columns of the node itself.
-    fn residual(&mut self, residual: &mut Option<Pred>, index: usize) {
-        let marks = &mut self.columns[index];
-        if let Some(pred) = residual {
-            pred_mut(
-                pred,
-                &mut Visit {
-                    expr: &mut |e| mark(marks, e),
-                    span: None,
-                },
-            );
-        }
-    }
-
-    fn analytic(&mut self, analytic: &mut AnalyticNode, mine: &[bool]) {
-        let marks = &mut self.columns[analytic.from.0];
-        for (column, wanted) in analytic.columns.iter().zip(mine) {
-            match column {
-                AnalyticColumn::Carried(below) => marks[*below] |= wanted,
-                AnalyticColumn::Call(call) if *wanted => {
-                    visit_call(&mut analytic.calls[*call], &mut |e| mark(marks, e));
-                }
-                AnalyticColumn::Call(_) => {}
-            }
-        }
-    }
-
-    fn mark(&mut self, node: usize, expr: &mut Expr) {
-        let marks = &mut self.columns[node];
-        expr_mut(
-            expr,
-            &mut Visit {
-                expr: &mut |e| mark(marks, e),
-                span: None,
-            },
-        );
     }
 }
 
-fn mark(marks: &mut [bool], expr: &Expr) {
-    if let ExprKind::Column(column) = expr.kind {
-        marks[column] = true;
+fn drop_unneeded(node: &mut Node, inputs: &mut [Input], wanted: &[bool]) {
+    match node {
+        Node::Source { input } => {
+            retain(&mut inputs[*input].reads, wanted);
+            retain(&mut inputs[*input].carried, wanted);
+        }
+        Node::Filter { .. } | Node::Match(_) => {}
+        Node::Project { items, .. } => retain(items, wanted),
+        // Groups depend on all of their keys, shown or not.
+        Node::Window(window) => retain(&mut window.aggregates, &wanted[window.keys.len()..]),
+        Node::Join(join) => retain(&mut join.columns, wanted),
+        Node::Lookup(lookup) => retain(&mut lookup.columns, wanted),
+        Node::Apply { columns, .. } => retain(columns, wanted),
+        Node::Analytic(analytic) => {
+            retain(&mut analytic.columns, wanted);
+            let calls = std::mem::take(&mut analytic.calls);
+            let mut calls: Vec<Option<AnalyticCall>> = calls.into_iter().map(Some).collect();
+            for column in &mut analytic.columns {
+                if let AnalyticColumn::Call(call) = column {
+                    analytic.calls.extend(calls[*call].take());
+                    *call = analytic.calls.len() - 1;
+                }
+            }
+        }
+        Node::Union { from, names } => {
+            retain(names, wanted);
+            from.iter_mut().for_each(|(_, map)| retain(map, wanted));
+        }
     }
 }
 
@@ -268,7 +336,7 @@ struct Renumber {
 
 impl Renumber {
     fn run(mut self, plan: Plan, used: &Usage) -> Plan {
-        let mut inputs: Vec<Option<Input>> = plan.inputs.into_iter().map(Some).collect();
+        let mut inputs = plan.inputs;
         for (index, reference) in plan.references.into_iter().enumerate() {
             let (reference, columns) = table::slim(reference, &used.references[index]);
             self.references.push((self.plan.references.len(), columns));
@@ -277,348 +345,89 @@ impl Renumber {
             }
         }
         for (index, node) in plan.nodes.into_iter().enumerate() {
-            let wanted = &used.columns[index];
-            let columns = match &node {
-                Node::Filter { from, .. } => self.columns[from.0].clone(),
-                Node::Window(window) => positions(&keep_keys(wanted, window.keys.len())),
-                Node::Analytic(analytic) if !computes(analytic, wanted) => {
-                    let below = &self.columns[analytic.from.0];
-                    let place = |column: &AnalyticColumn| match column {
-                        AnalyticColumn::Carried(column) => below[*column],
-                        AnalyticColumn::Call(_) => 0,
-                    };
-                    analytic.columns.iter().map(place).collect()
-                }
-                Node::Match(_) => (0..wanted.len()).collect(),
-                _ => positions(wanted),
-            };
+            let columns = self.positions(&node, &used.columns[index]);
             self.columns.push(columns);
-            let place = if used.node[index] {
-                self.node(node, wanted, index, &mut inputs)
-            } else {
-                None
+            let place = match used.node[index] {
+                true => self.node(node, NodeId(index), &mut inputs),
+                false => NodeId(0),
             };
-            self.nodes.push(place.unwrap_or(NodeId(0)));
+            self.nodes.push(place);
         }
         for Output { name, from } in plan.outputs {
-            self.plan.outputs.push(Output {
-                name,
-                from: self.nodes[from.0],
-            });
+            let from = self.nodes[from.0];
+            self.plan.outputs.push(Output { name, from });
         }
         self.plan
     }
 
-    fn node(
-        &mut self,
-        node: Node,
-        wanted: &[bool],
-        index: usize,
-        inputs: &mut [Option<Input>],
-    ) -> Option<NodeId> {
-        let node = match node {
-            Node::Source { input } => Node::Source {
-                input: self.input(inputs[input].take()?, wanted, index),
-            },
-            Node::Filter { from, mut keep } => {
-                let columns = &self.columns[from.0];
-                pred_mut(
-                    &mut keep,
-                    &mut Visit {
-                        expr: &mut |e| renumber(columns, e),
-                        span: None,
-                    },
-                );
-                Node::Filter {
-                    from: self.nodes[from.0],
-                    keep,
-                }
+    /// The new positions of a node's columns.
+    fn positions(&self, node: &Node, wanted: &[bool]) -> Vec<usize> {
+        match node {
+            Node::Filter { from, .. } => self.columns[from.0].clone(),
+            Node::Window(window) => {
+                let keys = window.keys.len();
+                let kept = wanted.iter().enumerate();
+                positions(kept.map(|(column, wanted)| *wanted || column < keys))
             }
-            // None of its columns is needed, so neither is the node.
-            Node::Project { from, .. } if !wanted.contains(&true) => {
-                return Some(self.nodes[from.0]);
-            }
-            Node::Project { from, items } => {
-                let mut items = pick(items, wanted);
-                items
-                    .iter_mut()
-                    .for_each(|item| self.renumber(from, &mut item.expr));
-                Node::Project {
-                    from: self.nodes[from.0],
-                    items,
-                }
-            }
-            Node::Window(window) => Node::Window(self.window(window, wanted)),
-            Node::Join(join) => Node::Join(self.join(join, wanted, index)),
-            Node::Lookup(lookup) => Node::Lookup(self.lookup(lookup, wanted, index)),
-            Node::Apply {
-                from,
-                mut of,
-                each,
-                outer,
-                columns,
-            } => {
-                self.renumber(from, &mut of);
-                let place = |column| match column {
-                    ApplyColumn::Carried(below) => {
-                        ApplyColumn::Carried(self.columns[from.0][below])
-                    }
-                    ApplyColumn::Element => ApplyColumn::Element,
+            Node::Analytic(analytic) if !computes(analytic) => {
+                let below = &self.columns[analytic.from.0];
+                let carried = |column| match analytic.columns.get(column) {
+                    Some(AnalyticColumn::Carried(column)) => below[*column],
+                    _ => 0,
                 };
-                Node::Apply {
-                    from: self.nodes[from.0],
-                    of,
-                    each,
-                    outer,
-                    columns: pick(columns, wanted).into_iter().map(place).collect(),
-                }
+                let kept = positions(wanted.iter().copied());
+                kept.into_iter().map(carried).collect()
             }
-            // It computes nothing that is needed.
-            Node::Analytic(analytic) if !computes(&analytic, wanted) => {
-                return Some(self.nodes[analytic.from.0]);
-            }
-            Node::Analytic(analytic) => Node::Analytic(self.analytic(analytic, wanted)),
-            Node::Match(mut node) => {
-                let from = node.from;
-                exprs_of_match(&mut node).for_each(|expr| self.renumber(from, expr));
-                node.from = self.nodes[node.from.0];
-                Node::Match(node)
-            }
-            Node::Union { from, names } => Node::Union {
-                from: self.branches(from, wanted),
-                names: pick(names, wanted),
-            },
-        };
-        self.plan.nodes.push(node);
-        Some(NodeId(self.plan.nodes.len() - 1))
+            Node::Match(_) => (0..wanted.len()).collect(),
+            _ => positions(wanted.iter().copied()),
+        }
     }
 
-    fn window(&self, mut window: WindowNode, wanted: &[bool]) -> WindowNode {
-        let wanted = keep_keys(wanted, window.keys.len());
-        window.aggregates = pick(window.aggregates, &wanted[window.keys.len()..]);
-        window
-            .keys
-            .iter_mut()
-            .for_each(|key| self.renumber(window.from, &mut key.expr));
-        for aggregate in &mut window.aggregates {
-            let order = aggregate.order.iter_mut().map(|key| &mut key.expr);
-            let exprs = aggregate.argument.iter_mut().chain(order);
-            exprs.for_each(|expr| self.renumber(window.from, expr));
+    /// Adds a node, unless it passes on the rows of the node below unchanged; returns its new index.
+    fn node(&mut self, mut node: Node, id: NodeId, inputs: &mut [Input]) -> NodeId {
+        match &node {
+            Node::Project { from, items } if items.is_empty() => return self.nodes[from.0],
+            Node::Analytic(analytic) if !computes(analytic) => return self.nodes[analytic.from.0],
+            _ => {}
         }
-        window.from = self.nodes[window.from.0];
-        window
-    }
-
-    fn branches(
-        &self,
-        from: Vec<(NodeId, Vec<usize>)>,
-        wanted: &[bool],
-    ) -> Vec<(NodeId, Vec<usize>)> {
-        let branch = |(branch, map): (NodeId, Vec<usize>)| {
-            let columns = &self.columns[branch.0];
-            let map = pick(map, wanted).into_iter().map(|c| columns[c]);
-            (self.nodes[branch.0], map.collect())
-        };
-        from.into_iter().map(branch).collect()
-    }
-
-    fn join(&self, mut join: JoinNode, wanted: &[bool], index: usize) -> JoinNode {
-        let (left, right) = (&self.columns[join.left.0], &self.columns[join.right.0]);
-        join.columns = pick(join.columns, wanted);
-        for (side, column) in &mut join.columns {
-            let columns = if *side == Side::Left { left } else { right };
-            *column = columns[*column];
-        }
-        for bound in &mut join.bounds {
-            bound.left_column = bound.left_column.map(|column| left[column]);
-        }
-        for (a, b) in &mut join.keys {
-            self.renumber(join.left, a);
-            self.renumber(join.right, b);
-        }
-        self.renumber_pred(index, &mut join.residual);
-        join.left = self.nodes[join.left.0];
-        join.right = self.nodes[join.right.0];
-        join
-    }
-
-    fn lookup(&self, mut lookup: LookupNode, wanted: &[bool], index: usize) -> LookupNode {
-        let (place, table) = &self.references[lookup.reference];
-        lookup.columns = pick(lookup.columns, wanted);
-        for (side, column) in &mut lookup.columns {
-            *column = match side {
-                Side::Left => self.columns[lookup.from.0][*column],
-                Side::Right => table[*column],
+        ColumnRefs::of(&mut node, id, inputs, |owner, column| {
+            *column = match owner {
+                Owner::Node(node) => self.columns[node.0][*column],
+                Owner::Reference(table) => self.references[table].1[*column],
             };
-        }
-        for (a, b) in &mut lookup.keys {
-            self.renumber(lookup.from, a);
-            expr_mut(
-                b,
-                &mut Visit {
-                    expr: &mut |e| renumber(table, e),
-                    span: None,
-                },
-            );
-        }
-        self.renumber_pred(index, &mut lookup.residual);
-        lookup.reference = *place;
-        lookup.from = self.nodes[lookup.from.0];
-        lookup
-    }
-
-    fn renumber_pred(&self, node: usize, pred: &mut Option<Pred>) {
-        let columns = &self.columns[node];
-        if let Some(pred) = pred {
-            pred_mut(
-                pred,
-                &mut Visit {
-                    expr: &mut |e| renumber(columns, e),
-                    span: None,
-                },
-            );
-        }
-    }
-
-    fn analytic(&self, mut analytic: AnalyticNode, wanted: &[bool]) -> AnalyticNode {
-        let columns = &self.columns[analytic.from.0];
-        let mut calls: Vec<Option<AnalyticCall>> = analytic.calls.into_iter().map(Some).collect();
-        analytic.calls = Vec::new();
-        analytic.columns = pick(analytic.columns, wanted);
-        for column in &mut analytic.columns {
-            match column {
-                AnalyticColumn::Carried(below) => *below = columns[*below],
-                AnalyticColumn::Call(call) => {
-                    if let Some(mut wanted) = calls[*call].take() {
-                        visit_call(&mut wanted, &mut |e| renumber(columns, e));
-                        analytic.calls.push(wanted);
-                    }
-                    *call = analytic.calls.len() - 1;
-                }
+        });
+        match &mut node {
+            Node::Source { input } => {
+                self.plan.inputs.push(inputs[*input].clone());
+                *input = self.plan.inputs.len() - 1;
             }
+            Node::Lookup(lookup) => lookup.reference = self.references[lookup.reference].0,
+            _ => {}
         }
-        analytic.from = self.nodes[analytic.from.0];
-        analytic
-    }
-
-    fn input(&mut self, mut input: Input, wanted: &[bool], node: usize) -> usize {
-        input.reads = pick(input.reads, wanted);
-        input.carried = pick(input.carried, wanted);
-        for expr in input.timestamp.iter_mut().chain(&mut input.substream) {
-            self.renumber(NodeId(node), expr);
+        for below in node.below_mut() {
+            *below = self.nodes[below.0];
         }
-        self.plan.inputs.push(input);
-        self.plan.inputs.len() - 1
-    }
-
-    fn renumber(&self, node: NodeId, expr: &mut Expr) {
-        let columns = &self.columns[node.0];
-        expr_mut(
-            expr,
-            &mut Visit {
-                expr: &mut |e| renumber(columns, e),
-                span: None,
-            },
-        );
+        self.plan.nodes.push(node);
+        NodeId(self.plan.nodes.len() - 1)
     }
 }
 
-/// Whether the value of one of its calls is needed.
-fn computes(analytic: &AnalyticNode, wanted: &[bool]) -> bool {
+/// Whether it computes a needed value.
+fn computes(analytic: &AnalyticNode) -> bool {
     let call = |column: &AnalyticColumn| matches!(column, AnalyticColumn::Call(_));
-    let mut columns = analytic.columns.iter().zip(wanted);
-    columns.any(|(column, wanted)| *wanted && call(column))
+    analytic.columns.iter().any(call)
 }
 
-fn visit_call(call: &mut AnalyticCall, visit: &mut dyn FnMut(&mut Expr)) {
-    let exprs: Vec<&mut Expr> = match &mut call.function {
-        Analytic::Lag { of, default, .. } | Analytic::Last { of, default } => {
-            std::iter::once(of).chain(default).collect()
-        }
-        Analytic::IsFirst => Vec::new(),
-        Analytic::Aggregate(aggregate) => {
-            let order = aggregate.order.iter_mut().map(|key| &mut key.expr);
-            aggregate.argument.iter_mut().chain(order).collect()
-        }
-        Analytic::SpikeAndDip {
-            of,
-            confidence,
-            mode,
-            ..
-        } => vec![of, confidence, mode],
-        Analytic::ChangePoint { of, confidence, .. } => vec![of, confidence],
+fn positions(wanted: impl Iterator<Item = bool>) -> Vec<usize> {
+    let position = |next: &mut usize, wanted| {
+        let here = *next;
+        *next += usize::from(wanted);
+        Some(here)
     };
-    let mut visit = Visit {
-        expr: visit,
-        span: None,
-    };
-    for expr in exprs.into_iter().chain(&mut call.partition) {
-        expr_mut(expr, &mut visit);
-    }
-    if let Some(when) = &mut call.when {
-        pred_mut(when, &mut visit);
-    }
+    wanted.scan(0, position).collect()
 }
 
-/// The references of a match to the events below it; its conditions and measures are over them.
-fn exprs_of_match(node: &mut MatchNode) -> impl Iterator<Item = &mut Expr> {
-    let keys = node.partition.iter_mut().map(|key| &mut key.expr);
-    let refs = node.refs.iter_mut().filter_map(|of| match of {
-        MatchRef::Picked { of, .. } => Some(of),
-        MatchRef::Classifier => None,
-    });
-    keys.chain(refs)
-}
-
-/// The needed columns of a node, with the side they come from.
-fn wanted_of(columns: &[(Side, usize)], wanted: &[bool]) -> Vec<(Side, usize)> {
-    pick(columns.to_vec(), wanted)
-}
-
-fn visit_columns(expr: &mut Expr, visit: &mut dyn FnMut(usize)) {
-    expr_mut(
-        expr,
-        &mut Visit {
-            expr: &mut |e| {
-                if let ExprKind::Column(column) = e.kind {
-                    visit(column);
-                }
-            },
-            span: None,
-        },
-    );
-}
-
-fn renumber(columns: &[usize], expr: &mut Expr) {
-    if let ExprKind::Column(column) = &mut expr.kind {
-        *column = columns[*column];
-    }
-}
-
-/// Groups depend on all of their keys, shown or not.
-fn keep_keys(wanted: &[bool], keys: usize) -> Vec<bool> {
-    wanted
-        .iter()
-        .enumerate()
-        .map(|(column, wanted)| *wanted || column < keys)
-        .collect()
-}
-
-fn positions(wanted: &[bool]) -> Vec<usize> {
-    wanted
-        .iter()
-        .scan(0, |next, wanted| {
-            let here = *next;
-            *next += usize::from(*wanted);
-            Some(here)
-        })
-        .collect()
-}
-
-fn pick<T>(all: Vec<T>, wanted: &[bool]) -> Vec<T> {
-    all.into_iter()
-        .zip(wanted)
-        .filter(|(_, wanted)| **wanted)
-        .map(|(one, _)| one)
-        .collect()
+fn retain<T>(all: &mut Vec<T>, wanted: &[bool]) {
+    let mut wanted = wanted.iter();
+    all.retain(|_| wanted.next() == Some(&true));
 }

@@ -1,8 +1,7 @@
 //! Removes columns of reference data that no lookup needs.
 
-use super::{mark, pick, positions, renumber, visit_columns};
-use crate::plan::{Reference, ReferenceStep};
-use crate::visit::{Visit, pred_mut};
+use super::{positions, retain};
+use crate::plan::{Expr, ExprKind, Reference, ReferenceStep};
 
 /// The number of columns of a table after its steps.
 pub(super) fn width(reference: &Reference) -> usize {
@@ -15,76 +14,63 @@ pub(super) fn width(reference: &Reference) -> usize {
 
 /// The table with the needed columns, and their new positions.
 pub(super) fn slim(mut reference: Reference, wanted: &[bool]) -> (Reference, Vec<usize>) {
-    let marks = marks(&mut reference, wanted);
-    let mut columns = positions(&marks[0]);
-    reference.reads = pick(reference.reads, &marks[0]);
-    let mut steps = Vec::new();
-    for (step, wanted) in reference.steps.into_iter().zip(&marks[1..]) {
-        match step {
-            ReferenceStep::Filter(mut keep) => {
-                pred_mut(
-                    &mut keep,
-                    &mut Visit {
-                        expr: &mut |e| renumber(&columns, e),
-                        span: None,
-                    },
-                );
-                steps.push(ReferenceStep::Filter(keep));
+    let marks = marks(&reference, wanted);
+    let mut columns = positions(marks[0].iter().copied());
+    retain(&mut reference.reads, &marks[0]);
+    for (step, wanted) in reference.steps.iter_mut().zip(&marks[1..]) {
+        let renumber = |e: &mut Expr| {
+            if let ExprKind::Column(column) = &mut e.kind {
+                *column = columns[*column];
             }
+        };
+        match step {
+            ReferenceStep::Filter(keep) => keep.visit_mut(renumber),
             ReferenceStep::Project(items) => {
-                let mut items = pick(items, wanted);
-                for item in &mut items {
-                    crate::visit::expr_mut(
-                        &mut item.expr,
-                        &mut Visit {
-                            expr: &mut |e| renumber(&columns, e),
-                            span: None,
-                        },
-                    );
+                retain(items, wanted);
+                for item in items {
+                    item.expr.visit_mut(renumber);
                 }
-                columns = positions(wanted);
-                if !items.is_empty() {
-                    steps.push(ReferenceStep::Project(items));
-                }
+                columns = positions(wanted.iter().copied());
             }
         }
     }
-    reference.steps = steps;
+    let is_empty =
+        |step: &ReferenceStep| matches!(step, ReferenceStep::Project(items) if items.is_empty());
+    reference.steps.retain(|step| !is_empty(step));
     (reference, columns)
 }
 
 /// The needed columns: of the table itself, then of each step.
-fn marks(reference: &mut Reference, wanted: &[bool]) -> Vec<Vec<bool>> {
+fn marks(reference: &Reference, wanted: &[bool]) -> Vec<Vec<bool>> {
     let reads = reference.reads.len();
-    let widths: Vec<usize> = std::iter::once(reads)
-        .chain(reference.steps.iter().scan(reads, |width, step| {
-            if let ReferenceStep::Project(items) = step {
-                *width = items.len();
-            }
-            Some(*width)
-        }))
-        .collect();
-    let mut all: Vec<Vec<bool>> = widths.iter().map(|width| vec![false; *width]).collect();
+    let widths = reference.steps.iter().scan(reads, |width, step| {
+        if let ReferenceStep::Project(items) = step {
+            *width = items.len();
+        }
+        Some(*width)
+    });
+    let widths = std::iter::once(reads).chain(widths);
+    let mut all: Vec<Vec<bool>> = widths.map(|width| vec![false; width]).collect();
     if let Some(last) = all.last_mut() {
         last.copy_from_slice(wanted);
     }
-    for (index, step) in reference.steps.iter_mut().enumerate().rev() {
+    for (index, step) in reference.steps.iter().enumerate().rev() {
         let above = all[index + 1].clone();
         let below = &mut all[index];
+        let mut mark = |e: &Expr| {
+            if let ExprKind::Column(column) = e.kind {
+                below[column] = true;
+            }
+        };
         match step {
             ReferenceStep::Filter(keep) => {
-                below.copy_from_slice(&above);
-                pred_mut(
-                    keep,
-                    &mut Visit {
-                        expr: &mut |e| mark(below, e),
-                        span: None,
-                    },
-                );
+                keep.visit(mark);
+                let below = below.iter_mut().zip(above);
+                below.for_each(|(mark, wanted)| *mark |= wanted);
             }
             ReferenceStep::Project(items) => {
-                for (item, _) in items.iter_mut().zip(above).filter(|(_, wanted)| *wanted) {
-                    visit_columns(&mut item.expr, &mut |column| below[column] = true);
+                for (item, _) in items.iter().zip(above).filter(|(_, wanted)| *wanted) {
+                    item.expr.visit(&mut mark);
                 }
             }
         }

@@ -6,7 +6,6 @@ use super::{accepts, catalog, rejects_one, robust_joins};
 use crate::plan::{
     Analytic, AnalyticColumn, AnalyticNode, Expr, ExprKind, MatchNode, MatchRef, Node, Plan, Pred,
 };
-use crate::visit::{Visit, expr_mut, pred_mut};
 use crate::{Catalog, compile, explain, functions, lookback};
 
 const WORDS: &str = "SELECT FROM WHERE GROUP BY HAVING UNION ALL JOIN LEFT ON AND OR NOT CASE WHEN THEN ELSE END \
@@ -223,29 +222,16 @@ fn match_within(node: &MatchNode, width: usize) {
 }
 
 pub(super) fn pred_within(pred: &Pred, width: usize) {
-    pred_mut(
-        &mut pred.clone(),
-        &mut Visit {
-            expr: &mut |e| columns_within(&[&*e], width),
-            span: None,
-        },
-    );
+    pred.visit(|e| columns_within(&[e], width));
 }
 
 pub(super) fn columns_within(exprs: &[&Expr], width: usize) {
     for expr in exprs {
-        let check = &mut |e: &mut Expr| {
+        expr.visit(|e| {
             if let ExprKind::Column(column) = e.kind {
                 assert!(column < width, "column {column} of {width}");
             }
-        };
-        expr_mut(
-            &mut (*expr).clone(),
-            &mut Visit {
-                expr: check,
-                span: None,
-            },
-        );
+        });
     }
 }
 
