@@ -68,7 +68,7 @@ fn input_text(input: &InputReport, out: &mut String) {
         ("early, dropped", time.early_dropped),
         ("out of order, adjusted", time.out_of_order_adjusted),
         ("out of order, dropped", time.out_of_order_dropped),
-        ("lost to errors", input.troubles.count()),
+        ("lost to errors", input.errors.count()),
     ];
     for (name, count) in parts.iter().filter(|(_, count)| *count > 0) {
         let _ = write!(out, "; {count} {name}");
@@ -77,12 +77,12 @@ fn input_text(input: &InputReport, out: &mut String) {
     for note in &input.notes {
         let _ = writeln!(out, "  note: {note}");
     }
-    for (kind, sum) in input.troubles.iter() {
+    for (kind, sum) in input.errors.iter() {
         let _ = writeln!(out, "  error: {} x {}", kind.name(), sum.count);
-        for trouble in &sum.samples {
-            let _ = writeln!(out, "    {}", trouble.placed());
-            if !trouble.sample.is_empty() {
-                let _ = writeln!(out, "      | {}", trouble.sample.trim_end());
+        for sample in &sum.samples {
+            let _ = writeln!(out, "    {}", sample.located());
+            if !sample.event.is_empty() {
+                let _ = writeln!(out, "      | {}", sample.event.trim_end());
             }
         }
     }
@@ -91,7 +91,7 @@ fn input_text(input: &InputReport, out: &mut String) {
 pub(crate) fn json(job: &Job, report: &Report) -> Value {
     let inputs = report.inputs.iter().map(|input| {
         let time = &input.time;
-        let troubles = input.troubles.iter().map(|(kind, sum)| {
+        let errors = input.errors.iter().map(|(kind, sum)| {
             let samples = sum.samples.iter();
             let samples: Vec<Value> = samples
                 .map(|t| json!({"file": t.file, "line": t.line, "reason": t.reason}))
@@ -109,7 +109,7 @@ pub(crate) fn json(job: &Job, report: &Report) -> Value {
             "early_dropped": time.early_dropped,
             "out_of_order_adjusted": time.out_of_order_adjusted,
             "out_of_order_dropped": time.out_of_order_dropped,
-            "errors": troubles.collect::<Vec<_>>(),
+            "errors": errors.collect::<Vec<_>>(),
             "notes": input.notes,
         })
     });

@@ -72,7 +72,7 @@ pub(crate) fn draw(job: &Job, input: Option<&str>) -> anyhow::Result<Picture> {
         let text = format!("the job has no input {name:?}; it has {}", known.join(", "));
         return Err(UsageError(text).into());
     }
-    let outcome = why::witness(job)?;
+    let outcome = why::trace_events(job)?;
     job_picture(job, &outcome, input)
         .ok_or_else(|| UsageError("nothing to draw: the input has no events".into()).into())
 }

@@ -11,27 +11,34 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use flate2::read::{DeflateDecoder, MultiGzDecoder};
 use highwater_env::disk;
 
-use crate::ReadError;
+use crate::lines::{ReadError, SourceNote};
 use crate::source::Compression;
 
 const GZIP_MAGIC: &[u8] = b"\x1f\x8b";
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// An open file.
+/// An open file with its bytes.
 pub(crate) struct FileBytes {
-    pub file: PathBuf,
+    pub file: OpenFile,
     pub bytes: Box<dyn Read + Send>,
-    pub progress: Arc<ReadProgress>,
-    pub modified: i128,
 }
 
-/// How far a file has been read; shared with observers of the reader.
+/// The file of a source, and how far it has been read.
+#[derive(Clone, Debug, Default)]
+pub struct OpenFile {
+    pub(crate) path: PathBuf,
+    /// In nanoseconds since 1970.
+    pub(crate) modified: i128,
+    /// `None` for a pipe and for bytes in memory.
+    bytes_at_open: Option<u64>,
+    progress: Arc<ReadProgress>,
+}
+
+/// Shared by the reader and its observers.
 #[derive(Debug, Default)]
-pub(crate) struct ReadProgress {
+struct ReadProgress {
     bytes: AtomicU64,
     ended: AtomicBool,
-    /// `None` for a pipe.
-    pub bytes_at_open: Option<u64>,
 }
 
 struct CountingReader {
@@ -39,23 +46,66 @@ struct CountingReader {
     progress: Arc<ReadProgress>,
 }
 
+impl OpenFile {
+    pub(crate) fn new(path: &Path, modified: i128) -> OpenFile {
+        OpenFile {
+            path: path.to_path_buf(),
+            modified,
+            ..OpenFile::default()
+        }
+    }
+
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.progress.bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_read(&self, bytes: u64) {
+        self.progress.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// After the file was read: whether its size changed since opening.
+    pub(crate) fn note(&self) -> Option<SourceNote> {
+        let (bytes_at_open, bytes_read) = (self.bytes_at_open?, self.bytes_read());
+        let has_changed = bytes_read != bytes_at_open;
+        let is_read = self.progress.ended.load(Ordering::Relaxed);
+        (is_read && has_changed).then(|| SourceNote {
+            file: self.path.clone(),
+            bytes_at_open,
+            bytes_read,
+        })
+    }
+
+    pub(crate) fn read_error(&self, source: io::Error) -> ReadError {
+        ReadError::Read {
+            file: self.path.clone(),
+            offset: self.bytes_read(),
+            source,
+        }
+    }
+
+    pub(crate) fn format_error(&self, reason: impl Into<String>) -> ReadError {
+        ReadError::Format {
+            file: self.path.clone(),
+            reason: reason.into(),
+        }
+    }
+}
+
 impl FileBytes {
     pub(crate) fn open(path: &Path, compression: Compression) -> Result<FileBytes, ReadError> {
-        let file = path.to_path_buf();
         let opened = disk::open(path).map_err(|source| ReadError::Open {
-            file: file.clone(),
+            file: path.to_path_buf(),
             source,
         })?;
-        let modified = opened.modified();
-        let progress = Arc::new(ReadProgress {
+        let file = OpenFile {
             bytes_at_open: opened.is_file().then_some(opened.len()),
-            ..ReadProgress::default()
-        });
+            ..OpenFile::new(path, opened.modified())
+        };
         let raw = CountingReader {
             file: opened,
-            progress: progress.clone(),
+            progress: file.progress.clone(),
         };
-        FileBytes::new(file, Box::new(raw), progress, modified, compression)
+        FileBytes::new(file, Box::new(raw), compression)
     }
 
     /// Bytes in memory; `name` stands for the file in errors.
@@ -65,28 +115,23 @@ impl FileBytes {
         compression: Compression,
     ) -> Result<FileBytes, ReadError> {
         let raw = Box::new(Cursor::new(value));
-        FileBytes::new(name.to_path_buf(), raw, Arc::default(), 0, compression)
+        FileBytes::new(OpenFile::new(name, 0), raw, compression)
     }
 
     fn new(
-        file: PathBuf,
+        file: OpenFile,
         mut raw: Box<dyn Read + Send>,
-        progress: Arc<ReadProgress>,
-        modified: i128,
         compression: Compression,
     ) -> Result<FileBytes, ReadError> {
-        let first = peek(&mut raw, GZIP_MAGIC.len()).map_err(|source| ReadError::Read {
-            file: file.clone(),
-            offset: 0,
-            source,
-        })?;
+        let first = peek(&mut raw, GZIP_MAGIC.len());
+        let first = first.map_err(|source| file.read_error(source))?;
         let is_gzip = first == GZIP_MAGIC;
         let raw = Cursor::new(first).chain(raw);
         let wrong = |reason| ReadError::Compression {
-            file: file.clone(),
+            file: file.path.clone(),
             reason,
         };
-        let bytes: Box<dyn Read + Send> = match by_name(compression, &file) {
+        let bytes: Box<dyn Read + Send> = match by_name(compression, &file.path) {
             Compression::Gzip if !is_gzip => {
                 return Err(wrong(
                     "it is declared as gzip, but does not start with a gzip header",
@@ -107,12 +152,7 @@ impl FileBytes {
             }
             Compression::None | Compression::ByName => Box::new(raw),
         };
-        Ok(FileBytes {
-            file,
-            bytes,
-            progress,
-            modified,
-        })
+        Ok(FileBytes { file, bytes })
     }
 
     /// The first bytes, which remain to be read. An error on the way recurs when reading reaches it.
@@ -151,16 +191,6 @@ struct FailingReader(Option<io::Error>);
 impl Read for FailingReader {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
         self.0.take().map_or(Ok(0), Err)
-    }
-}
-
-impl ReadProgress {
-    pub(crate) fn bytes_read(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn ended(&self) -> bool {
-        self.ended.load(Ordering::Relaxed)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Formats and endpoints: how events come in from files and how results go out.
 //!
 //! A file of any format is a [`Source`] of columns ([`open`]): JSON is read in blocks of complete lines
-//! ([`LineReader`]) that become columns ([`json::Decoder`]); CSV, Avro and Parquet have readers of their own. Rows go to
+//! that become columns ([`json::Decoder`]); CSV, Avro and Parquet have readers of their own. Rows go to
 //! an [`Endpoint`], which knows from their numbers which rows it has; a [`RowWriter`] encodes them, and a [`Sink`] is a
 //! file or standard output. This crate knows nothing of jobs.
 //!
@@ -26,6 +26,7 @@ mod csv;
 mod declared;
 mod endpoint;
 mod file_slice;
+mod format_settings;
 pub mod http;
 pub mod json;
 mod lines;
@@ -43,10 +44,11 @@ mod writer;
 pub use endpoint::PostgresOutput;
 pub use endpoint::{
     Endpoint, EndpointError, EndpointFuture, FilesOutput, HubOutput, OUTPUT_KINDS, OpenSink,
-    OutputContext, OutputKind, OutputSettings, Rows, SettingsReader, SinkEndpoint, StdoutOutput,
+    OutputContext, OutputKind, OutputSettings, Rows, SinkEndpoint, SinkTarget, StdoutOutput,
 };
 pub use file_slice::{FileSlice, FileSlicer, SliceKind, SliceOptions};
-pub use lines::{Block, LineReader, ReadError, SourceNote};
+pub use format_settings::is_delimiter;
+pub use lines::{ReadError, SourceNote};
 pub use rows::RowNames;
 pub use sink::{FileSink, Sink, SinkError, StdoutSink};
 pub use source::{

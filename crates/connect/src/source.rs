@@ -7,12 +7,12 @@
 //! An error in one event never ends a file, and an error in a file never ends a job: the first is a [`BadEvent`] beside
 //! the good ones, the second an error after them.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use highwater_engine::Column;
 use highwater_query::plan::Type;
 
-use crate::bytes::{FileBytes, ReadProgress};
+use crate::bytes::{FileBytes, OpenFile};
 use crate::json::{BadLine, DecodedBatch, Field};
 use crate::{ReadError, SourceNote, csv, json};
 
@@ -61,15 +61,21 @@ pub trait Source: Send {
     /// The next events, or `None` after the last. An error comes after everything before it.
     fn next_batch(&mut self) -> Result<Option<Events>, ReadError>;
 
+    fn file(&self) -> &OpenFile;
+
     /// How far the file has been read, in bytes on the disk; for progress displays.
-    fn bytes_read(&self) -> u64;
+    fn bytes_read(&self) -> u64 {
+        self.file().bytes_read()
+    }
 
     /// When the file was last written, in nanoseconds since 1970.
-    fn modified(&self) -> i128;
+    fn modified(&self) -> i128 {
+        self.file().modified
+    }
 
     /// After the file was read: whether its size changed since opening.
     fn note(&self) -> Option<SourceNote> {
-        None
+        self.file().note()
     }
 }
 
@@ -92,12 +98,16 @@ pub struct CsvFormat {
     pub header: bool,
 }
 
+impl CsvFormat {
+    pub const COMMA: CsvFormat = CsvFormat {
+        delimiter: b',',
+        header: true,
+    };
+}
+
 impl Default for CsvFormat {
     fn default() -> CsvFormat {
-        CsvFormat {
-            delimiter: b',',
-            header: true,
-        }
+        CsvFormat::COMMA
     }
 }
 
@@ -223,7 +233,10 @@ pub fn open(path: &Path, options: SourceOptions) -> Result<Box<dyn Source>, Read
     };
     match opened {
         Err(error @ ReadError::Open { .. }) => Err(error),
-        Err(error) => Ok(Box::new(UnreadableSource(Some(error)))),
+        Err(error) => Ok(Box::new(UnreadableSource {
+            error: Some(error),
+            file: OpenFile::new(path, 0),
+        })),
         opened => opened,
     }
 }
@@ -252,7 +265,7 @@ fn open_avro(bytes: FileBytes, options: SourceOptions) -> Result<Box<dyn Source>
 
 #[cfg(not(feature = "avro"))]
 fn open_avro(bytes: FileBytes, _: SourceOptions) -> Result<Box<dyn Source>, ReadError> {
-    Err(ReadError::not_built_in(&bytes.file, "avro"))
+    Err(ReadError::not_built_in(&bytes.file.path, "avro"))
 }
 
 #[cfg(feature = "parquet")]
@@ -268,19 +281,18 @@ fn open_parquet(path: &Path, _: SourceOptions) -> Result<Box<dyn Source>, ReadEr
 }
 
 /// A file that is not of its declared format.
-struct UnreadableSource(Option<ReadError>);
+struct UnreadableSource {
+    error: Option<ReadError>,
+    file: OpenFile,
+}
 
 impl Source for UnreadableSource {
     fn next_batch(&mut self) -> Result<Option<Events>, ReadError> {
-        self.0.take().map_or(Ok(None), Err)
+        self.error.take().map_or(Ok(None), Err)
     }
 
-    fn bytes_read(&self) -> u64 {
-        0
-    }
-
-    fn modified(&self) -> i128 {
-        0
+    fn file(&self) -> &OpenFile {
+        &self.file
     }
 }
 
@@ -300,27 +312,6 @@ impl ReadError {
             ReadError::Format { .. } => Some(BadKind::InvalidData),
             ReadError::Header { .. } => Some(BadKind::InvalidHeader),
             ReadError::Compression { .. } => Some(BadKind::InvalidCompression),
-        }
-    }
-}
-
-impl ReadProgress {
-    pub(crate) fn note(&self, file: &Path) -> Option<SourceNote> {
-        let (bytes_at_open, bytes_read) = (self.bytes_at_open?, self.bytes_read());
-        let file: PathBuf = file.to_path_buf();
-        let ended = self.ended();
-        match bytes_read.cmp(&bytes_at_open) {
-            std::cmp::Ordering::Less if ended => Some(SourceNote::CutShort {
-                file,
-                bytes_at_open,
-                bytes_read,
-            }),
-            std::cmp::Ordering::Greater if ended => Some(SourceNote::Grew {
-                file,
-                bytes_at_open,
-                bytes_read,
-            }),
-            _ => None,
         }
     }
 }
@@ -374,6 +365,51 @@ mod tests {
         assert_eq!(sample(&[b'x'; 500]).len(), 200);
         assert!(sample(&[0xff; 500]).len() <= 200);
         assert!(sample("ä".repeat(300).as_bytes()).len() <= 200);
+    }
+
+    fn lines(path: &Path) -> Result<Box<dyn Source>, ReadError> {
+        let options = SourceOptions {
+            format: Some(Format::JsonLines),
+            ..SourceOptions::default()
+        };
+        open(path, options)
+    }
+
+    fn read_all(source: &mut dyn Source) {
+        while source.next_batch().unwrap().is_some() {}
+    }
+
+    #[test]
+    fn a_missing_file_is_named_in_the_error() {
+        let error = lines(Path::new("/nowhere/to/be/found.jsonl"))
+            .err()
+            .unwrap();
+        assert!(matches!(error, ReadError::Open { .. }));
+        let text = error.to_string();
+        assert!(text.starts_with("cannot open /nowhere/to/be/found.jsonl: "));
+    }
+
+    #[test]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the test changes a file that is read"
+    )]
+    fn a_file_that_grows_or_is_cut_short_while_it_is_read_is_noted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("changes.jsonl");
+        for (text, shown) in [
+            ("{}\n{}\n", None),
+            ("{}\n{}\n{}\n", Some("grew from 6 to 9 bytes")),
+            ("{}\n", Some("ended at byte 3 but had 6 bytes")),
+        ] {
+            std::fs::write(&path, "{}\n{}\n").unwrap();
+            let mut source = lines(&path).unwrap();
+            std::fs::write(&path, text).unwrap();
+            read_all(&mut *source);
+            let note = source.note().map(|note| note.to_string());
+            let holds = |shown: &str| note.as_ref().is_some_and(|note| note.contains(shown));
+            assert!(shown.map_or(note.is_none(), holds), "{note:?}");
+        }
     }
 
     #[test]

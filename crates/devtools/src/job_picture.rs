@@ -2,51 +2,51 @@
 
 use std::collections::BTreeMap;
 
-use highwater_job::{EventFate, Job, Outcome, origin_file, origin_line};
+use highwater_job::{Job, Outcome, TracedEvent, origin_file, origin_line};
 use highwater_time::Instant;
 
 use crate::picture::{Picture, Point, WatermarkLine, WatermarkStep};
 
 /// The picture of one input of the job, by default the first with events. `None` without events.
 pub fn job_picture(job: &Job, outcome: &Outcome, input: Option<&str>) -> Option<Picture> {
-    let witness = outcome.witness.as_ref()?;
-    let input_of = |event: &EventFate| outcome.files[origin_file(event.origin)].input;
+    let trace = outcome.trace.as_ref()?;
+    let input_of = |event: &TracedEvent| outcome.files[origin_file(event.origin)].input;
     let chosen = match input {
         Some(name) => job
             .plan
             .inputs
             .iter()
             .position(|i| i.name.eq_ignore_ascii_case(name))?,
-        None => witness.fates.first().map(input_of)?,
+        None => trace.events.first().map(input_of)?,
     };
-    let mut events: Vec<&EventFate> = witness
-        .fates
+    let mut events: Vec<&TracedEvent> = trace
+        .events
         .iter()
         .filter(|event| input_of(event) == chosen)
         .collect();
-    let arrivals_known = events.iter().all(|event| event.fate.arrival.is_some());
+    let arrivals_known = events.iter().all(|event| event.judged.arrival.is_some());
     let several = events.iter().any(|event| event.partition > 0);
     let mut latest = Instant::BEFORE_ALL;
     if arrivals_known {
-        events.sort_by_key(|event| (event.fate.arrival, event.origin));
+        events.sort_by_key(|event| (event.judged.arrival, event.origin));
     }
     let mut points = Vec::with_capacity(events.len());
     let mut lines: BTreeMap<Option<String>, Vec<WatermarkStep>> = BTreeMap::new();
     for event in events {
-        latest = latest.max(event.fate.arrival.unwrap_or(event.fate.event_time));
+        latest = latest.max(event.judged.arrival.unwrap_or(event.judged.event_time));
         let lane = match (&event.key, several) {
             (Some(key), _) => Some(key.clone()),
             (None, true) => Some(format!("partition {}", event.partition)),
             (None, false) => None,
         };
-        let mut point = Point::new(&event.fate, latest);
+        let mut point = Point::new(&event.judged, latest);
         point.label = Some(origin_line(event.origin).to_string());
         point.lane = lane.clone();
         points.push(point);
-        if event.fate.watermark_after > Instant::BEFORE_ALL {
+        if event.judged.watermark_after > Instant::BEFORE_ALL {
             lines.entry(lane).or_default().push(WatermarkStep {
                 arrival: latest,
-                watermark: event.fate.watermark_after,
+                watermark: event.judged.watermark_after,
             });
         }
     }

@@ -79,7 +79,7 @@ async fn live(query: &str, log: &MemoryLog, folder: &Path, events: usize) -> f64
     let options = Options {
         start: Some(Start::Beginning),
         checkpoint_every: Some(Duration::from_secs(1)),
-        until_end: Some(AtEnd::GoOnLater),
+        until_end: Some(AtEnd::Checkpoint),
         retry: RetryPolicy::default(),
         ..Options::default()
     };

@@ -1,4 +1,4 @@
-//! The account of a stream: how much was read, which events were lost and why, and the dead letters of those.
+//! Counts the events that a stream reads and loses, and writes the dead letters of lost ones.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -7,27 +7,27 @@ use highwater_connect::Events;
 use highwater_engine::{Column, DataError, Value, ValueRef, eval};
 use highwater_time::Instant;
 
+use crate::event_trace::{EventTrace, LostEvent, origin, origin_line};
 use crate::plan::InputPlan;
-use crate::report::{InputReport, Trouble, TroubleKind};
+use crate::report::{InputErrorKind, InputErrorSample, InputReport};
 use crate::side_row::{
     EventLocation, FailedRow, QueryText, RejectedEvent, SideRow, StreamLocation, prefix,
 };
-use crate::witness::{LostEvent, Witness, origin, origin_line};
 
 pub(crate) struct Account {
-    /// The number of the stream among all that the job reads.
+    /// The number of the stream within the job.
     number: usize,
     location: StreamLocation,
-    /// The file or partition in full.
+    /// The path of the file, or hub and partition.
     name: String,
     pub report: InputReport,
-    /// The latest event that was lost, and why; only of hubs.
+    /// The latest lost event and the reason; only for hubs.
     pub last_error: Option<String>,
-    /// Only when the fate of events is asked for.
-    pub witness: Option<Witness>,
+    /// Set if the run traces events.
+    pub trace: Option<EventTrace>,
     /// Lost events become dead letters.
     dead_letters: bool,
-    /// The latest events of a file, for the dead letters of rows that the query fails on.
+    /// The latest events of a file, for the dead letters of failed rows.
     recent: VecDeque<RecentBlock>,
 }
 
@@ -36,31 +36,31 @@ struct RecentBlock {
     events: Column,
 }
 
-/// An event that waits longer than this many blocks for its time is not in its dead letter.
+/// A dead letter of a file has its event only if the event is in one of this many latest blocks.
 const RECENT_BLOCKS: usize = 8;
 
-/// An event that cannot be read, or has no time or key to go by.
+/// An event that cannot be decoded, or has no event time or substream key.
 pub(crate) struct Rejection<'a> {
-    pub kind: TroubleKind,
+    pub kind: InputErrorKind,
     /// Line or offset.
     pub line: u64,
     pub reason: &'a str,
     pub arrival: Option<Instant>,
-    /// As it was read; empty where it was decoded.
+    /// The text of an event that could not be decoded; otherwise empty.
     pub text: &'a str,
-    /// As it was decoded, if that is at hand.
+    /// The decoded event, if it is available.
     pub event: Option<ValueRef<'a>>,
-    /// The file that it was taken from on its way to a hub.
+    /// The followed file that the event was read from.
     pub file: Option<&'a str>,
 }
 
 impl Account {
-    pub fn new(
+    pub(crate) fn new(
         input: &InputPlan,
         number: usize,
         location: StreamLocation,
         name: String,
-        witness: bool,
+        trace: bool,
     ) -> Account {
         Account {
             number,
@@ -71,22 +71,22 @@ impl Account {
                 ..InputReport::default()
             },
             last_error: None,
-            witness: witness.then(Witness::default),
+            trace: trace.then(EventTrace::default),
             dead_letters: input.dead_letters,
             recent: VecDeque::new(),
         }
     }
 
-    /// The file or partition in full.
-    pub fn name(&self) -> &str {
+    /// The path of the file, or hub and partition.
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    pub fn location(&self) -> &StreamLocation {
+    pub(crate) fn location(&self) -> &StreamLocation {
         &self.location
     }
 
-    pub fn has_dead_letters(&self) -> bool {
+    pub(crate) fn has_dead_letters(&self) -> bool {
         self.dead_letters
     }
 
@@ -94,8 +94,8 @@ impl Account {
         matches!(self.location, StreamLocation::File { .. })
     }
 
-    /// Keeps the latest events of a file for dead letters.
-    pub fn remember(&mut self, decoded: &Events, whole: Option<&Column>) {
+    /// Stores the latest events of a file for dead letters.
+    pub(crate) fn remember(&mut self, decoded: &Events, whole: Option<&Column>) {
         let Some(whole) = whole.filter(|_| self.dead_letters && self.is_of_file()) else {
             return;
         };
@@ -108,18 +108,18 @@ impl Account {
         }
     }
 
-    /// Counts a lost event; its dead letter goes to `out`.
-    pub fn reject(&mut self, rejection: &Rejection<'_>, out: &mut Vec<SideRow>) {
+    /// Counts a lost event and appends its dead letter to `out`.
+    pub(crate) fn reject(&mut self, rejection: &Rejection<'_>, out: &mut Vec<SideRow>) {
         let Rejection {
             kind, line, reason, ..
         } = *rejection;
         let name = rejection.file.unwrap_or(&self.name);
-        let troubles = &mut self.report.troubles;
-        troubles.add(kind, rejection.arrival, || Trouble {
+        let errors = &mut self.report.errors;
+        errors.add(kind, rejection.arrival, || InputErrorSample {
             file: name.to_owned(),
             line,
             reason: reason.into(),
-            sample: shortened(rejection.text).into(),
+            event: shortened(rejection.text).into(),
         });
         if !self.is_of_file() {
             let kind = kind.name();
@@ -138,8 +138,8 @@ impl Account {
                 arrival: rejection.arrival,
             }));
         }
-        if let Some(witness) = &mut self.witness {
-            witness.lost.push(LostEvent {
+        if let Some(trace) = &mut self.trace {
+            trace.lost.push(LostEvent {
                 origin: origin(self.number, line),
                 kind,
                 reason: reason.into(),
@@ -155,8 +155,13 @@ impl Account {
         }
     }
 
-    /// Counts what is wrong with a whole file.
-    pub fn reject_file(&mut self, kind: TroubleKind, reason: String, out: &mut Vec<SideRow>) {
+    /// Counts an error of the whole file.
+    pub(crate) fn reject_file(
+        &mut self,
+        kind: InputErrorKind,
+        reason: String,
+        out: &mut Vec<SideRow>,
+    ) {
         if self.dead_letters {
             out.extend(SideRow::of_rejected(RejectedEvent {
                 location: EventLocation {
@@ -171,16 +176,16 @@ impl Account {
             }));
         }
         let file = self.name.clone();
-        self.report.troubles.add(kind, None, || Trouble {
+        self.report.errors.add(kind, None, || InputErrorSample {
             file,
             line: 0,
             reason,
-            sample: String::new(),
+            event: String::new(),
         });
     }
 
     /// The dead letter of a row that the query failed on.
-    pub fn failed_row(&self, error: &DataError, query: &QueryText) -> SideRow {
+    pub(crate) fn failed_row(&self, error: &DataError, query: &QueryText) -> SideRow {
         let line = error.origin.map(origin_line);
         let location = EventLocation {
             stream: &self.location,
@@ -204,7 +209,7 @@ impl Account {
         })
     }
 
-    /// The event of that line as JSON; NULL if it is no longer at hand.
+    /// The event of that line as JSON; NULL if it is no longer stored.
     fn recent_event(&self, line: u64) -> Value {
         let event = self.recent.iter().rev().find_map(|block| {
             let row = block.lines.binary_search(&line).ok()?;
@@ -221,7 +226,7 @@ pub(crate) fn json(event: ValueRef<'_>) -> Value {
     Value::Text(json.into())
 }
 
-/// A file as the job file calls it, so that what is shown does not depend on where it was run.
+/// The path of a file relative to the job's folder, so that results do not depend on the working directory.
 pub(crate) fn shown_file(file: &str, folder: &Path) -> String {
     let path = Path::new(file);
     path.strip_prefix(folder)
@@ -230,7 +235,7 @@ pub(crate) fn shown_file(file: &str, folder: &Path) -> String {
         .to_string()
 }
 
-/// As much of an event as a person wants to see.
+/// The start of an event, for a report.
 fn shortened(text: &str) -> &str {
     const BYTES_MAX: usize = 200;
     prefix(text, BYTES_MAX)

@@ -1,8 +1,8 @@
-//! Where streams meet: the shared part of the query, the merge of its rows and of dead letters, and their numbering.
+//! Combines all streams: runs the shared part of the query, and merges and numbers its rows and dead letters.
 //!
 //! The same for files and hubs. A job over files calls it in place (`run.rs`); a job over hubs has a thread for it
-//! (`live/combiner_thread.rs`), which receives the output of streams in any order. The order of rows does not depend on
-//! that, because every merge waits until all of its streams have passed a time.
+//! (`live/combiner_thread.rs`), which receives stream outputs in any order. The order of rows does not depend on it,
+//! because every merge waits until all of its streams have passed a time.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use highwater_connect::EndpointError;
 use highwater_engine::{DataError, SharedPipeline, Value};
 use highwater_time::{CombinedWatermark, Instant};
 
+use crate::event_trace::{origin_file, origin_line};
 use crate::output_merge::{OutputMerge, OutputMessage};
 use crate::side_output::SideOutput;
 use crate::side_row::{EventLocation, FailedRow, QueryText, SideRow, StreamLocation};
 use crate::stream::StreamOutput;
-use crate::witness::{origin_file, origin_line};
 
 pub(crate) struct Combiner {
     pub shared: SharedPipeline,
@@ -30,14 +30,14 @@ pub(crate) struct Combiner {
     query: Arc<QueryText>,
 }
 
-/// Where the rows of a statement go: an output, and the statement's place among those of that output.
+/// The output of a statement, and the statement's index among those of that output.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct StatementPort {
     pub output: usize,
     pub port: usize,
 }
 
-/// The outputs of a job and who writes to them.
+/// The outputs of a job, and the statements and side outputs that write to them.
 pub(crate) struct OutputRouting {
     pub outputs: Vec<OutputMerge>,
     pub statements: Vec<StatementPort>,
@@ -46,7 +46,7 @@ pub(crate) struct OutputRouting {
 }
 
 impl Combiner {
-    pub fn new(
+    pub(crate) fn new(
         shared: SharedPipeline,
         routing: OutputRouting,
         streams: Vec<StreamLocation>,
@@ -65,22 +65,22 @@ impl Combiner {
     }
 
     /// How many streams there are.
-    pub fn streams(&self) -> usize {
+    pub(crate) fn streams(&self) -> usize {
         self.streams.len()
     }
 
     /// The minimum watermark over all streams.
-    pub fn watermark(&self) -> Instant {
+    pub(crate) fn watermark(&self) -> Instant {
         self.clock.watermark()
     }
 
     /// Per stream, its watermark.
-    pub fn watermarks(&self) -> &[Instant] {
+    pub(crate) fn watermarks(&self) -> &[Instant] {
         self.clock.members()
     }
 
-    /// Takes what a stream has made of its events.
-    pub fn combine(&mut self, output: StreamOutput) -> Result<(), EndpointError> {
+    /// Runs the output of a stream through the shared part of the query.
+    pub(crate) fn combine(&mut self, output: StreamOutput) -> Result<(), EndpointError> {
         let mut exits = Vec::new();
         for delivery in output.deliveries {
             let shared = &mut self.shared;
@@ -106,14 +106,14 @@ impl Combiner {
         risen.map_or(Ok(()), |watermark| self.advance(watermark))
     }
 
-    /// Tells outputs that every row before `watermark` has been sent.
-    pub fn advance(&mut self, watermark: Instant) -> Result<(), EndpointError> {
+    /// Tells outputs that all rows before `watermark` have been sent.
+    pub(crate) fn advance(&mut self, watermark: Instant) -> Result<(), EndpointError> {
         let mut outputs = self.outputs.iter_mut();
         outputs.try_for_each(|output| output.send(OutputMessage::Advance(watermark)))
     }
 
-    /// Asks outputs to make sure of every row sent so far.
-    pub fn settle(&mut self, checkpoint: u64) -> Result<(), EndpointError> {
+    /// Asks outputs to make all rows sent so far durable.
+    pub(crate) fn settle(&mut self, checkpoint: u64) -> Result<(), EndpointError> {
         let mut outputs = self.outputs.iter_mut();
         outputs.try_for_each(|output| output.send(OutputMessage::Settle(checkpoint)))
     }
@@ -144,9 +144,8 @@ impl Combiner {
         }
     }
 
-    /// Takes another stream behind those there are, which has come to `reached`; its number, or `None` if the query cannot
-    /// have it.
-    pub fn add_stream(
+    /// Adds a stream with the watermark `reached`. Returns its number, or `None` if the query does not allow it.
+    pub(crate) fn add_stream(
         &mut self,
         input: usize,
         location: StreamLocation,
@@ -162,8 +161,8 @@ impl Combiner {
         Some(stream)
     }
 
-    /// Everything that is not a stream's.
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
+    /// The state outside of streams.
+    pub(crate) fn snapshot(&self, out: &mut Vec<u8>) {
         let mut pipeline = Vec::new();
         self.shared.pipeline.snapshot(&mut pipeline);
         out.blob(&pipeline);
@@ -174,7 +173,7 @@ impl Combiner {
         side_outputs.for_each(|side_output| side_output.snapshot(out));
     }
 
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+    pub(crate) fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.shared
             .pipeline
             .restore(&mut Reader::new(from.blob()?))?;

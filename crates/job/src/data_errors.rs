@@ -1,12 +1,12 @@
-//! Data errors, summed: one record for each input and kind of error, in the form that Stream Analytics logs them.
+//! Data errors of a run: one record per input and kind of error, in the form of a Stream Analytics log.
 //!
-//! Violations of a time policy are there too, as information, because the policy dealt with them. The times are arrivals, so that
-//! nothing here depends on when or how fast the job ran; where no arrival is known they are null.
+//! Violations of a time policy are included with the level Info, because the policy handled them. Times are arrival times, so that
+//! the records do not depend on when or how fast the job ran; unknown ones are null.
 
 use highwater_time::Instant;
 use serde_json::{Value, json};
 
-use crate::report::{InputReport, Trouble, TroubleSum};
+use crate::report::{InputErrorSample, InputErrorSummary, InputReport};
 
 /// The data errors of one input, the policies' first.
 pub fn data_errors(input: &InputReport) -> Vec<Value> {
@@ -36,9 +36,9 @@ pub fn data_errors(input: &InputReport) -> Vec<Value> {
         .filter(|(.., adjusted, dropped)| adjusted + dropped > 0)
         .map(|(kind, code, adjusted, dropped)| {
             let message = format!("{adjusted} adjusted, {dropped} dropped");
-            let sum = TroubleSum {
+            let sum = InputErrorSummary {
                 count: adjusted + dropped,
-                ..TroubleSum::default()
+                ..InputErrorSummary::default()
             };
             let error = DataErrorRecord {
                 kind,
@@ -50,10 +50,10 @@ pub fn data_errors(input: &InputReport) -> Vec<Value> {
             };
             error.to_json(&input.name)
         });
-    let troubles = input.troubles.iter().map(|(kind, sum)| {
+    let errors = input.errors.iter().map(|(kind, sum)| {
         let first = sum.samples.first();
-        let brief = first.map_or("", |trouble| &trouble.reason);
-        let message = first.map_or(String::new(), Trouble::placed);
+        let brief = first.map_or("", |sample| &sample.reason);
+        let message = first.map_or(String::new(), InputErrorSample::located);
         let error = DataErrorRecord {
             kind: kind.name(),
             code: kind.code(),
@@ -64,7 +64,7 @@ pub fn data_errors(input: &InputReport) -> Vec<Value> {
         };
         error.to_json(&input.name)
     });
-    policies.chain(troubles).collect()
+    policies.chain(errors).collect()
 }
 
 struct DataErrorRecord<'a> {
@@ -73,13 +73,13 @@ struct DataErrorRecord<'a> {
     level: &'a str,
     brief: &'a str,
     message: &'a str,
-    sum: &'a TroubleSum,
+    sum: &'a InputErrorSummary,
 }
 
 impl DataErrorRecord<'_> {
     fn to_json(&self, input: &str) -> Value {
         let samples = self.sum.samples.iter();
-        let samples = samples.map(|trouble| trouble.sample.trim_end());
+        let samples = samples.map(|sample| sample.event.trim_end());
         let time = |pick: fn(&(Instant, Instant)) -> Instant| {
             let arrivals = self.sum.arrivals.as_ref();
             arrivals.map(|arrivals| pick(arrivals).to_string())

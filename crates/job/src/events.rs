@@ -1,7 +1,7 @@
 //! A block of decoded events with their times.
 //!
-//! Before an event can be put in order its times must be read: TIMESTAMP BY may be any expression, and a substream has
-//! keys. An event without a time or key is left out here, with its reason, and never meets a time policy.
+//! Ordering needs the event time, which TIMESTAMP BY computes by any expression, and the substream key. An event without
+//! one of them is rejected here with a reason, before any time policy.
 
 use arrow_array::Array;
 use arrow_buffer::BooleanBuffer;
@@ -10,15 +10,15 @@ use highwater_engine::{Chunk, Column, ValueRef};
 use highwater_query::plan::Expr;
 use highwater_time::{Arrivals, Instant};
 
-use crate::report::TroubleKind;
+use crate::report::InputErrorKind;
 
 /// A block's events with their times.
 pub(crate) struct TimedEvents {
     pub chunk: Chunk,
     pub times: Vec<Instant>,
     pub arrivals: Option<Vec<Instant>>,
-    /// The arrival of all events, where there is none for each.
-    pub otherwise: Arrivals<'static>,
+    /// The arrival of all events, if `arrivals` is `None`.
+    pub default_arrivals: Arrivals<'static>,
     pub keys: Option<RowKeys>,
     /// The partition column, where the input has one.
     pub partitions: Option<Column>,
@@ -28,13 +28,13 @@ pub(crate) struct TimedEvents {
 }
 
 impl TimedEvents {
-    pub fn arrivals(&self) -> Arrivals<'_> {
+    pub(crate) fn arrivals(&self) -> Arrivals<'_> {
         self.arrivals
             .as_ref()
-            .map_or(self.otherwise, |arrivals| Arrivals::Each(arrivals))
+            .map_or(self.default_arrivals, |arrivals| Arrivals::Each(arrivals))
     }
 
-    pub fn keep(&self, mask: &BooleanBuffer) -> TimedEvents {
+    pub(crate) fn keep(&self, mask: &BooleanBuffer) -> TimedEvents {
         fn pick<T: Clone>(values: &[T], mask: &BooleanBuffer) -> Vec<T> {
             mask.set_indices().map(|row| values[row].clone()).collect()
         }
@@ -42,7 +42,7 @@ impl TimedEvents {
             chunk: self.chunk.filter(mask),
             times: pick(&self.times, mask),
             arrivals: self.arrivals.as_ref().map(|arrivals| pick(arrivals, mask)),
-            otherwise: self.otherwise,
+            default_arrivals: self.default_arrivals,
             keys: self.keys.as_ref().map(|keys| keys.keep(mask)),
             partitions: self.partitions.as_ref().map(|column| column.filter(mask)),
             whole: self.whole.as_ref().map(|column| column.filter(mask)),
@@ -55,7 +55,7 @@ impl TimedEvents {
 pub(crate) struct RowKeys {
     pub bytes: Vec<u8>,
     pub offsets: Vec<u32>,
-    /// Only with a witness.
+    /// Only if the run traces events.
     pub shown: Option<Vec<String>>,
 }
 
@@ -79,37 +79,42 @@ impl RowKeys {
     }
 }
 
-/// Rows that cannot be timed, and why.
-pub(crate) struct RowTroubles {
+/// Rows without an event time or key, with reasons.
+pub(crate) struct RowErrors {
     rows: usize,
-    by_row: std::collections::BTreeMap<usize, (TroubleKind, String)>,
+    by_row: std::collections::BTreeMap<usize, (InputErrorKind, String)>,
 }
 
-impl RowTroubles {
-    pub fn new(rows: usize) -> RowTroubles {
-        RowTroubles {
+impl RowErrors {
+    pub(crate) fn new(rows: usize) -> RowErrors {
+        RowErrors {
             rows,
             by_row: Default::default(),
         }
     }
 
-    pub fn add(&mut self, row: usize, kind: TroubleKind, reason: impl FnOnce() -> String) {
+    pub(crate) fn add(
+        &mut self,
+        row: usize,
+        kind: InputErrorKind,
+        reason: impl FnOnce() -> String,
+    ) {
         self.by_row.entry(row).or_insert_with(|| (kind, reason()));
     }
 
-    pub fn any(&self) -> bool {
+    pub(crate) fn any(&self) -> bool {
         !self.by_row.is_empty()
     }
 
-    pub fn has(&self, row: usize) -> bool {
+    pub(crate) fn has(&self, row: usize) -> bool {
         self.by_row.contains_key(&row)
     }
 
-    pub fn good(&self) -> BooleanBuffer {
+    pub(crate) fn good(&self) -> BooleanBuffer {
         (0..self.rows).map(|row| !self.has(row)).collect()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (usize, TroubleKind, &str)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, InputErrorKind, &str)> {
         self.by_row
             .iter()
             .map(|(row, (kind, reason))| (*row, *kind, &reason[..]))
@@ -121,11 +126,11 @@ pub(crate) fn times_column(times: &[Instant]) -> Column {
 }
 
 /// The value of TIMESTAMP BY for every row.
-pub(crate) fn event_times(expr: &Expr, chunk: &Chunk, troubles: &mut RowTroubles) -> Vec<Instant> {
+pub(crate) fn event_times(expr: &Expr, chunk: &Chunk, errors: &mut RowErrors) -> Vec<Instant> {
     let mut faults = Faults::new(chunk.rows());
     let column = eval::evaluate(expr, chunk, &mut faults);
     for (row, fault) in faults.iter() {
-        troubles.add(row, TroubleKind::Timestamp, || fault.reason.to_string());
+        errors.add(row, InputErrorKind::Timestamp, || fault.reason.to_string());
     }
     if let Column::Time(times) = &column
         && times.nulls().is_none_or(|nulls| nulls.null_count() == 0)
@@ -137,11 +142,11 @@ pub(crate) fn event_times(expr: &Expr, chunk: &Chunk, troubles: &mut RowTroubles
             .collect();
     }
     (0..chunk.rows())
-        .map(|row| event_time(column.get(row), row, troubles))
+        .map(|row| event_time(column.get(row), row, errors))
         .collect()
 }
 
-fn event_time(value: ValueRef<'_>, row: usize, troubles: &mut RowTroubles) -> Instant {
+fn event_time(value: ValueRef<'_>, row: usize, errors: &mut RowErrors) -> Instant {
     let reason = match value {
         ValueRef::Time(time) => return time,
         ValueRef::Text(text) => match Instant::parse_iso(text.as_bytes()) {
@@ -154,7 +159,7 @@ fn event_time(value: ValueRef<'_>, row: usize, troubles: &mut RowTroubles) -> In
             other.type_name()
         ),
     };
-    troubles.add(row, TroubleKind::Timestamp, || reason);
+    errors.add(row, InputErrorKind::Timestamp, || reason);
     Instant::BEFORE_ALL
 }
 
@@ -162,7 +167,7 @@ pub(crate) fn substream_keys(
     keys: &[Expr],
     chunk: &Chunk,
     show: bool,
-    troubles: &mut RowTroubles,
+    errors: &mut RowErrors,
 ) -> Option<RowKeys> {
     if keys.is_empty() {
         return None;
@@ -173,7 +178,7 @@ pub(crate) fn substream_keys(
         .map(|key| eval::evaluate(key, chunk, &mut faults))
         .collect();
     for (row, fault) in faults.iter() {
-        troubles.add(row, TroubleKind::Key, || fault.reason.to_string());
+        errors.add(row, InputErrorKind::Key, || fault.reason.to_string());
     }
     let shown = show.then(Vec::new);
     let mut out = RowKeys {
@@ -185,7 +190,7 @@ pub(crate) fn substream_keys(
         for column in &columns {
             let value = column.get(row);
             if value.is_null() {
-                troubles.add(row, TroubleKind::Key, || {
+                errors.add(row, InputErrorKind::Key, || {
                     "a key of TIMESTAMP BY .. OVER is NULL in this event".into()
                 });
             }

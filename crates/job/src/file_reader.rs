@@ -1,20 +1,20 @@
-//! Reads one file, a block at a time, into a stream.
+//! Reads one file block by block into a stream.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use highwater_connect::json::Field;
-use highwater_connect::{ReadError, Source, SourceNote};
+use highwater_connect::{ReadError, Source};
 use highwater_engine::{DataErrors, PhysicalPlan, Value, ValueRef, eval};
 use highwater_time::Instant;
 
 use crate::account::shown_file;
-use crate::intake::Intake;
+use crate::event_trace::EventTrace;
 use crate::plan::{InputFormat, InputPlan, PartitionId};
-use crate::report::{InputReport, TroubleKind};
+use crate::report::{InputErrorKind, InputReport};
 use crate::side_row::{QueryText, StreamLocation};
 use crate::stream::{EventBlock, Stream, StreamOutput, StreamPlan};
-use crate::witness::Witness;
+use crate::timestamp_assigner::TimestampAssigner;
 
 pub(crate) struct FileReader {
     modified: Instant,
@@ -23,17 +23,17 @@ pub(crate) struct FileReader {
     ended: bool,
 }
 
-/// A file to be read.
+/// The file, and its number and partitions within the job.
 pub(crate) struct FilePlan<'a> {
     pub path: &'a Path,
-    /// The number of this file among all that the job reads.
+    /// The number of the file within the job.
     pub number: usize,
     pub partitions: Vec<PartitionId>,
-    pub witness: bool,
+    pub trace: bool,
     pub query: Arc<QueryText>,
 }
 
-/// What one step of a reader gave.
+/// The output of one step of a reader.
 pub(crate) struct FileBlock {
     pub output: StreamOutput,
     pub bytes: u64,
@@ -42,13 +42,13 @@ pub(crate) struct FileBlock {
 }
 
 impl FileReader {
-    pub fn open(
+    pub(crate) fn open(
         plan: FilePlan<'_>,
         input: InputPlan,
         physical: &PhysicalPlan,
     ) -> Result<FileReader, ReadError> {
-        let (intake, fields) = Intake::new(input, plan.witness);
-        let input = intake.input();
+        let (assigner, fields) = TimestampAssigner::new(input, plan.trace);
+        let input = assigner.input();
         let source = input.format.open(plan.path, fields, input.dead_letters)?;
         let name = plan.path.display().to_string();
         let plan = StreamPlan {
@@ -59,28 +59,28 @@ impl FileReader {
             },
             name,
             partitions: plan.partitions,
-            witness: plan.witness,
+            trace: plan.trace,
             late_events: false,
             query: plan.query,
         };
         Ok(FileReader {
             modified: Instant::from_unix_nanos(source.modified()),
             source,
-            stream: Stream::new(plan, intake, physical),
+            stream: Stream::new(plan, assigner, physical),
             ended: false,
         })
     }
 
-    pub fn input(&self) -> usize {
+    pub(crate) fn input(&self) -> usize {
         self.stream.input
     }
 
-    pub fn location(&self) -> &StreamLocation {
+    pub(crate) fn location(&self) -> &StreamLocation {
         self.stream.account.location()
     }
 
-    /// Processes the next block of the file. `None` after the last, which ends time.
-    pub fn step(&mut self) -> Option<FileBlock> {
+    /// Processes the next block of the file; the end of the file ends time. `None` after that.
+    pub(crate) fn step(&mut self) -> Option<FileBlock> {
         if self.ended {
             return None;
         }
@@ -102,7 +102,7 @@ impl FileReader {
             Ok(None) => self.end(&mut output),
             Err(error) => {
                 let kind = error.kind();
-                let kind = kind.map_or(TroubleKind::File, |kind| TroubleKind::of(kind, true));
+                let kind = kind.map_or(InputErrorKind::File, |kind| InputErrorKind::of(kind, true));
                 let account = &mut self.stream.account;
                 account.reject_file(kind, error.to_string(), &mut output.rejected);
                 self.end(&mut output);
@@ -120,8 +120,8 @@ impl FileReader {
         let account = &mut self.stream.account;
         account.report.bytes = self.source.bytes_read();
         match self.source.note() {
-            Some(note @ SourceNote::CutShort { .. }) => {
-                account.reject_file(TroubleKind::File, note.to_string(), &mut out.rejected);
+            Some(note) if note.is_cut_short() => {
+                account.reject_file(InputErrorKind::File, note.to_string(), &mut out.rejected);
             }
             Some(note) => account.report.notes.push(note.to_string()),
             None => {}
@@ -131,12 +131,12 @@ impl FileReader {
     }
 
     /// See [`Stream::finish`].
-    pub fn finish(self) -> (InputReport, DataErrors, Option<Witness>) {
+    pub(crate) fn finish(self) -> (InputReport, DataErrors, Option<EventTrace>) {
         self.stream.finish()
     }
 }
 
-/// The distinct partitions in a file, found by reading it once. Sorted, so that their order is that of their values.
+/// The distinct values of the partition column, sorted. Reads the whole file.
 pub(crate) fn discover_partitions(
     path: &Path,
     column: &str,
@@ -145,7 +145,7 @@ pub(crate) fn discover_partitions(
     let fields = vec![Field::Path(vec![column.to_string()])];
     let mut source = how.open(path, fields, false)?;
     let mut found = std::collections::BTreeMap::new();
-    // What is wrong with the file is told when it is read for good.
+    // Errors are reported when the file is read again.
     while let Ok(Some(events)) = source.next_batch() {
         for row in 0..events.rows {
             let mut key = Vec::new();
@@ -156,7 +156,7 @@ pub(crate) fn discover_partitions(
         }
     }
     let mut values: Vec<_> = found.into_values().collect();
-    // Values of different kinds have no order of their own, and text beside a number would be read as one.
+    // Values of different types have no order, and a text compared with a number is parsed as one.
     let kind = |value: &Value| match value.view() {
         ValueRef::Null => 0,
         ValueRef::Bit(_) | ValueRef::Int(_) | ValueRef::Float(_) => 1,

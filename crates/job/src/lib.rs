@@ -1,12 +1,14 @@
-//! A job: a query with its inputs, its time policy and its outputs, driven as one loop.
+//! A job: a query with its inputs, its time policy and its outputs.
+
+#![warn(unreachable_pub)]
 
 mod account;
 mod combiner;
 pub mod config;
 mod data_errors;
+mod event_trace;
 mod events;
 mod file_reader;
-mod intake;
 pub mod live;
 mod load;
 mod order;
@@ -23,15 +25,12 @@ mod side_output;
 mod side_row;
 mod stream;
 mod substream_key;
+mod timestamp_assigner;
 pub mod why;
-mod witness;
 
 pub use data_errors::data_errors;
+pub use event_trace::{TracedEvent, origin_file, origin_line};
 pub use load::{Job, LoadError, job_file_of, render};
-pub use outputs::{Collected, Outputs};
-pub use reference::ReferenceError;
-pub use report::{
-    InputReport, OutputReport, Report, Trouble, TroubleKind, TroubleSum, Troubles, short_time,
-};
-pub use run::{Options, Outcome, ReadFile, RunError, run};
-pub use witness::{EventFate, LostEvent, Witness, origin_file, origin_line};
+pub use outputs::{CollectedOutputs, Outputs};
+pub use report::{InputErrorKind, InputErrorSample, InputReport, Report, short_time};
+pub use run::{Options, Outcome, RunError, run};

@@ -1,4 +1,4 @@
-//! From a job file on disk to a job that can run.
+//! Loads a job: reads the job file, compiles the query and checks them against each other.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use highwater_query::plan::Plan;
 use highwater_query::{Catalog, CatalogInput, Diagnostic, compile};
 use highwater_settings::FileError;
 
-use crate::config::{FilesError, Input, JobFile, OnError, OnFailure, QuerySource, Sink};
+use crate::config::{FilesError, Input, JobFile, OnError, OnFailure, Output, QuerySource};
 use crate::project::{self, PROJECT_FILE};
 
 /// A job file and its query, compiled and laid out.
@@ -53,11 +53,6 @@ pub enum LoadError {
         input: String,
         missing: MissingFeature,
     },
-    #[error("error: the format of output \"{output}\": {missing}")]
-    OutputFormat {
-        output: String,
-        missing: MissingFeature,
-    },
     #[error(
         "error: input \"{input}\" has a partition column and {files} files; \
          name one file, or leave the column out and let each file be a partition"
@@ -73,8 +68,8 @@ pub enum LoadError {
     )]
     DeadLetterOutput { output: String },
     #[error(
-        "error: output \"{output}\" sends what it cannot take to the output for dead letters, and there is none; \
-         say on_error = \"dead_letter\" and dead_letter = \"..\" in [errors]"
+        "error: output \"{output}\" writes refused rows to the output for dead letters, and there is none; \
+         set on_error = \"dead_letter\" and dead_letter = \"..\" in [errors]"
     )]
     NoDeadLetterOutput { output: String },
 }
@@ -106,9 +101,7 @@ impl JobFile {
         let job = JobFile::parse(&text, &file.display().to_string())?;
         Ok(job.resolve(file.parent().unwrap_or(Path::new(""))))
     }
-}
 
-impl JobFile {
     /// The input that the query calls `name`.
     pub fn input(&self, name: &str) -> Option<&Input> {
         let exact = self.inputs.iter().find(|input| input.name == name);
@@ -117,6 +110,12 @@ impl JobFile {
                 .iter()
                 .find(|input| input.name.eq_ignore_ascii_case(name))
         })
+    }
+
+    /// The output that the query calls `name`.
+    pub(crate) fn output(&self, name: &str) -> Option<&Output> {
+        let mut outputs = self.outputs.iter();
+        outputs.find(|output| output.name.eq_ignore_ascii_case(name))
     }
 }
 
@@ -132,10 +131,9 @@ impl Job {
         let hub = hub.map(|input| format!("input \"{}\" reads a hub", input.name));
         let mut outputs = self.file.outputs.iter();
         hub.or_else(|| {
-            outputs.find_map(|output| match &output.sink {
-                Sink::Live(_) => Some(format!("output \"{}\" is no file", output.name)),
-                Sink::File(_) | Sink::Stdout => None,
-            })
+            let live =
+                outputs.find(|output| output.settings.sink_target(&self.file.folder).is_none());
+            live.map(|output| format!("output \"{}\" is no file", output.name))
         })
     }
 
@@ -208,7 +206,7 @@ impl Job {
     }
 }
 
-/// The outputs that INTO may name; `None` where none is declared but for dead letters and late events, and all rows go to
+/// The outputs that INTO may name; `None` if only those for dead letters and late events are declared, and rows go to
 /// standard output.
 fn named_outputs(file: &JobFile) -> Option<Vec<String>> {
     let own = [&file.dead_letter, &file.live.late];
@@ -230,13 +228,6 @@ fn check_formats(file: &JobFile) -> Result<(), LoadError> {
             missing,
         };
         format.check_built_in().map_err(missing)?;
-    }
-    for output in &file.outputs {
-        let missing = |missing| LoadError::OutputFormat {
-            output: output.name.clone(),
-            missing,
-        };
-        output.format.check_built_in().map_err(missing)?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Puts a partition's chunks into event-time order.
 //!
-//! `highwater-time` decides which event comes out when, and knows events only by number; [`PendingChunks`] keeps the chunks that
-//! the numbers stand for. This is where the two meet, and where rows get the lanes and watermarks of substreams.
+//! `highwater-time` decides when an event is released, and knows events only by number; [`PendingChunks`] holds the rows of
+//! those numbers. The orderer connects the two and gives rows the lanes and watermarks of substreams.
 
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_engine::{Chunk, ChunkLanes, Item};
@@ -15,10 +15,18 @@ use crate::pending_chunks::{PendingChunks, PendingChunksSnapshot};
 use crate::substream_key::SubstreamKeyColumn;
 
 pub(crate) struct Orderer {
-    time: Time,
+    clocks: Clocks,
     pending: PendingChunks,
-    /// The settings that the state was made with and does not hold itself.
-    rules: (TimePolicy, TimeDomain, Duration),
+    /// Not part of the state.
+    settings: OrdererSettings,
+}
+
+#[derive(Clone, Copy)]
+struct OrdererSettings {
+    policy: TimePolicy,
+    domain: TimeDomain,
+    /// How long operators may keep state for a key after its last event.
+    linger: Duration,
 }
 
 /// The state of an [`Orderer`] at one moment, not yet encoded.
@@ -28,13 +36,13 @@ pub(crate) struct OrdererSnapshot {
 }
 
 impl OrdererSnapshot {
-    pub fn write(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
         out.blob(&self.time);
         self.pending.write(out);
     }
 }
 
-enum Time {
+enum Clocks {
     One {
         timeline: Box<Timeline>,
         released: ReleasedEvents,
@@ -47,7 +55,7 @@ enum Time {
 }
 
 /// Events of a chunk about to be put in order. The times of the chunk itself are ignored.
-pub(crate) struct Incoming<'a> {
+pub(crate) struct UnorderedEvents<'a> {
     pub chunk: Chunk,
     pub times: &'a [Instant],
     pub arrivals: Arrivals<'a>,
@@ -57,65 +65,73 @@ pub(crate) struct Incoming<'a> {
 
 impl Orderer {
     /// For chunks of `width` columns.
-    pub fn new(policy: TimePolicy, clock: TimeDomain, width: usize) -> Orderer {
+    pub(crate) fn new(policy: TimePolicy, clock: TimeDomain, width: usize) -> Orderer {
         let timeline = Box::new(Timeline::new(policy, clock));
         Orderer {
-            time: Time::One {
+            clocks: Clocks::One {
                 timeline,
                 released: ReleasedEvents::default(),
             },
             pending: PendingChunks::new(width, false),
-            rules: (policy, clock, Duration::ZERO),
+            settings: OrdererSettings {
+                policy,
+                domain: clock,
+                linger: Duration::ZERO,
+            },
         }
     }
 
     /// `linger`: how long operators may keep state for a key after its last event.
-    pub fn per_key(
+    pub(crate) fn per_key(
         policy: TimePolicy,
         linger: Duration,
         key_column: SubstreamKeyColumn,
         width: usize,
     ) -> Orderer {
         let substreams = Box::new(Substreams::new(policy, linger));
-        let time = Time::PerKey {
+        let clocks = Clocks::PerKey {
             substreams,
             released: ReleasedLaneEvents::default(),
             key_column,
         };
         Orderer {
-            time,
+            clocks,
             pending: PendingChunks::new(width, true),
-            rules: (policy, TimeDomain::EventTime, linger),
+            settings: OrdererSettings {
+                policy,
+                domain: TimeDomain::EventTime,
+                linger,
+            },
         }
     }
 
-    /// No event will be given an earlier time than this.
-    pub fn watermark(&self) -> Instant {
-        match &self.time {
-            Time::One { timeline, .. } => timeline.watermark(),
-            Time::PerKey { substreams, .. } => substreams.floor(),
+    /// No later event gets an earlier timestamp.
+    pub(crate) fn watermark(&self) -> Instant {
+        match &self.clocks {
+            Clocks::One { timeline, .. } => timeline.watermark(),
+            Clocks::PerKey { substreams, .. } => substreams.floor(),
         }
     }
 
-    /// The number that the next event will have.
-    pub fn next(&self) -> u64 {
+    /// The number of the next event.
+    pub(crate) fn next(&self) -> u64 {
         self.pending.next()
     }
 
     /// How many events wait.
-    pub fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.pending.waiting()
     }
 
     /// The state at this moment.
-    pub fn snapshot(&self) -> OrdererSnapshot {
+    pub(crate) fn snapshot(&self) -> OrdererSnapshot {
         let mut time = Vec::new();
-        let pending = match &self.time {
-            Time::One { timeline, .. } => {
+        let pending = match &self.clocks {
+            Clocks::One { timeline, .. } => {
                 timeline.snapshot(&mut time);
                 self.pending.snapshot(&timeline.buffered_rows())
             }
-            Time::PerKey { substreams, .. } => {
+            Clocks::PerKey { substreams, .. } => {
                 substreams.snapshot(&mut time);
                 self.pending.snapshot(&[])
             }
@@ -124,14 +140,18 @@ impl Orderer {
     }
 
     /// Reads what [`OrdererSnapshot::write`] wrote.
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+    pub(crate) fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         let mut state = Reader::new(from.blob()?);
-        let (policy, clock, linger) = self.rules;
-        match &mut self.time {
-            Time::One { timeline, .. } => {
-                **timeline = Timeline::restore(policy, clock, &mut state)?;
+        let OrdererSettings {
+            policy,
+            domain,
+            linger,
+        } = self.settings;
+        match &mut self.clocks {
+            Clocks::One { timeline, .. } => {
+                **timeline = Timeline::restore(policy, domain, &mut state)?;
             }
-            Time::PerKey {
+            Clocks::PerKey {
                 substreams,
                 released,
                 key_column,
@@ -141,9 +161,9 @@ impl Orderer {
             }
         }
         self.pending.restore(from)?;
-        let waiting = match &self.time {
-            Time::One { timeline, .. } => timeline.buffered(),
-            Time::PerKey { substreams, .. } => substreams.buffered(),
+        let waiting = match &self.clocks {
+            Clocks::One { timeline, .. } => timeline.buffered(),
+            Clocks::PerKey { substreams, .. } => substreams.buffered(),
         };
         match state.is_done() && waiting == self.pending.waiting() {
             true => Ok(()),
@@ -153,24 +173,24 @@ impl Orderer {
         }
     }
 
-    pub fn counts(&self) -> &VerdictCounts {
-        match &self.time {
-            Time::One { timeline, .. } => timeline.counts(),
-            Time::PerKey { substreams, .. } => substreams.counts(),
+    pub(crate) fn counts(&self) -> &VerdictCounts {
+        match &self.clocks {
+            Clocks::One { timeline, .. } => timeline.counts(),
+            Clocks::PerKey { substreams, .. } => substreams.counts(),
         }
     }
 
-    /// Judges the events and appends those that are in order now to `out`. Fates name events by their number in the stream.
-    pub fn push(
+    /// Judges the events and appends those that are in order now to `out`. JudgedEvents name events by their number in the stream.
+    pub(crate) fn push(
         &mut self,
-        mut incoming: Incoming<'_>,
-        fates: Option<&mut Fates>,
+        mut incoming: UnorderedEvents<'_>,
+        judged: Option<&mut JudgedEvents>,
         out: &mut Vec<Item>,
     ) {
         let first = self.pending.next();
         let mut dropped = Dropped {
             rows: Vec::new(),
-            fates: None,
+            judged: None,
         };
         let events = EventBatch {
             first_row: first,
@@ -178,26 +198,26 @@ impl Orderer {
             arrivals: incoming.arrivals,
         };
         let kept_before = self.counts().kept;
-        match (&mut self.time, incoming.keys) {
-            (Time::One { timeline, .. }, _) => match fates {
-                Some(fates) => timeline.push(events, fates),
+        match (&mut self.clocks, incoming.keys) {
+            (Clocks::One { timeline, .. }, _) => match judged {
+                Some(judged) => timeline.push(events, judged),
                 None => timeline.push(events, &mut ()),
             },
             (
-                Time::PerKey {
+                Clocks::PerKey {
                     substreams,
                     released,
                     key_column,
                 },
                 Some(keys),
             ) => {
-                dropped.fates = fates;
+                dropped.judged = judged;
                 if key_column.strip(&mut incoming.chunk) {
                     released.keys.get_or_insert_default();
                 }
                 substreams.push(events, &keys, released, &mut dropped);
             }
-            (Time::PerKey { .. }, None) => unreachable!("an input with substreams has keys"),
+            (Clocks::PerKey { .. }, None) => unreachable!("an input with substreams has keys"),
         }
         let kept = self.counts().kept - kept_before;
         self.pending
@@ -206,10 +226,10 @@ impl Orderer {
     }
 
     /// Advances time to at least this arrival without an event.
-    pub fn punctuate(&mut self, arrival: Instant, out: &mut Vec<Item>) {
-        match &mut self.time {
-            Time::One { timeline, .. } => timeline.punctuate(arrival),
-            Time::PerKey {
+    pub(crate) fn punctuate(&mut self, arrival: Instant, out: &mut Vec<Item>) {
+        match &mut self.clocks {
+            Clocks::One { timeline, .. } => timeline.punctuate(arrival),
+            Clocks::PerKey {
                 substreams,
                 released,
                 ..
@@ -218,30 +238,30 @@ impl Orderer {
         self.release(out);
     }
 
-    pub fn end(&mut self, out: &mut Vec<Item>) {
-        match &mut self.time {
-            Time::One { timeline, .. } => timeline.end(),
-            Time::PerKey {
+    pub(crate) fn end(&mut self, out: &mut Vec<Item>) {
+        match &mut self.clocks {
+            Clocks::One { timeline, .. } => timeline.end(),
+            Clocks::PerKey {
                 substreams,
                 released,
                 ..
             } => substreams.end(released),
         }
         self.release(out);
-        if matches!(self.time, Time::PerKey { .. }) {
+        if matches!(self.clocks, Clocks::PerKey { .. }) {
             out.push(Item::Watermark(Instant::AFTER_ALL));
         }
     }
 
     fn release(&mut self, out: &mut Vec<Item>) {
-        match &mut self.time {
-            Time::One { timeline, released } => {
+        match &mut self.clocks {
+            Clocks::One { timeline, released } => {
                 timeline.release(released);
                 self.pending.take(&released.rows, &released.times, out);
                 released.clear();
                 out.push(Item::Watermark(timeline.watermark()));
             }
-            Time::PerKey {
+            Clocks::PerKey {
                 released,
                 key_column,
                 ..
@@ -259,42 +279,42 @@ impl Orderer {
     }
 }
 
-/// The fates of events, named by their number in the stream.
+/// The verdicts about events, by their number in the stream.
 #[derive(Default)]
-pub(crate) struct Fates {
-    /// Also of those that were on time.
+pub(crate) struct JudgedEvents {
+    /// Includes events that are on time.
     pub all: bool,
     pub seen: Vec<JudgedEvent>,
 }
 
-impl VerdictObserver for Fates {
+impl VerdictObserver for JudgedEvents {
     #[inline]
-    fn on_verdict(&mut self, fate: JudgedEvent) {
-        if self.all || !fate.verdict.on_time() {
-            self.seen.push(fate);
+    fn on_verdict(&mut self, event: JudgedEvent) {
+        if self.all || !event.verdict.on_time() {
+            self.seen.push(event);
         }
     }
 }
 
-/// Notes the events that will never be released, and passes fates on.
+/// Records the events that are never released, and passes verdicts on.
 struct Dropped<'a> {
     rows: Vec<u64>,
-    fates: Option<&'a mut Fates>,
+    judged: Option<&'a mut JudgedEvents>,
 }
 
 impl VerdictObserver for Dropped<'_> {
     #[inline]
-    fn on_verdict(&mut self, fate: JudgedEvent) {
-        if !fate.verdict.kept() {
-            self.rows.push(fate.row);
+    fn on_verdict(&mut self, event: JudgedEvent) {
+        if !event.verdict.kept() {
+            self.rows.push(event.row);
         }
-        if let Some(fates) = &mut self.fates {
-            fates.on_verdict(fate);
+        if let Some(judged) = &mut self.judged {
+            judged.on_verdict(event);
         }
     }
 }
 
-/// Gives the chunks just released their keys, their lanes and the watermarks between their rows.
+/// Gives released chunks their keys, their lanes and the watermarks between their rows.
 fn attach_lanes(
     items: &mut [Item],
     released: &ReleasedLaneEvents,

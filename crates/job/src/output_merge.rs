@@ -1,7 +1,7 @@
-//! The rows of one output, merged and numbered.
+//! Merges and numbers the rows of one output.
 //!
-//! Several statements may write to one output; their rows are merged by time and then by statement, so that neither the
-//! order nor the numbers depend on which statement was faster.
+//! Several statements may write to one output; their rows are merged by time and then by statement, so that order and
+//! numbers do not depend on which statement was faster.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use highwater_engine::{Chunk, Column, Context, DataErrors, Item, Merge, Operator
 use highwater_query::plan::{Name, Node, NodeId, Plan};
 use highwater_time::Instant;
 
-/// What an output is sent, in order.
+/// A message to an output.
 pub(crate) enum OutputMessage {
     Rows(Rows),
     /// Every row before this time has been sent.
     Advance(Instant),
-    /// The checkpoint of that number lies here.
+    /// Make all rows so far durable, for the checkpoint of this number.
     Settle(u64),
 }
 
-/// Takes the messages of an output: at once, or through a queue.
+/// Receives the messages of an output: in place, or through a queue.
 pub(crate) trait OutputPort: Send {
     fn send(&mut self, message: OutputMessage) -> Result<(), EndpointError>;
 
@@ -33,18 +33,18 @@ pub(crate) trait OutputPort: Send {
     }
 }
 
-/// What the rows of a statement become before they are merged with those of others.
+/// How rows of a statement are represented in the merge with other statements.
 pub(crate) enum RowForm {
-    /// The columns as they are.
+    /// The columns unchanged.
     Columns,
-    /// One record for each row, where the columns of statements differ.
+    /// One record per row, because the columns of statements differ.
     Record(RowNames),
-    /// A line of JSON for each row, behind a prefix.
+    /// A prefix and a line of JSON per row.
     Line { writer: JsonWriter, prefix: String },
 }
 
 impl RowForm {
-    pub fn apply(&mut self, chunk: Chunk) -> Chunk {
+    pub(crate) fn apply(&mut self, chunk: Chunk) -> Chunk {
         match self {
             RowForm::Columns => chunk,
             RowForm::Record(names) => {
@@ -65,18 +65,22 @@ impl RowForm {
 pub(crate) struct OutputMerge {
     /// Per statement.
     forms: Vec<RowForm>,
-    /// Per statement, how many rows it has made.
+    /// Rows per statement.
     made: Vec<u64>,
     merge: Merge,
     /// The number of the next row.
     next: u64,
-    /// Rows before this time are left out.
+    /// Rows before this time are dropped.
     since: Instant,
     port: Box<dyn OutputPort>,
 }
 
 impl OutputMerge {
-    pub fn new(forms: Vec<RowForm>, since: Instant, port: Box<dyn OutputPort>) -> OutputMerge {
+    pub(crate) fn new(
+        forms: Vec<RowForm>,
+        since: Instant,
+        port: Box<dyn OutputPort>,
+    ) -> OutputMerge {
         OutputMerge {
             made: vec![0; forms.len()],
             merge: Merge::new(forms.len().max(1)),
@@ -88,21 +92,21 @@ impl OutputMerge {
     }
 
     /// The number of the next row.
-    pub fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Per statement, how many rows it has made.
-    pub fn made(&self) -> &[u64] {
+    /// Rows per statement.
+    pub(crate) fn made(&self) -> &[u64] {
         &self.made
     }
 
-    pub fn note(&self) -> Option<String> {
+    pub(crate) fn note(&self) -> Option<String> {
         self.port.note()
     }
 
     /// Takes an item of one of its statements.
-    pub fn push(&mut self, statement: usize, item: Item) -> Result<(), EndpointError> {
+    pub(crate) fn push(&mut self, statement: usize, item: Item) -> Result<(), EndpointError> {
         let item = match item {
             Item::Rows(chunk) => {
                 self.made[statement] += chunk.rows() as u64;
@@ -125,7 +129,7 @@ impl OutputMerge {
     }
 
     /// Numbers rows and sends them.
-    pub fn send_rows(&mut self, chunk: Chunk) -> Result<(), EndpointError> {
+    pub(crate) fn send_rows(&mut self, chunk: Chunk) -> Result<(), EndpointError> {
         let is_due = |time: &i64| *time >= self.since.ticks();
         let mut chunk = match self.since == Instant::BEFORE_ALL || chunk.times.iter().all(is_due) {
             true => chunk,
@@ -146,18 +150,18 @@ impl OutputMerge {
         self.send(OutputMessage::Rows(rows))
     }
 
-    pub fn send(&mut self, message: OutputMessage) -> Result<(), EndpointError> {
+    pub(crate) fn send(&mut self, message: OutputMessage) -> Result<(), EndpointError> {
         self.port.send(message)
     }
 
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
+    pub(crate) fn snapshot(&self, out: &mut Vec<u8>) {
         out.u64(self.next);
         let mut merge = Vec::new();
         self.merge.snapshot(&mut merge);
         out.blob(&merge);
     }
 
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+    pub(crate) fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.next = from.u64()?;
         self.merge.restore(&mut Reader::new(from.blob()?))
     }

@@ -1,7 +1,7 @@
-//! The outputs of a job over files: files, standard output or memory, each an endpoint that is written in place.
+//! The outputs of a job over files: files, standard output or memory, each an endpoint that is called in place.
 //!
-//! Outputs that name the same file or standard output share an endpoint. Their rows are merged by time and then by
-//! statement, and lines of JSON of several outputs stand behind the name of theirs.
+//! Outputs of the same file or standard output share an endpoint. Their rows are merged by time and then by statement, and
+//! each line of JSON of several outputs is prefixed with the output's name.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,18 +11,18 @@ use std::task::{Context, Poll, Waker};
 use highwater_connect::json::JsonWriter;
 use highwater_connect::{
     Endpoint, EndpointError, EndpointFuture, FileSink, OpenSink, OutputFormat, RowNames, Sink,
-    SinkEndpoint, SinkError, StdoutSink,
+    SinkEndpoint, SinkError, SinkTarget, StdoutSink,
 };
 use highwater_query::plan::{Name, Plan};
 use highwater_time::Instant;
 
 use crate::combiner::{OutputRouting, StatementPort};
-use crate::config::{JobFile, Output, Sink as Declared};
+use crate::config::JobFile;
 use crate::output_merge::{OutputMerge, OutputMessage, OutputPort, RowForm, column_names};
 use crate::report::OutputReport;
 use crate::side_output::SideOutput;
 
-/// Where the rows of all outputs go.
+/// The opened outputs of a job over files.
 pub struct Outputs {
     pub(crate) routing: OutputRouting,
     /// Per endpoint, the names of the outputs whose statements write to it.
@@ -32,7 +32,7 @@ pub struct Outputs {
 }
 
 /// Everything that was written, by output name.
-pub type Collected = Arc<Mutex<HashMap<String, Vec<u8>>>>;
+pub type CollectedOutputs = Arc<Mutex<HashMap<String, Vec<u8>>>>;
 
 /// A file, standard output or memory.
 #[derive(Clone, PartialEq)]
@@ -52,39 +52,33 @@ enum Medium {
 /// The statements and side rows that one endpoint takes.
 struct Group {
     target: Target,
-    /// Places in `Plan::outputs`.
+    /// Indexes in `Plan::outputs`.
     statements: Vec<usize>,
     has_dead_letters: bool,
 }
 
 impl Outputs {
-    /// As the job file says; outputs that it does not declare go to standard output.
+    /// The outputs of the job file; undeclared ones go to standard output.
     pub fn declared(file: &JobFile, plan: &Plan) -> Result<Outputs, EndpointError> {
         let target = |output: &str| {
-            let declared = declared(file, output);
-            let medium = match declared.map(|output| &output.sink) {
-                Some(Declared::File(path)) => Medium::File(path.clone()),
-                Some(Declared::Stdout) | None => Medium::Stdout,
-                // A job with such an output is run live or not at all.
-                Some(Declared::Live(_)) => Medium::Discard,
-            };
-            let format = declared.map(|output| output.format).unwrap_or_default();
-            Target { medium, format }
+            let target = declared_target(file, output);
+            Target {
+                medium: target.path.map_or(Medium::Stdout, Medium::File),
+                format: target.format,
+            }
         };
         Outputs::open(plan, target, file.dead_letter.as_deref(), None)
     }
 
-    /// Everything into memory, as lines of JSON.
-    pub fn collected(plan: &Plan) -> (Outputs, Collected) {
+    /// Collects all rows in memory, as lines of JSON.
+    pub fn collected(plan: &Plan) -> (Outputs, CollectedOutputs) {
         Outputs::in_memory(plan, None, |_| OutputFormat::JsonLines)
     }
 
-    /// Everything into memory, in the formats that the job file declares, dead letters included.
-    pub fn collected_as_declared(file: &JobFile, plan: &Plan) -> (Outputs, Collected) {
+    /// Collects rows and dead letters in memory, in the formats of the job file.
+    pub fn collected_as_declared(file: &JobFile, plan: &Plan) -> (Outputs, CollectedOutputs) {
         Outputs::in_memory(plan, file.dead_letter.as_deref(), |output| {
-            declared(file, output)
-                .map(|output| output.format)
-                .unwrap_or_default()
+            declared_target(file, output).format
         })
     }
 
@@ -92,8 +86,8 @@ impl Outputs {
         plan: &Plan,
         dead_letters: Option<&str>,
         format: impl Fn(&str) -> OutputFormat,
-    ) -> (Outputs, Collected) {
-        let collected = Collected::default();
+    ) -> (Outputs, CollectedOutputs) {
+        let collected = CollectedOutputs::default();
         let target = |output: &str| Target {
             medium: Medium::Memory(output.to_owned()),
             format: format(output),
@@ -104,7 +98,7 @@ impl Outputs {
         }
     }
 
-    /// Nowhere, for when only the fate of events is of interest.
+    /// Discards all rows, for a run that only traces events.
     pub fn discarded(plan: &Plan) -> Outputs {
         let discard = |_: &str| Target {
             medium: Medium::Discard,
@@ -120,7 +114,7 @@ impl Outputs {
         plan: &Plan,
         target: impl Fn(&str) -> Target,
         dead_letters: Option<&str>,
-        collected: Option<&Collected>,
+        collected: Option<&CollectedOutputs>,
     ) -> Result<Outputs, EndpointError> {
         let groups = groups(plan, target, dead_letters);
         let mut outputs = Outputs {
@@ -159,7 +153,7 @@ pub(crate) struct WrittenRows {
     pub dead_letters: u64,
 }
 
-/// The names of the outputs, once the combiner has the rest.
+/// The names of the outputs, without the parts that the combiner owns.
 pub(crate) struct OutputNames {
     names: Vec<Vec<String>>,
     dead_letters: Option<String>,
@@ -176,7 +170,7 @@ impl Outputs {
 }
 
 impl OutputNames {
-    pub fn report(self, outputs: &[OutputMerge], side: Option<&SideOutput>) -> WrittenRows {
+    pub(crate) fn report(self, outputs: &[OutputMerge], side: Option<&SideOutput>) -> WrittenRows {
         let mut reports: Vec<OutputReport> = Vec::new();
         for (output, names) in outputs.iter().zip(&self.names) {
             for (name, rows) in names.iter().zip(output.made()) {
@@ -207,8 +201,7 @@ impl OutputNames {
     }
 }
 
-/// The endpoints in the order in which the query names them; that of dead letters is the last, unless it takes rows as
-/// well.
+/// The endpoints in the order of the query; that of dead letters is last, unless it has rows as well.
 fn groups(plan: &Plan, target: impl Fn(&str) -> Target, dead_letters: Option<&str>) -> Vec<Group> {
     let mut groups = Vec::new();
     for (statement, output) in plan.outputs.iter().enumerate() {
@@ -221,7 +214,7 @@ fn groups(plan: &Plan, target: impl Fn(&str) -> Target, dead_letters: Option<&st
     groups
 }
 
-/// The group of a target, which is added if it is new.
+/// The group of a target; adds it if it is new.
 fn group_of(groups: &mut Vec<Group>, target: Target) -> &mut Group {
     let known = groups.iter().position(|group| group.target == target);
     let index = known.unwrap_or(groups.len());
@@ -236,7 +229,7 @@ fn group_of(groups: &mut Vec<Group>, target: Target) -> &mut Group {
 }
 
 impl Group {
-    /// Rows of several kinds come here, so their columns differ.
+    /// Several statements write here, so the columns differ.
     fn is_shared(&self) -> bool {
         self.statements.len() + usize::from(self.has_dead_letters) > 1
     }
@@ -256,7 +249,7 @@ impl Group {
     fn endpoint(
         &self,
         plan: &Plan,
-        collected: Option<&Collected>,
+        collected: Option<&CollectedOutputs>,
     ) -> Result<SinkEndpoint, EndpointError> {
         let open = self.target.medium.opener(collected.cloned());
         match &self.statements[..] {
@@ -305,13 +298,18 @@ impl Group {
     }
 }
 
-fn declared<'a>(file: &'a JobFile, output: &str) -> Option<&'a Output> {
-    let mut outputs = file.outputs.iter();
-    outputs.find(|declared| declared.name.eq_ignore_ascii_case(output))
+/// The target of an output in the job file; standard output by default. Only live jobs have other targets.
+fn declared_target(file: &JobFile, output: &str) -> SinkTarget {
+    let declared = file.output(output);
+    let target = declared.and_then(|output| output.settings.sink_target(&file.folder));
+    target.unwrap_or(SinkTarget {
+        path: None,
+        format: OutputFormat::default(),
+    })
 }
 
 impl Medium {
-    fn opener(&self, collected: Option<Collected>) -> OpenSink {
+    fn opener(&self, collected: Option<CollectedOutputs>) -> OpenSink {
         let medium = self.clone();
         Box::new(move |part| {
             Ok(match (&medium, &collected) {
@@ -323,7 +321,7 @@ impl Medium {
                     },
                     collected: collected.clone(),
                 }),
-                (Medium::Discard, _) => Box::new(NoSink),
+                (Medium::Discard, _) => Box::new(DiscardSink),
                 (Medium::Stdout | Medium::Memory(_), _) => Box::new(StdoutSink::new()),
             })
         })
@@ -360,7 +358,7 @@ impl OutputPort for InlineOutput {
     }
 }
 
-/// The result of a future that never waits, as those of [`SinkEndpoint`] do not.
+/// The result of a future that is ready at once, as those of [`SinkEndpoint`] are.
 fn immediate<T>(mut future: EndpointFuture<'_, T>) -> Result<T, EndpointError> {
     match future
         .as_mut()
@@ -373,12 +371,12 @@ fn immediate<T>(mut future: EndpointFuture<'_, T>) -> Result<T, EndpointError> {
 
 struct MemorySink {
     output: String,
-    collected: Collected,
+    collected: CollectedOutputs,
 }
 
-struct NoSink;
+struct DiscardSink;
 
-impl Sink for NoSink {
+impl Sink for DiscardSink {
     fn write(&mut self, _bytes: &[u8]) -> Result<(), SinkError> {
         Ok(())
     }

@@ -1,15 +1,15 @@
-//! The pipeline of one partition: its events are put in order and run through the part of the query that sees one partition
-//! alone. Its items are addressed to the shared pipeline.
+//! The pipeline of one partition: orders its events and runs them through the local part of the query. Its items are
+//! addressed to the shared pipeline.
 
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_engine::{Chunk, Item, PhysicalPlan, Pipeline};
 use highwater_time::{EventKeys, Instant, JudgedEvent, TimeDomain, VerdictCounts};
 
+use crate::event_trace::{EventTrace, TracedEvent};
 use crate::events::TimedEvents;
-use crate::order::{Fates, Incoming, Orderer, OrdererSnapshot};
+use crate::order::{JudgedEvents, Orderer, OrdererSnapshot, UnorderedEvents};
 use crate::plan::{InputPlan, PartitionId};
 use crate::substream_key::SubstreamKeyColumn;
-use crate::witness::{EventFate, Witness};
 
 /// An item on its way to `Shared::entry(input, exit, partition)`.
 #[derive(Debug)]
@@ -19,14 +19,14 @@ pub(crate) struct Delivery {
     pub item: Item,
 }
 
-/// The state of a partition at one moment, not yet encoded.
+/// The state of a partition, not encoded yet.
 pub(crate) struct PartitionSnapshot {
     orderer: OrdererSnapshot,
     pipeline: Vec<u8>,
 }
 
 impl PartitionSnapshot {
-    pub fn write(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
         self.orderer.write(out);
         out.blob(&self.pipeline);
     }
@@ -36,21 +36,21 @@ pub(crate) struct PartitionPipeline {
     pub id: PartitionId,
     orderer: Orderer,
     pub pipeline: Pipeline,
-    /// The origins of its events, by their number in the partition; only with a witness.
+    /// The origins of its events by their number in the partition; only if the run traces events.
     origins: Vec<u64>,
-    /// Reused for the items in order.
+    /// A reused buffer for ordered items.
     items: Vec<Item>,
 }
 
 impl PartitionPipeline {
-    pub fn new(
+    pub(crate) fn new(
         input: &InputPlan,
         physical: &PhysicalPlan,
         id: PartitionId,
-        witness: bool,
+        trace: bool,
     ) -> PartitionPipeline {
         let mut pipeline = physical.local(input.index);
-        if witness {
+        if trace {
             pipeline.trace_windows();
         }
         if input.dead_letters {
@@ -65,65 +65,62 @@ impl PartitionPipeline {
         }
     }
 
-    pub fn counts(&self) -> &VerdictCounts {
+    pub(crate) fn counts(&self) -> &VerdictCounts {
         self.orderer.counts()
     }
 
-    /// Takes events in order of arrival.
-    pub fn take(
+    /// Processes events in order of arrival.
+    pub(crate) fn take(
         &mut self,
         mut events: TimedEvents,
-        witness: Option<&mut Witness>,
+        trace: Option<&mut EventTrace>,
         out: &mut Vec<Delivery>,
     ) {
-        let mut fates = witness.is_some().then(|| Fates {
+        let mut judged = trace.is_some().then(|| JudgedEvents {
             all: true,
             seen: Vec::new(),
         });
-        if let (Some(origins), true) = (&events.chunk.origins, witness.is_some()) {
+        if let (Some(origins), true) = (&events.chunk.origins, trace.is_some()) {
             self.origins.extend_from_slice(origins);
         }
-        self.order(&mut events, fates.as_mut());
-        if let Some(witness) = witness {
+        self.order(&mut events, judged.as_mut());
+        if let Some(trace) = trace {
             let number = self.id.number;
             let first = self.origins.len() - events.times.len();
             let shown = events.keys.as_ref().and_then(|keys| keys.shown.as_ref());
-            witness
-                .fates
-                .extend(
-                    fates
-                        .into_iter()
-                        .flat_map(|fates| fates.seen)
-                        .map(|fate| EventFate {
-                            origin: self.origins[fate.row as usize],
-                            partition: number,
-                            key: shown.map(|shown| shown[fate.row as usize - first].clone()),
-                            fate,
-                        }),
-                );
+            trace.events.extend(
+                judged
+                    .into_iter()
+                    .flat_map(|judged| judged.seen)
+                    .map(|event| TracedEvent {
+                        origin: self.origins[event.row as usize],
+                        partition: number,
+                        key: shown.map(|shown| shown[event.row as usize - first].clone()),
+                        judged: event,
+                    }),
+            );
         }
         self.run(out);
     }
 
-    /// Takes events in order of arrival, and answers with those that a policy moved or dropped: their index among these
-    /// events, and their fate.
-    pub fn take_and_report(
+    /// Processes events in order of arrival. Returns those that a policy adjusted or dropped, with their indexes.
+    pub(crate) fn take_and_report(
         &mut self,
         mut events: TimedEvents,
         out: &mut Vec<Delivery>,
     ) -> Vec<(usize, JudgedEvent)> {
         let first = self.orderer.next();
-        let mut fates = Fates::default();
-        self.order(&mut events, Some(&mut fates));
+        let mut judged = JudgedEvents::default();
+        self.order(&mut events, Some(&mut judged));
         self.run(out);
-        let seen = fates.seen.into_iter();
-        seen.map(|fate| ((fate.row - first) as usize, fate))
+        let seen = judged.seen.into_iter();
+        seen.map(|event| ((event.row - first) as usize, event))
             .collect()
     }
 
-    fn order(&mut self, events: &mut TimedEvents, fates: Option<&mut Fates>) {
+    fn order(&mut self, events: &mut TimedEvents, judged: Option<&mut JudgedEvents>) {
         let nothing = Chunk::new(Vec::new().into(), Vec::new());
-        let incoming = Incoming {
+        let incoming = UnorderedEvents {
             chunk: std::mem::replace(&mut events.chunk, nothing),
             arrivals: events.arrivals(),
             times: &events.times,
@@ -132,21 +129,21 @@ impl PartitionPipeline {
                 bytes: &keys.bytes,
             }),
         };
-        self.orderer.push(incoming, fates, &mut self.items);
+        self.orderer.push(incoming, judged, &mut self.items);
     }
 
-    /// No event that follows will be given an earlier time than this.
-    pub fn watermark(&self) -> Instant {
+    /// No later event gets an earlier timestamp.
+    pub(crate) fn watermark(&self) -> Instant {
         self.orderer.watermark()
     }
 
     /// How many events wait for their time.
-    pub fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.orderer.waiting()
     }
 
     /// The state at this moment.
-    pub fn snapshot(&self) -> PartitionSnapshot {
+    pub(crate) fn snapshot(&self) -> PartitionSnapshot {
         let mut pipeline = Vec::new();
         self.pipeline.snapshot(&mut pipeline);
         PartitionSnapshot {
@@ -156,20 +153,20 @@ impl PartitionPipeline {
     }
 
     /// Reads what [`PartitionSnapshot::write`] wrote.
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+    pub(crate) fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.orderer.restore(from)?;
         let mut state = Reader::new(from.blob()?);
         self.pipeline.restore(&mut state)
     }
 
     /// Advances time to at least this arrival without an event.
-    pub fn punctuate(&mut self, arrival: Instant, out: &mut Vec<Delivery>) {
+    pub(crate) fn punctuate(&mut self, arrival: Instant, out: &mut Vec<Delivery>) {
         self.orderer.punctuate(arrival, &mut self.items);
         self.run(out);
     }
 
-    /// No event will follow.
-    pub fn end(&mut self, out: &mut Vec<Delivery>) {
+    /// Ends time: no event follows.
+    pub(crate) fn end(&mut self, out: &mut Vec<Delivery>) {
         self.orderer.end(&mut self.items);
         self.run(out);
     }

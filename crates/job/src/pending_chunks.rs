@@ -3,8 +3,8 @@
 //! Events leave by number: as slices of their chunk where they follow one another, which is the common case, and gathered
 //! row by row where they do not.
 //!
-//! With a clock for every key, a key that falls silent may keep its last event waiting for hours while all of its
-//! neighbours leave. So that it does not keep their memory too, a chunk is *thinned* when three rows in four have left:
+//! With a clock per key, the last event of a silent key may be pending for hours while its neighbours leave. To release
+//! their memory, a chunk is *thinned* when three rows in four have left:
 //! its pending rows are copied out, together with those of the thinned chunks next to it. Memory is then proportional to
 //! the pending rows, and rows that are gathered together lie together.
 //!
@@ -19,7 +19,7 @@ use highwater_engine::codec::{ReadValue, WriteValue};
 use highwater_engine::{CHUNK_ROWS, Chunk, ChunkLanes, Column, ColumnBuilder, Item};
 use highwater_time::{Instant, ReleasedLaneEvents};
 
-/// A chunk is thinned when it has this many times as many rows as wait.
+/// A chunk is thinned when it has this many rows per pending row.
 const THIN: usize = 4;
 
 pub(crate) struct PendingChunks {
@@ -40,7 +40,7 @@ struct PendingChunk {
     /// The number of each row, where rows are missing; without it they follow one another.
     listed: Option<NumberIndex>,
     chunk: Chunk,
-    /// How many of its events have yet to leave.
+    /// How many of its events are pending.
     waiting: usize,
     /// A bit for each row that is pending; empty where chunks are not thinned.
     waits: Vec<u64>,
@@ -48,7 +48,7 @@ struct PendingChunk {
 
 impl PendingChunks {
     /// For chunks of that many columns; `thinned` for events that may leave long after their neighbours.
-    pub fn new(width: usize, thinned: bool) -> PendingChunks {
+    pub(crate) fn new(width: usize, thinned: bool) -> PendingChunks {
         PendingChunks {
             chunks: VecDeque::new(),
             next: 0,
@@ -60,18 +60,18 @@ impl PendingChunks {
     }
 
     /// The number of the next event.
-    pub fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// How many events have yet to leave.
-    pub fn waiting(&self) -> usize {
+    /// The number of pending events.
+    pub(crate) fn waiting(&self) -> usize {
         let kept: usize = self.chunks.iter().map(|pending| pending.waiting).sum();
         kept + self.bare
     }
 
     /// Adds a chunk with `waiting` pending rows: all but `dropped`, which may be empty where chunks are not thinned.
-    pub fn add(&mut self, chunk: Chunk, waiting: usize, dropped: &[u64]) {
+    pub(crate) fn add(&mut self, chunk: Chunk, waiting: usize, dropped: &[u64]) {
         let first = self.next;
         self.next += chunk.rows() as u64;
         if has_no_columns(&chunk) {
@@ -90,7 +90,7 @@ impl PendingChunks {
     }
 
     /// No rows, only watermarks.
-    pub fn empty(&self, released: &ReleasedLaneEvents) -> Item {
+    pub(crate) fn empty(&self, released: &ReleasedLaneEvents) -> Item {
         let mut chunk = self.empty_columns(Vec::new().into());
         chunk.lanes = Some(ChunkLanes {
             of_row: Vec::new(),
@@ -107,7 +107,7 @@ impl PendingChunks {
     }
 
     /// Appends the named events as ordered chunks.
-    pub fn take(&mut self, rows: &[u64], times: &[Instant], out: &mut Vec<Item>) {
+    pub(crate) fn take(&mut self, rows: &[u64], times: &[Instant], out: &mut Vec<Item>) {
         let mut from = 0;
         while from < rows.len() {
             let to = match self.whole_run(&rows[from..]) {
@@ -188,7 +188,7 @@ impl PendingChunks {
     }
 
     /// Copies pending rows out of chunks that most rows have left.
-    pub fn thin(&mut self) {
+    pub(crate) fn thin(&mut self) {
         if !self.thinned {
             return;
         }
@@ -244,7 +244,7 @@ pub(crate) struct PendingChunksSnapshot {
 
 impl PendingChunks {
     /// `waiting` holds the numbers of pending events, ascending; not needed where chunks are thinned.
-    pub fn snapshot(&self, waiting: &[u64]) -> PendingChunksSnapshot {
+    pub(crate) fn snapshot(&self, waiting: &[u64]) -> PendingChunksSnapshot {
         let mut waiting = waiting;
         let parts = self.chunks.iter().map(|pending| {
             let rows: Vec<(u64, u32)> = match self.thinned {
@@ -260,7 +260,7 @@ impl PendingChunks {
                     these.iter().filter_map(row).collect()
                 }
             };
-            debug_assert_eq!(rows.len(), pending.waiting, "what waits is known");
+            debug_assert_eq!(rows.len(), pending.waiting, "pending rows are known");
             (pending.chunk.clone(), rows)
         });
         PendingChunksSnapshot {
@@ -272,7 +272,7 @@ impl PendingChunks {
     }
 
     /// Reads what [`PendingChunksSnapshot::write`] wrote.
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+    pub(crate) fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.next = from.u64()?;
         self.bare = from.u64()? as usize;
         self.chunks.clear();
@@ -320,7 +320,7 @@ impl PendingChunks {
 }
 
 impl PendingChunksSnapshot {
-    pub fn write(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
         out.u64(self.next);
         out.u64(self.bare as u64);
         let parts = || self.parts.iter().filter(|(_, rows)| !rows.is_empty());

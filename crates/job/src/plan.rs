@@ -1,4 +1,4 @@
-//! An input as its readers see it: its plan, its policies and its format.
+//! An input for its readers: plan, time policy and format.
 
 use std::path::{Path, PathBuf};
 
@@ -22,19 +22,19 @@ pub(crate) struct InputPlan {
     /// Payload column with the partition.
     pub partition: Option<String>,
     pub format: InputFormat,
-    /// It is read from hubs, which add metadata to events.
+    /// Read from hubs, which add metadata to events.
     pub hub: bool,
     /// Lost events become dead letters.
     pub dead_letters: bool,
     /// Whole events are decoded besides the columns that the query reads.
     pub keeps_whole: bool,
-    /// Files are shown without it.
+    /// Left out of shown paths.
     pub folder: PathBuf,
 }
 
 impl InputPlan {
     /// The input of that index in the plan, and its declaration in the job file.
-    pub fn of(job: &Job, index: usize) -> (InputPlan, &config::Input) {
+    pub(crate) fn of(job: &Job, index: usize) -> (InputPlan, &config::Input) {
         let planned = &job.plan.inputs[index];
         let Some(declared) = job.file.input(&planned.name) else {
             unreachable!("the query was bound against the inputs of the job file")
@@ -61,7 +61,7 @@ impl InputPlan {
     }
 }
 
-/// How the events of an input are written.
+/// The encoding of an input.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InputFormat {
     pub format: Option<Format>,
@@ -71,7 +71,7 @@ pub(crate) struct InputFormat {
 }
 
 impl InputFormat {
-    pub fn open(
+    pub(crate) fn open(
         &self,
         path: &Path,
         fields: Vec<Field>,
@@ -80,7 +80,7 @@ impl InputFormat {
         highwater_connect::open(path, self.options(fields, keep_text))
     }
 
-    pub fn options(&self, fields: Vec<Field>, keep_text: bool) -> SourceOptions {
+    pub(crate) fn options(&self, fields: Vec<Field>, keep_text: bool) -> SourceOptions {
         SourceOptions {
             format: self.format,
             compression: self.compression,

@@ -9,12 +9,12 @@
 
 use std::path::{Path, PathBuf};
 
-use highwater_connect::{Compression, CsvFormat, Format, Level};
+use highwater_connect::{Compression, CsvFormat, Format, Level, is_delimiter};
 use highwater_env::disk;
 use highwater_time::{Duration, TimePolicy, ViolationAction};
 use serde_json::Value as Json;
 
-use crate::config::{Function, Input, JobFile, Live, OnError, QuerySource, is_delimiter};
+use crate::config::{Function, Input, JobFile, Live, OnError, QuerySource};
 use crate::load::LoadError;
 
 pub(crate) const PROJECT_FILE: &str = "asaproj.json";

@@ -9,7 +9,7 @@ use highwater_connect::BadKind;
 use highwater_engine::{DataError, DataErrors};
 use highwater_time::{Instant, VerdictCounts};
 
-/// How many samples of each kind of error are kept.
+/// How many samples of each kind of error are stored.
 const SAMPLES_MAX: usize = 5;
 
 #[derive(Clone, Debug, Default)]
@@ -28,7 +28,7 @@ pub struct InputReport {
     pub bytes: u64,
     /// Events that became rows and were put in order.
     pub time: VerdictCounts,
-    pub troubles: Troubles,
+    pub errors: InputErrors,
     /// Remarks about whole files, such as one that was cut short while being read.
     pub notes: Vec<String>,
 }
@@ -41,10 +41,10 @@ pub struct OutputReport {
     pub notes: Vec<String>,
 }
 
-/// Why an event never got as far as a time policy.
+/// Why an event was lost before any time policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum TroubleKind {
-    /// The event cannot be decoded: not a JSON object, CSV record or whatever the format requires.
+pub enum InputErrorKind {
+    /// The event cannot be decoded in the format of its input.
     Json,
     /// The arrival column is missing or not a date-time.
     Arrival,
@@ -66,30 +66,30 @@ pub enum TroubleKind {
     File,
 }
 
-impl TroubleKind {
+impl InputErrorKind {
     /// The name of the data error, as users know it.
     pub fn name(self) -> &'static str {
         match self {
-            TroubleKind::Json => "InputDeserializerError.InvalidData",
-            TroubleKind::Arrival => "InvalidArrivalTime",
-            TroubleKind::Timestamp => "InvalidInputTimeStamp",
-            TroubleKind::Key => "InvalidInputTimeStampKey",
-            TroubleKind::Type => "InputDeserializerError.TypeConversionError",
-            TroubleKind::Missing => "InputDeserializerError.MissingColumns",
-            TroubleKind::Header => "InputDeserializerError.InvalidHeader",
-            TroubleKind::Compression => "InputDeserializerError.InvalidCompressionType",
-            TroubleKind::Format => "InputDeserializerError.InvalidData",
-            TroubleKind::File => "InputFileError",
+            InputErrorKind::Json => "InputDeserializerError.InvalidData",
+            InputErrorKind::Arrival => "InvalidArrivalTime",
+            InputErrorKind::Timestamp => "InvalidInputTimeStamp",
+            InputErrorKind::Key => "InvalidInputTimeStampKey",
+            InputErrorKind::Type => "InputDeserializerError.TypeConversionError",
+            InputErrorKind::Missing => "InputDeserializerError.MissingColumns",
+            InputErrorKind::Header => "InputDeserializerError.InvalidHeader",
+            InputErrorKind::Compression => "InputDeserializerError.InvalidCompressionType",
+            InputErrorKind::Format => "InputDeserializerError.InvalidData",
+            InputErrorKind::File => "InputFileError",
         }
     }
 
     /// The code of the data error, as users know it.
     pub fn code(self) -> &'static str {
         match self {
-            TroubleKind::Timestamp => "InputEventTimestampNotFound",
-            TroubleKind::Key => "InputEventTimestampByOverValueNotFound",
-            TroubleKind::Arrival => "InputEventArrivalTimeNotFound",
-            TroubleKind::File => "InputFileError",
+            InputErrorKind::Timestamp => "InputEventTimestampNotFound",
+            InputErrorKind::Key => "InputEventTimestampByOverValueNotFound",
+            InputErrorKind::Arrival => "InputEventArrivalTimeNotFound",
+            InputErrorKind::File => "InputFileError",
             _ => "InputDeserializationError",
         }
     }
@@ -98,37 +98,37 @@ impl TroubleKind {
     pub fn is_of_file(self) -> bool {
         matches!(
             self,
-            TroubleKind::Header
-                | TroubleKind::Compression
-                | TroubleKind::Format
-                | TroubleKind::File
+            InputErrorKind::Header
+                | InputErrorKind::Compression
+                | InputErrorKind::Format
+                | InputErrorKind::File
         )
     }
 
     /// The kind of an event's error, or of a file's where `of_file`.
-    pub(crate) fn of(kind: BadKind, of_file: bool) -> TroubleKind {
+    pub(crate) fn of(kind: BadKind, of_file: bool) -> InputErrorKind {
         match kind {
-            BadKind::InvalidData if of_file => TroubleKind::Format,
-            BadKind::InvalidData => TroubleKind::Json,
-            BadKind::TypeConversion => TroubleKind::Type,
-            BadKind::MissingColumns => TroubleKind::Missing,
-            BadKind::InvalidHeader => TroubleKind::Header,
-            BadKind::InvalidCompression => TroubleKind::Compression,
+            BadKind::InvalidData if of_file => InputErrorKind::Format,
+            BadKind::InvalidData => InputErrorKind::Json,
+            BadKind::TypeConversion => InputErrorKind::Type,
+            BadKind::MissingColumns => InputErrorKind::Missing,
+            BadKind::InvalidHeader => InputErrorKind::Header,
+            BadKind::InvalidCompression => InputErrorKind::Compression,
         }
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub struct InputErrorSample {
     pub file: String,
     pub line: u64,
     pub reason: String,
-    pub sample: String,
+    pub event: String,
 }
 
-impl Trouble {
-    /// The reason, behind file and line where they are known.
-    pub fn placed(&self) -> String {
+impl InputErrorSample {
+    /// The reason, prefixed with file and line if they are known.
+    pub fn located(&self) -> String {
         match self.line {
             0 => self.reason.clone(),
             line => format!("{}:{line}: {}", self.file, self.reason),
@@ -137,22 +137,22 @@ impl Trouble {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Troubles {
-    kinds: BTreeMap<TroubleKind, TroubleSum>,
+pub struct InputErrors {
+    kinds: BTreeMap<InputErrorKind, InputErrorSummary>,
 }
 
-/// All troubles of one kind.
+/// All errors of one kind.
 #[derive(Clone, Debug, Default)]
-pub struct TroubleSum {
+pub struct InputErrorSummary {
     pub count: u64,
     /// The first few.
-    pub samples: Vec<Trouble>,
+    pub samples: Vec<InputErrorSample>,
     /// The first and the last arrival among those whose arrival is known.
     pub arrivals: Option<(Instant, Instant)>,
 }
 
-impl TroubleSum {
-    fn arrived(&mut self, from: Instant, to: Instant) {
+impl InputErrorSummary {
+    fn note_arrivals(&mut self, from: Instant, to: Instant) {
         self.arrivals = Some(match self.arrivals {
             Some((first, last)) => (first.min(from), last.max(to)),
             None => (from, to),
@@ -160,31 +160,31 @@ impl TroubleSum {
     }
 }
 
-impl Troubles {
+impl InputErrors {
     pub fn add(
         &mut self,
-        kind: TroubleKind,
+        kind: InputErrorKind,
         arrival: Option<Instant>,
-        trouble: impl FnOnce() -> Trouble,
+        sample: impl FnOnce() -> InputErrorSample,
     ) {
         let sum = self.kinds.entry(kind).or_default();
         sum.count += 1;
         if sum.samples.len() < SAMPLES_MAX {
-            sum.samples.push(trouble());
+            sum.samples.push(sample());
         }
         if let Some(arrival) = arrival {
-            sum.arrived(arrival, arrival);
+            sum.note_arrivals(arrival, arrival);
         }
     }
 
-    pub fn merge(&mut self, other: Troubles) {
+    pub fn merge(&mut self, other: InputErrors) {
         for (kind, theirs) in other.kinds {
             let ours = self.kinds.entry(kind).or_default();
             ours.count += theirs.count;
             ours.samples.extend(theirs.samples);
             ours.samples.truncate(SAMPLES_MAX);
             if let Some((from, to)) = theirs.arrivals {
-                ours.arrived(from, to);
+                ours.note_arrivals(from, to);
             }
         }
     }
@@ -193,23 +193,23 @@ impl Troubles {
         self.kinds.values().map(|sum| sum.count).sum()
     }
 
-    pub fn of(&self, kind: TroubleKind) -> u64 {
+    pub fn of(&self, kind: InputErrorKind) -> u64 {
         self.kinds.get(&kind).map_or(0, |sum| sum.count)
     }
 
-    /// How many events could not be read, and how many had a value that does not serve.
+    /// The numbers of events that could not be decoded, and of events with an unusable value.
     pub(crate) fn by_stage(&self) -> (u64, u64) {
         self.iter()
             .fold((0, 0), |(read, converted), (kind, sum)| match kind {
-                TroubleKind::Json
-                | TroubleKind::Format
-                | TroubleKind::Header
-                | TroubleKind::Compression => (read + sum.count, converted),
+                InputErrorKind::Json
+                | InputErrorKind::Format
+                | InputErrorKind::Header
+                | InputErrorKind::Compression => (read + sum.count, converted),
                 _ => (read, converted + sum.count),
             })
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (TroubleKind, &TroubleSum)> {
+    pub fn iter(&self) -> impl Iterator<Item = (InputErrorKind, &InputErrorSummary)> {
         self.kinds.iter().map(|(kind, sum)| (*kind, sum))
     }
 }
@@ -218,13 +218,13 @@ impl InputReport {
     pub fn merge(&mut self, other: InputReport) {
         self.bytes += other.bytes;
         self.time.merge(&other.time);
-        self.troubles.merge(other.troubles);
+        self.errors.merge(other.errors);
         self.notes.extend(other.notes);
     }
 
-    /// Events that were read, whatever became of them.
+    /// All events that were read.
     pub fn events(&self) -> u64 {
-        let of_events = self.troubles.iter().filter(|(kind, _)| !kind.is_of_file());
+        let of_events = self.errors.iter().filter(|(kind, _)| !kind.is_of_file());
         self.time.read + of_events.map(|(_, sum)| sum.count).sum::<u64>()
     }
 }
@@ -232,7 +232,7 @@ impl InputReport {
 impl Report {
     /// Whether events were lost other than by the user's policies.
     pub fn lost_data(&self) -> bool {
-        self.errors.count > 0 || self.inputs.iter().any(|input| input.troubles.count() > 0)
+        self.errors.count > 0 || self.inputs.iter().any(|input| input.errors.count() > 0)
     }
 
     pub fn first_error(&self) -> Option<&DataError> {

@@ -1,8 +1,8 @@
 //! Runs a job over its files: each file is a stream, the combiner is called in place, and time ends with the input.
 //!
-//! Work is pulled. The loop always asks the reader that is furthest behind in event time, because only that one can move
-//! results forward; the others wait with a bounded amount of work done ahead. With one thread the reader is stepped in
-//! place; with more, each reader has a thread of its own behind a bounded channel. The results do not depend on that.
+//! Work is pulled. The loop steps the reader that is furthest behind in event time, because only that one moves results
+//! forward; the others wait with a bounded number of blocks ahead. With one thread the reader is stepped in place; with more,
+//! each reader has a thread and a bounded channel. The results do not depend on it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use highwater_time::Instant;
 
 use crate::combiner::Combiner;
 use crate::config::{Input, OnError};
+use crate::event_trace::EventTrace;
 use crate::file_reader::{FileBlock, FilePlan, FileReader, discover_partitions};
 use crate::load::{Job, LoadError};
 use crate::outputs::{OutputNames, Outputs};
@@ -22,20 +23,19 @@ use crate::plan::{InputFormat, InputPlan, PartitionId};
 use crate::reference::{self, ReferenceError};
 use crate::report::{InputReport, Report};
 use crate::side_row::QueryText;
-use crate::witness::Witness;
 
-/// With more files than this, reading them in turn beats a thread for each.
+/// With more files than this, all are read in one thread.
 const READER_THREADS_MAX: usize = 64;
 
-/// How far a reader may work ahead, in blocks.
+/// How many blocks a reader may be ahead.
 const AHEAD_BLOCKS: usize = 4;
 
 pub struct Options<'a> {
-    /// 1 does everything in place; with more, each file is read and computed on a thread of its own.
+    /// 1 reads all files in place; with more, each file has a thread of its own.
     pub threads: usize,
-    /// Keep the fate of every event. Costs memory in proportion to the input.
-    pub witness: bool,
-    /// SubstreamKeyColumn the bytes read so far.
+    /// Records what happens to every event. Costs memory in proportion to the input.
+    pub trace: bool,
+    /// Called with the number of bytes read so far.
     pub progress: Option<&'a mut dyn FnMut(u64)>,
 }
 
@@ -43,7 +43,7 @@ impl Default for Options<'_> {
     fn default() -> Self {
         Options {
             threads: 1,
-            witness: false,
+            trace: false,
             progress: None,
         }
     }
@@ -74,14 +74,14 @@ pub enum RunError {
 /// The result of a run.
 pub struct Outcome {
     pub report: Report,
-    /// With [`Options::witness`].
-    pub witness: Option<Witness>,
+    /// With [`Options::trace`].
+    pub trace: Option<EventTrace>,
     /// The files read, in the order of the numbers in origins.
-    pub files: Vec<ReadFile>,
+    pub files: Vec<InputFile>,
 }
 
 #[derive(Clone, Debug)]
-pub struct ReadFile {
+pub struct InputFile {
     pub path: PathBuf,
     /// Its index in `Plan::inputs`.
     pub input: usize,
@@ -98,14 +98,14 @@ pub fn run(job: &Job, outputs: Outputs, mut options: Options<'_>) -> Result<Outc
     }
     let physical = references.physical.as_ref().unwrap_or(&job.physical);
     let query = Arc::new(QueryText::of(job));
-    let opened = open(job, physical, &query, options.witness)?;
+    let opened = open(job, physical, &query, options.trace)?;
     let (routing, output_names) = outputs.into_parts();
     let locations = opened
         .readers
         .iter()
         .map(|reader| reader.location().clone());
     let mut combiner = Combiner::new(
-        shared_pipeline(job, physical, &opened.partitions, options.witness),
+        shared_pipeline(job, physical, &opened.partitions, options.trace),
         routing,
         locations.collect(),
         query,
@@ -129,8 +129,8 @@ pub fn run(job: &Job, outputs: Outputs, mut options: Options<'_>) -> Result<Outc
     }
     let read = finish_all(job, sources)?;
     let mut outcome = commit(combiner, output_names, read, opened.files)?;
-    if !options.witness {
-        outcome.witness = None;
+    if !options.trace {
+        outcome.trace = None;
     }
     outcome.report.inputs.extend(references.reports);
     let reference_errors = physical.reference_errors().clone();
@@ -142,10 +142,10 @@ fn shared_pipeline(
     job: &Job,
     physical: &PhysicalPlan,
     partitions: &[usize],
-    witness: bool,
+    trace: bool,
 ) -> SharedPipeline {
     let mut shared = physical.shared(partitions);
-    if witness {
+    if trace {
         shared.pipeline.trace_windows();
     }
     if job.file.on_error == OnError::DeadLetter {
@@ -158,32 +158,32 @@ fn error_text(errors: &DataErrors) -> Option<String> {
     errors.samples.first().map(|error| error.reason.clone())
 }
 
-/// The accounts of all files together.
+/// The reports of all files together.
 #[derive(Default)]
-struct ReadInputs {
+struct InputTotals {
     inputs: Vec<InputReport>,
     errors: DataErrors,
-    witness: Witness,
+    trace: EventTrace,
 }
 
-fn finish_all(job: &Job, sources: Vec<Source>) -> Result<ReadInputs, RunError> {
+fn finish_all(job: &Job, sources: Vec<ReaderHandle>) -> Result<InputTotals, RunError> {
     let inputs = job.plan.inputs.iter().map(|input| InputReport {
         name: input.name.clone(),
         ..InputReport::default()
     });
-    let mut read = ReadInputs {
+    let mut read = InputTotals {
         inputs: inputs.collect(),
-        ..ReadInputs::default()
+        ..InputTotals::default()
     };
     for source in sources {
         let input = source.input;
-        let (report, failed, witness) = source.finish()?.finish();
+        let (report, failed, trace) = source.finish()?.finish();
         read.inputs[input].merge(report);
         read.errors.merge(failed);
-        if let Some(witness) = witness {
-            read.witness.fates.extend(witness.fates);
-            read.witness.windows.extend(witness.windows);
-            read.witness.lost.extend(witness.lost);
+        if let Some(trace) = trace {
+            read.trace.events.extend(trace.events);
+            read.trace.windows.extend(trace.windows);
+            read.trace.lost.extend(trace.lost);
         }
     }
     Ok(read)
@@ -193,13 +193,13 @@ fn finish_all(job: &Job, sources: Vec<Source>) -> Result<ReadInputs, RunError> {
 fn commit(
     mut combiner: Combiner,
     output_names: OutputNames,
-    mut read: ReadInputs,
-    files: Vec<ReadFile>,
+    mut read: InputTotals,
+    files: Vec<InputFile>,
 ) -> Result<Outcome, RunError> {
     let pipeline = &mut combiner.shared.pipeline;
-    read.witness.windows.extend(pipeline.take_trace());
+    read.trace.windows.extend(pipeline.take_trace());
     read.errors.merge(std::mem::take(&mut pipeline.errors));
-    // Nothing is final before everything has been written.
+    // No output is committed before all rows are written.
     combiner.advance(Instant::AFTER_ALL)?;
     let written = output_names.report(&combiner.outputs, combiner.dead_letters.as_ref());
     combiner.settle(0)?;
@@ -210,25 +210,25 @@ fn commit(
             dead_letters: written.dead_letters,
             outputs: written.outputs,
         },
-        witness: Some(read.witness),
+        trace: Some(read.trace),
         files,
     })
 }
 
-struct Opened {
+struct OpenInputs {
     readers: Vec<FileReader>,
     /// Per input of the plan.
     partitions: Vec<usize>,
-    files: Vec<ReadFile>,
+    files: Vec<InputFile>,
 }
 
 fn open(
     job: &Job,
     physical: &PhysicalPlan,
     query: &Arc<QueryText>,
-    witness: bool,
-) -> Result<Opened, RunError> {
-    let mut opened = Opened {
+    trace: bool,
+) -> Result<OpenInputs, RunError> {
+    let mut opened = OpenInputs {
         readers: Vec::new(),
         partitions: Vec::new(),
         files: Vec::new(),
@@ -244,12 +244,12 @@ fn open(
                 path: &path,
                 number: opened.files.len(),
                 partitions,
-                witness,
+                trace,
                 query: query.clone(),
             };
             let reader = FileReader::open(plan, input.clone(), physical)?;
             opened.readers.push(reader);
-            opened.files.push(ReadFile { path, input: index });
+            opened.files.push(InputFile { path, input: index });
         }
     }
     Ok(opened)
@@ -286,29 +286,29 @@ fn partitions_of(
     ])
 }
 
-/// Starts readers, each on a thread of its own where there are not too many.
-fn start_all(readers: Vec<FileReader>, threads: usize) -> Result<Vec<Source>, RunError> {
+/// Starts readers, each on a thread of its own unless there are too many.
+fn start_all(readers: Vec<FileReader>, threads: usize) -> Result<Vec<ReaderHandle>, RunError> {
     let threads = match readers.len() > READER_THREADS_MAX {
         true => 1,
         false => threads,
     };
     readers
         .into_iter()
-        .map(|reader| Source::start(reader, threads))
+        .map(|reader| ReaderHandle::start(reader, threads))
         .collect()
 }
 
 /// A reader, in place or on its own thread.
-struct Source {
+struct ReaderHandle {
     input: usize,
-    /// How far it has come in event time.
+    /// The event time it has reached.
     reached: Instant,
-    state: State,
+    state: ReaderState,
 }
 
-enum State {
-    Here(Box<FileReader>),
-    Away {
+enum ReaderState {
+    InPlace(Box<FileReader>),
+    Threaded {
         results: Receiver<FileBlock>,
         thread: JoinHandle<FileReader>,
     },
@@ -317,8 +317,8 @@ enum State {
     Moving,
 }
 
-impl Source {
-    fn start(reader: FileReader, threads: usize) -> Result<Source, RunError> {
+impl ReaderHandle {
+    fn start(reader: FileReader, threads: usize) -> Result<ReaderHandle, RunError> {
         let input = reader.input();
         let state = if threads > 1 {
             let (send, results) = sync_channel(AHEAD_BLOCKS);
@@ -326,13 +326,13 @@ impl Source {
                 .name("highwater-reader".into())
                 .spawn(move || read_all(reader, &send));
             match thread {
-                Ok(thread) => State::Away { results, thread },
+                Ok(thread) => ReaderState::Threaded { results, thread },
                 Err(error) => return Err(RunError::Thread(error)),
             }
         } else {
-            State::Here(Box::new(reader))
+            ReaderState::InPlace(Box::new(reader))
         };
-        Ok(Source {
+        Ok(ReaderHandle {
             input,
             reached: Instant::BEFORE_ALL,
             state,
@@ -340,20 +340,20 @@ impl Source {
     }
 
     fn done(&self) -> bool {
-        matches!(self.state, State::Done(_))
+        matches!(self.state, ReaderState::Done(_))
     }
 
     /// The next block; `None` at the end.
     fn pull(&mut self) -> Result<Option<FileBlock>, RunError> {
-        let (state, pulled) = match std::mem::replace(&mut self.state, State::Moving) {
-            State::Here(mut reader) => match reader.step() {
-                Some(pulled) => (State::Here(reader), Some(pulled)),
-                None => (State::Done(reader), None),
+        let (state, pulled) = match std::mem::replace(&mut self.state, ReaderState::Moving) {
+            ReaderState::InPlace(mut reader) => match reader.step() {
+                Some(pulled) => (ReaderState::InPlace(reader), Some(pulled)),
+                None => (ReaderState::Done(reader), None),
             },
-            State::Away { results, thread } => match results.recv() {
-                Ok(pulled) => (State::Away { results, thread }, Some(pulled)),
+            ReaderState::Threaded { results, thread } => match results.recv() {
+                Ok(pulled) => (ReaderState::Threaded { results, thread }, Some(pulled)),
                 Err(_) => match thread.join() {
-                    Ok(reader) => (State::Done(Box::new(reader)), None),
+                    Ok(reader) => (ReaderState::Done(Box::new(reader)), None),
                     Err(_) => return Err(RunError::ReaderDied),
                 },
             },
@@ -368,7 +368,7 @@ impl Source {
 
     fn finish(self) -> Result<FileReader, RunError> {
         match self.state {
-            State::Done(reader) => Ok(*reader),
+            ReaderState::Done(reader) => Ok(*reader),
             _ => Err(RunError::ReaderDied),
         }
     }
@@ -391,7 +391,7 @@ fn progress_of(item: &Item) -> Instant {
     }
 }
 
-fn furthest_behind(sources: &[Source]) -> Option<usize> {
+fn furthest_behind(sources: &[ReaderHandle]) -> Option<usize> {
     let open = sources
         .iter()
         .enumerate()

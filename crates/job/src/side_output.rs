@@ -1,11 +1,10 @@
-//! Side rows of many streams on their way to one output, in an order that depends on the input alone.
+//! Merges the side rows of all streams into one output, in an order that depends on the input alone.
 //!
-//! A job over files takes its streams in an order that the files determine, so rows go out in the order of reading.
+//! A job over files processes its streams in an order that the files determine, so rows are sent in the order of reading.
 //!
-//! A job over hubs takes its streams as they come. Rows of events come in order of arrival, so those of all streams are
-//! merged by arrival. Rows that the query failed on go by the row's time; several steps of the query make them, and how
-//! the input was cut decides which comes first, so they are sorted among themselves before they are merged with the
-//! others.
+//! A job over hubs processes its streams in any order. Rows of events come in order of arrival, so those of all streams are
+//! merged by arrival. Failed rows are ordered by the row's time; several operators emit them, and the batching of the input
+//! decides which comes first, so they are sorted before the merge.
 
 use std::sync::Arc;
 
@@ -18,11 +17,11 @@ use crate::output_merge::{OutputMerge, RowForm};
 use crate::side_row::SideRow;
 
 pub(crate) struct SideOutput {
-    /// Its place among the outputs of the job.
+    /// Its index among the outputs of the job.
     output: usize,
     form: RowForm,
     order: Order,
-    /// How many it has sent.
+    /// Rows sent so far.
     rows: u64,
 }
 
@@ -30,15 +29,15 @@ enum Order {
     Reading,
     Time {
         merge: Merge,
-        /// Of the shared part of the query and then of each stream: rows that wait to be sorted. `None` where it takes no
-        /// rows that the query failed on.
+        /// Failed rows that wait to be sorted: of the shared part of the query, then of each stream. `None` if it has no
+        /// failed rows.
         unsorted: Option<Vec<Vec<SideRow>>>,
     },
 }
 
 impl SideOutput {
     /// Sends rows in the order of reading.
-    pub fn in_reading_order(output: usize, form: RowForm) -> SideOutput {
+    pub(crate) fn in_reading_order(output: usize, form: RowForm) -> SideOutput {
         SideOutput {
             output,
             form,
@@ -47,8 +46,8 @@ impl SideOutput {
         }
     }
 
-    /// Merges rows by time. `failed_rows`: it takes rows that the query failed on, too.
-    pub fn in_time_order(output: usize, streams: usize, failed_rows: bool) -> SideOutput {
+    /// Merges rows by time. `failed_rows`: it has failed rows as well.
+    pub(crate) fn in_time_order(output: usize, streams: usize, failed_rows: bool) -> SideOutput {
         let mut side_output = SideOutput {
             output,
             form: RowForm::Columns,
@@ -62,13 +61,13 @@ impl SideOutput {
         side_output
     }
 
-    /// How many rows it has sent.
-    pub fn rows(&self) -> u64 {
+    /// Rows sent so far.
+    pub(crate) fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// A stream behind the others. Its rows wait for theirs, and theirs for its own, from now on.
-    pub fn add_stream(&mut self) {
+    /// Adds a stream to the merge.
+    pub(crate) fn add_stream(&mut self) {
         let Order::Time { merge, unsorted } = &mut self.order else {
             return;
         };
@@ -79,8 +78,8 @@ impl SideOutput {
         }
     }
 
-    /// Rows of events of a stream, which has come to `arrived`.
-    pub fn push_events(
+    /// Pushes rows of events of a stream whose latest arrival is `arrived`.
+    pub(crate) fn push_events(
         &mut self,
         stream: usize,
         rows: Vec<SideRow>,
@@ -100,9 +99,8 @@ impl SideOutput {
         }
     }
 
-    /// Rows that the query failed on, of a stream whose watermark is `watermark`; without a stream, of the shared part of
-    /// the query.
-    pub fn push_failed(
+    /// Pushes failed rows of a stream with its watermark; without a stream, of the shared part of the query.
+    pub(crate) fn push_failed(
         &mut self,
         stream: Option<usize>,
         rows: Vec<SideRow>,
@@ -141,7 +139,7 @@ impl SideOutput {
         })
     }
 
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
+    pub(crate) fn snapshot(&self, out: &mut Vec<u8>) {
         let Order::Time { merge, unsorted } = &self.order else {
             return;
         };
@@ -154,7 +152,7 @@ impl SideOutput {
         }
     }
 
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+    pub(crate) fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         let Order::Time { merge, unsorted } = &mut self.order else {
             return Ok(());
         };
@@ -179,7 +177,7 @@ fn chunk(rows: Vec<SideRow>) -> Option<Chunk> {
     Some(Chunk::new(times, vec![Column::Dynamic(Arc::new(rows))]))
 }
 
-/// Pushes rows of a port that has passed `watermark`, and answers with those that all ports have passed.
+/// Pushes rows of a port that has passed `watermark`. Returns the rows that all ports have passed.
 fn merged(merge: &mut Merge, port: usize, rows: Vec<SideRow>, watermark: Instant) -> Vec<Chunk> {
     let mut items = Vec::new();
     let mut errors = DataErrors::default();

@@ -1,8 +1,8 @@
 //! Rows that no statement makes: dead letters, and late events with their verdicts.
 //!
 //! A dead letter has the fields of a Stream Analytics data error (Source, Type, DataErrorType, ErrorCode, Message), and
-//! those that find and repeat the event. Letters of files and letters of hubs name them differently; users read both, so
-//! both stay. Nothing in a row depends on when or how fast the job ran, so it is numbered and delivered like any other.
+//! those that locate and repeat the event. Files and hubs have different names for them, which users rely on. No field
+//! depends on when or how fast the job ran, so side rows are numbered and delivered like all rows.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use highwater_time::{Instant, JudgedEvent};
 
 use crate::account::shown_file;
 use crate::load::Job;
-use crate::report::TroubleKind;
+use crate::report::InputErrorKind;
 
 /// A row and the time that it is ordered by.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct SideRow {
     pub row: Value,
 }
 
-/// Where the events of a stream lie.
+/// The source of a stream.
 #[derive(Clone, Debug)]
 pub(crate) enum StreamLocation {
     Hub {
@@ -37,34 +37,34 @@ pub(crate) enum StreamLocation {
 }
 
 impl StreamLocation {
-    pub fn input(&self) -> &str {
+    pub(crate) fn input(&self) -> &str {
         match self {
             StreamLocation::Hub { input, .. } | StreamLocation::File { input, .. } => input,
         }
     }
 }
 
-/// Where an event lies.
+/// The location of an event.
 #[derive(Clone, Copy)]
 pub(crate) struct EventLocation<'a> {
     pub stream: &'a StreamLocation,
-    /// The file that the event was taken from on its way to a hub, if it is known.
+    /// The followed file that the event was read from, if it is known.
     pub file: Option<&'a str>,
     /// Offset or line; `None` for the whole file.
     pub offset: Option<u64>,
 }
 
-/// What dead letters say of the query.
+/// The query in dead letters.
 pub(crate) struct QueryText {
-    /// As the job file calls it.
+    /// Its name in the job file.
     pub name: String,
     pub text: String,
 }
 
-/// An event that never got as far as a time policy.
+/// An event that was lost before any time policy.
 pub(crate) struct RejectedEvent<'a> {
     pub location: EventLocation<'a>,
-    pub kind: TroubleKind,
+    pub kind: InputErrorKind,
     pub reason: &'a str,
     pub event: Value,
     pub arrival: Option<Instant>,
@@ -74,13 +74,13 @@ pub(crate) struct RejectedEvent<'a> {
 pub(crate) struct FailedRow<'a> {
     pub error: &'a DataError,
     pub query: &'a QueryText,
-    /// Of the event that the row was made of; `None` where the query has mixed them.
+    /// The location of the row's event; `None` if the row has several.
     pub location: Option<EventLocation<'a>>,
     pub event: Value,
 }
 
 impl QueryText {
-    pub fn of(job: &Job) -> QueryText {
+    pub(crate) fn of(job: &Job) -> QueryText {
         QueryText {
             name: shown_file(&job.query_name, &job.file.folder),
             text: job.query.clone(),
@@ -91,8 +91,8 @@ impl QueryText {
 type Fields = Vec<(&'static str, Value)>;
 
 impl SideRow {
-    /// The dead letter of an event. `None` for an event of a hub without an arrival, because nothing orders it.
-    pub fn of_rejected(rejected: RejectedEvent<'_>) -> Option<SideRow> {
+    /// The dead letter of an event. `None` for an event of a hub without an arrival, which has no order.
+    pub(crate) fn of_rejected(rejected: RejectedEvent<'_>) -> Option<SideRow> {
         let RejectedEvent {
             location,
             kind,
@@ -117,7 +117,7 @@ impl SideRow {
     }
 
     /// The dead letter of a row of a job over files.
-    pub fn of_failed_in_files(failed: &FailedRow<'_>) -> SideRow {
+    pub(crate) fn of_failed_in_files(failed: &FailedRow<'_>) -> SideRow {
         let FailedRow { error, query, .. } = failed;
         let (line, column) = line_and_column(&query.text, error.span.start as usize);
         let place = record(vec![
@@ -133,7 +133,7 @@ impl SideRow {
     }
 
     /// The dead letter of a row of a job over hubs.
-    pub fn of_failed_in_hubs(failed: &FailedRow<'_>) -> SideRow {
+    pub(crate) fn of_failed_in_hubs(failed: &FailedRow<'_>) -> SideRow {
         let FailedRow { error, query, .. } = failed;
         let (line, column) = line_and_column(&query.text, error.span.start as usize);
         let mut fields = data_error("QueryRuntimeError", "RuntimeError", &error.reason);
@@ -148,21 +148,24 @@ impl SideRow {
         SideRow::new(error.time, offset, fields)
     }
 
-    /// Of an event that a policy moved or dropped.
-    pub fn of_late(
+    /// The row of an event that a policy adjusted or dropped.
+    pub(crate) fn of_late(
         location: EventLocation<'_>,
-        fate: &JudgedEvent,
+        judged: &JudgedEvent,
         arrival: Instant,
         event: Value,
     ) -> SideRow {
         let mut fields = location.hub_fields();
         fields.extend([
             ("Event", event),
-            ("Verdict", text(fate.verdict.name())),
+            ("Verdict", text(judged.verdict.name())),
             ("EventEnqueuedUtcTime", Value::Time(arrival)),
-            ("EventTime", Value::Time(fate.event_time)),
-            ("Watermark", time(fate.watermark_before)),
-            ("Timestamp", fate.timestamp.map_or(Value::Null, Value::Time)),
+            ("EventTime", Value::Time(judged.event_time)),
+            ("Watermark", time(judged.watermark_before)),
+            (
+                "Timestamp",
+                judged.timestamp.map_or(Value::Null, Value::Time),
+            ),
         ]);
         SideRow::new(arrival, location.offset, fields)
     }
@@ -176,19 +179,19 @@ impl SideRow {
     }
 
     /// The order of rows that the query failed on. Those of one event differ by their text.
-    pub fn order(&self) -> (Instant, u64, String) {
+    pub(crate) fn order(&self) -> (Instant, u64, String) {
         let mut json = String::new();
         eval::write_json(self.row.view(), &mut json);
         (self.time, self.offset, json)
     }
 
-    pub fn write(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
         out.i64(self.time.ticks());
         out.u64(self.offset);
         out.value(self.row.view());
     }
 
-    pub fn read(from: &mut Reader<'_>) -> Result<SideRow, DecodeError> {
+    pub(crate) fn read(from: &mut Reader<'_>) -> Result<SideRow, DecodeError> {
         Ok(SideRow {
             time: Instant::from_ticks(from.i64()?),
             offset: from.u64()?,

@@ -1,8 +1,7 @@
-//! A stream of decoded events, of a file or of a partition of a hub, on its way to the combiner: events get their times,
-//! are put in order and run through the part of the query that sees one partition alone.
+//! A stream: the events of a file or of a partition of a hub get their times, are ordered, and run through the local part of
+//! the query.
 //!
-//! A stream knows nothing of others. It may run on any thread, as fast or slow as it is asked: nothing of its output
-//! depends on that.
+//! Streams are independent of each other and of the thread they run on.
 
 use std::sync::Arc;
 
@@ -11,36 +10,36 @@ use highwater_engine::{Column, DataErrors, PhysicalPlan, ValueRef, eval};
 use highwater_time::Instant;
 
 use crate::account::{Account, Rejection, json};
+use crate::event_trace::EventTrace;
 use crate::events::TimedEvents;
-use crate::intake::{BlockOrigin, Intake};
 use crate::partition_pipeline::{Delivery, PartitionPipeline};
 use crate::plan::{InputPlan, PartitionId};
-use crate::report::{InputReport, TroubleKind};
+use crate::report::{InputErrorKind, InputReport};
 use crate::side_row::{EventLocation, QueryText, SideRow, StreamLocation};
-use crate::witness::Witness;
+use crate::timestamp_assigner::{BlockOrigin, TimestampAssigner};
 
 pub(crate) struct Stream {
-    /// Its place among all streams of the job.
+    /// Its number within the job.
     pub number: usize,
     pub input: usize,
-    intake: Intake,
+    assigner: TimestampAssigner,
     partitions: Vec<PartitionPipeline>,
     /// The value of the partition column for each partition.
     partition_keys: Vec<Vec<u8>>,
     pub account: Account,
-    /// Events that a policy moves or drops become rows of an output.
+    /// Events that a policy adjusts or drops become rows of an output.
     late_events: bool,
     query: Arc<QueryText>,
 }
 
-/// What a stream is made of.
+/// The parameters of a stream.
 pub(crate) struct StreamPlan {
     pub number: usize,
     pub location: StreamLocation,
-    /// The file or partition in full.
+    /// The path of the file, or hub and partition.
     pub name: String,
     pub partitions: Vec<PartitionId>,
-    pub witness: bool,
+    pub trace: bool,
     pub late_events: bool,
     pub query: Arc<QueryText>,
 }
@@ -48,17 +47,17 @@ pub(crate) struct StreamPlan {
 /// Decoded events, in order of arrival.
 pub(crate) struct EventBlock<'a> {
     pub events: Events,
-    /// When each event arrived, if its log knows.
+    /// The arrival of each event; `None` for files.
     pub arrivals: Option<Vec<Instant>>,
-    /// When each event that cannot be read arrived; empty if that is unknown.
+    /// The arrival of each bad event; empty for files.
     pub bad_arrivals: Vec<Instant>,
-    /// The file that holds them, or that they were taken from on their way to a hub.
+    /// The file, also of followed files.
     pub file: Option<&'a str>,
-    /// When the file was last written.
+    /// The modification time of the file.
     pub modified: Instant,
 }
 
-/// What a stream has made of its events.
+/// The output of a stream for the combiner.
 pub(crate) struct StreamOutput {
     pub stream: usize,
     pub input: usize,
@@ -75,9 +74,13 @@ pub(crate) struct StreamOutput {
 }
 
 impl Stream {
-    /// Takes the events of `intake`.
-    pub fn new(plan: StreamPlan, intake: Intake, physical: &PhysicalPlan) -> Stream {
-        let input = intake.input();
+    /// Takes the events of `assigner`.
+    pub(crate) fn new(
+        plan: StreamPlan,
+        assigner: TimestampAssigner,
+        physical: &PhysicalPlan,
+    ) -> Stream {
+        let input = assigner.input();
         let key = |id: &PartitionId| {
             let mut key = Vec::new();
             eval::encode_key(id.shown.view(), &mut key);
@@ -86,52 +89,52 @@ impl Stream {
         let partition_keys = plan.partitions.iter().map(key).collect();
         let partitions = plan.partitions.into_iter();
         let partitions = partitions
-            .map(|id| PartitionPipeline::new(input, physical, id, plan.witness))
+            .map(|id| PartitionPipeline::new(input, physical, id, plan.trace))
             .collect();
         Stream {
             number: plan.number,
             input: input.index,
-            account: Account::new(input, plan.number, plan.location, plan.name, plan.witness),
+            account: Account::new(input, plan.number, plan.location, plan.name, plan.trace),
             partitions,
             partition_keys,
-            intake,
+            assigner,
             late_events: plan.late_events,
             query: plan.query,
         }
     }
 
-    pub fn plan(&self) -> &InputPlan {
-        self.intake.input()
+    pub(crate) fn plan(&self) -> &InputPlan {
+        self.assigner.input()
     }
 
     /// The only partition of a stream of a hub.
-    pub fn partition(&self) -> &PartitionPipeline {
+    pub(crate) fn partition(&self) -> &PartitionPipeline {
         &self.partitions[0]
     }
 
-    pub fn partition_mut(&mut self) -> &mut PartitionPipeline {
+    pub(crate) fn partition_mut(&mut self) -> &mut PartitionPipeline {
         &mut self.partitions[0]
     }
 
     /// The minimum watermark over its partitions.
-    pub fn watermark(&self) -> Instant {
+    pub(crate) fn watermark(&self) -> Instant {
         let watermarks = self.partitions.iter().map(PartitionPipeline::watermark);
         watermarks.min().unwrap_or(Instant::BEFORE_ALL)
     }
 
-    /// The first error so far, in words.
-    pub fn first_error(&self) -> Option<String> {
-        let troubles = self.account.report.troubles.iter();
-        let trouble = troubles.flat_map(|(_, sum)| &sum.samples).next();
-        let trouble = trouble.map(|t| format!("{}:{}: {}", t.file, t.line, t.reason));
+    /// The text of the first error so far.
+    pub(crate) fn first_error(&self) -> Option<String> {
+        let errors = self.account.report.errors.iter();
+        let sample = errors.flat_map(|(_, sum)| &sum.samples).next();
+        let sample = sample.map(|t| format!("{}:{}: {}", t.file, t.line, t.reason));
         let errors = || {
             let mut partitions = self.partitions.iter();
             partitions.find_map(|partition| partition.pipeline.errors.samples.first())
         };
-        trouble.or_else(|| errors().map(|error| error.reason.clone()))
+        sample.or_else(|| errors().map(|error| error.reason.clone()))
     }
 
-    pub fn new_output(&self) -> StreamOutput {
+    pub(crate) fn new_output(&self) -> StreamOutput {
         StreamOutput {
             stream: self.number,
             input: self.input,
@@ -145,11 +148,11 @@ impl Stream {
     }
 
     /// Processes a block of events.
-    pub fn push(&mut self, block: EventBlock<'_>, out: &mut StreamOutput) {
+    pub(crate) fn push(&mut self, block: EventBlock<'_>, out: &mut StreamOutput) {
         let mut arrivals = block.bad_arrivals.iter().copied();
         for bad in &block.events.bad {
             let rejection = Rejection {
-                kind: TroubleKind::of(bad.kind, false),
+                kind: InputErrorKind::of(bad.kind, false),
                 line: bad.line,
                 reason: &bad.reason,
                 arrival: arrivals.next(),
@@ -166,11 +169,11 @@ impl Stream {
         let timed = self.timed(block, &mut out.rejected);
         match self.late_events {
             true => self.push_and_report_late(timed, file, out),
-            // The common case: nothing is noted of single events.
+            // The common case: no record of single events.
             false => {
                 for (partition, events) in self.split(timed) {
-                    let witness = self.account.witness.as_mut();
-                    self.partitions[partition].take(events, witness, &mut out.deliveries);
+                    let trace = self.account.trace.as_mut();
+                    self.partitions[partition].take(events, trace, &mut out.deliveries);
                 }
             }
         }
@@ -179,8 +182,8 @@ impl Stream {
 
     /// The events with their times, without those that have none.
     fn timed(&mut self, block: EventBlock<'_>, rejected: &mut Vec<SideRow>) -> TimedEvents {
-        let (intake, account) = (&mut self.intake, &mut self.account);
-        let whole = intake.whole(&block.events);
+        let (assigner, account) = (&mut self.assigner, &mut self.account);
+        let whole = assigner.whole(&block.events);
         account.remember(&block.events, whole);
         let whole: Option<Column> = whole.filter(|_| account.has_dead_letters()).cloned();
         let first = &self.partitions[0].id;
@@ -188,9 +191,9 @@ impl Stream {
             number: self.number,
             name: block.file.unwrap_or_default(),
             modified: block.modified,
-            partition: (first.number, &first.shown),
+            partition: first,
         };
-        intake.timed(block.events, &origin, block.arrivals, &mut |event| {
+        assigner.assign(block.events, &origin, block.arrivals, &mut |event| {
             let rejection = Rejection {
                 kind: event.kind,
                 line: event.line,
@@ -215,8 +218,8 @@ impl Stream {
         out: &mut StreamOutput,
     ) {
         let (lines, whole) = (timed.lines.clone(), timed.whole.clone());
-        let fates = self.partitions[0].take_and_report(timed, &mut out.deliveries);
-        for (row, fate) in fates {
+        let judged = self.partitions[0].take_and_report(timed, &mut out.deliveries);
+        for (row, judged) in judged {
             let event = whole
                 .as_ref()
                 .map_or(ValueRef::Null, |whole| whole.get(row));
@@ -225,8 +228,8 @@ impl Stream {
                 file,
                 offset: Some(lines[row]),
             };
-            let arrival = fate.arrival.unwrap_or(out.arrived);
-            let row = SideRow::of_late(location, &fate, arrival, json(event));
+            let arrival = judged.arrival.unwrap_or(out.arrived);
+            let row = SideRow::of_late(location, &judged, arrival, json(event));
             out.late.push(row);
         }
     }
@@ -254,29 +257,29 @@ impl Stream {
             .collect()
     }
 
-    /// A file is in order of arrival, so the arrivals of one partition hold for the others: they will send nothing older
-    /// than the late bound any more. Verdicts do not depend on this, only how soon results come.
+    /// A file is in order of arrival, so the arrivals of one partition bound the others: none of their later events is older
+    /// than the late bound. Verdicts do not depend on this, only how soon results come.
     fn punctuate_all(&mut self, out: &mut Vec<Delivery>) {
-        // With a clock for every key, this would show in the order of rows, and so would the size of blocks.
-        let per_key = !self.intake.input().plan.substream.is_empty();
-        let apart = self.partitions.len() < 2 || !self.intake.has_arrivals();
-        if apart || per_key || self.account.witness.is_some() {
+        // With a clock per key, the order of rows would depend on the size of blocks.
+        let per_key = !self.assigner.input().plan.substream.is_empty();
+        let apart = self.partitions.len() < 2 || !self.assigner.has_arrivals();
+        if apart || per_key || self.account.trace.is_some() {
             return;
         }
-        let arrived = self.intake.arrived();
+        let arrived = self.assigner.arrived();
         for partition in &mut self.partitions {
             partition.punctuate(arrived, out);
         }
     }
 
     /// Ends time: no event will follow.
-    pub fn end(&mut self, out: &mut StreamOutput) {
+    pub(crate) fn end(&mut self, out: &mut StreamOutput) {
         let partitions = self.partitions.iter_mut();
         partitions.for_each(|partition| partition.end(&mut out.deliveries));
     }
 
     /// Adds the dead letters of rows that failed, and the watermark.
-    pub fn complete(&mut self, out: &mut StreamOutput) {
+    pub(crate) fn complete(&mut self, out: &mut StreamOutput) {
         for partition in &mut self.partitions {
             for error in partition.pipeline.errors.take_collected() {
                 out.failed
@@ -286,17 +289,17 @@ impl Stream {
         out.watermark = self.watermark();
     }
 
-    /// What was read and what was wrong, and the rows that the query failed on.
-    pub fn finish(self) -> (InputReport, DataErrors, Option<Witness>) {
-        let (mut report, mut witness) = (self.account.report, self.account.witness);
+    /// The report, the failed rows and the trace.
+    pub(crate) fn finish(self) -> (InputReport, DataErrors, Option<EventTrace>) {
+        let (mut report, mut trace) = (self.account.report, self.account.trace);
         let mut errors = DataErrors::default();
         for mut partition in self.partitions {
             report.time.merge(partition.counts());
             errors.merge(std::mem::take(&mut partition.pipeline.errors));
-            if let Some(witness) = &mut witness {
-                witness.windows.extend(partition.pipeline.take_trace());
+            if let Some(trace) = &mut trace {
+                trace.windows.extend(partition.pipeline.take_trace());
             }
         }
-        (report, errors, witness)
+        (report, errors, trace)
     }
 }

@@ -1,4 +1,4 @@
-//! The column that is nothing but the key of TIMESTAMP BY .. OVER.
+//! The column that equals the key of TIMESTAMP BY .. OVER.
 //!
 //! While an event waits, the clock of its key stores the key, so the event need not. A text column is stripped from pending
 //! events and restored when they leave; events with no other needed columns store nothing. Keys that are not text stay with
@@ -13,7 +13,7 @@ pub(crate) struct SubstreamKeyColumn {
 }
 
 impl SubstreamKeyColumn {
-    pub fn new(input: &plan::Input) -> SubstreamKeyColumn {
+    pub(crate) fn new(input: &plan::Input) -> SubstreamKeyColumn {
         let column = match input.substream.first().map(|key| &key.kind) {
             Some(ExprKind::Column(column)) if input.carried[*column] => Some(*column),
             _ => None,
@@ -22,12 +22,12 @@ impl SubstreamKeyColumn {
     }
 
     /// Whether there is such a column.
-    pub fn exists(&self) -> bool {
+    pub(crate) fn exists(&self) -> bool {
         self.column.is_some()
     }
 
     /// Strips the column if the key can restore it; `false` if it stays.
-    pub fn strip(&self, chunk: &mut Chunk) -> bool {
+    pub(crate) fn strip(&self, chunk: &mut Chunk) -> bool {
         let rows = chunk.rows();
         let column = self.column.map(|column| &mut chunk.columns[column]);
         match column {
@@ -40,7 +40,7 @@ impl SubstreamKeyColumn {
     }
 
     /// Restores the column of the events from `from` on, which are the rows of the chunk.
-    pub fn restore(&self, chunk: &mut Chunk, keys: &KeyList, from: usize) {
+    pub(crate) fn restore(&self, chunk: &mut Chunk, keys: &KeyList, from: usize) {
         if let Some(column) = self.column {
             let keys = keys.range(from, from + chunk.rows());
             let column = &mut chunk.columns[column];
@@ -59,7 +59,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::order::{Incoming, Orderer};
+    use crate::order::{Orderer, UnorderedEvents};
 
     fn at(second: i64) -> Instant {
         Instant::from_ticks(0) + Duration::from_secs(second)
@@ -88,7 +88,7 @@ mod tests {
             false => Column::Null(keys.len()),
         };
         let chunk = Chunk::new(vec![0; keys.len()].into(), vec![column.finish(), other]);
-        let incoming = Incoming {
+        let incoming = UnorderedEvents {
             chunk,
             times,
             arrivals: Arrivals::Unknown,

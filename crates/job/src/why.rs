@@ -1,9 +1,8 @@
-//! The fate of every event: when it arrived, when it says it happened, what was decided and which windows took it.
+//! The fate of every event: arrival time, event time, verdict and windows.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use highwater_connect::LineReader;
-use highwater_connect::json::{Batch, Decoder, Field};
+use highwater_connect::json::Field;
 use highwater_engine::Chunk;
 use highwater_engine::eval::{self, Faults};
 use highwater_query::plan::{Node, Pred, Read};
@@ -11,10 +10,11 @@ use highwater_query::{Catalog, compile};
 use highwater_time::Instant;
 use serde::Serialize;
 
+use crate::event_trace::{origin_file, origin_line};
 use crate::load::{Job, LoadError, render};
 use crate::outputs::Outputs;
-use crate::run::{Options, Outcome, ReadFile, RunError, run};
-use crate::witness::{origin_file, origin_line};
+use crate::plan::InputPlan;
+use crate::run::{InputFile, Options, Outcome, RunError, run};
 
 /// One event's fate, ready to be shown.
 #[derive(Clone, Debug, Serialize, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct Fate {
     pub watermark: Option<String>,
     /// System.Timestamp(), if the event was kept.
     pub timestamp: Option<String>,
-    /// The windows that it entered, as (start, end].
+    /// The windows that contain it, as (start, end].
     pub windows: Vec<WindowSpan>,
     /// Why the event could not be read, if it could not.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,24 +46,23 @@ pub struct WindowSpan {
     pub end: String,
 }
 
-/// Runs the job for the sake of its events' fates; results go nowhere.
-pub fn witness(job: &Job) -> Result<Outcome, RunError> {
+/// Runs the job with a trace of its events; rows are discarded.
+pub fn trace_events(job: &Job) -> Result<Outcome, RunError> {
     run(
         job,
         Outputs::discarded(&job.plan),
         Options {
-            witness: true,
+            trace: true,
             ..Options::default()
         },
     )
 }
 
-/// The fates of all events, or of those for which `filter`, a condition over their fields, holds. In order of input, file
-/// and line.
+/// The fates of all events, or of those that match the condition `filter`, in order of input, file and line.
 pub fn why(job: &Job, filter: Option<&str>) -> Result<Vec<Fate>, RunError> {
-    let outcome = witness(job)?;
+    let outcome = trace_events(job)?;
     let chosen = filter
-        .map(|filter| matching(&outcome.files, filter))
+        .map(|filter| matching(job, &outcome.files, filter))
         .transpose()?;
     let mut fates = fates(job, &outcome);
     fates.sort_by_key(|(origin, _)| *origin);
@@ -75,37 +74,37 @@ pub fn why(job: &Job, filter: Option<&str>) -> Result<Vec<Fate>, RunError> {
 }
 
 fn fates(job: &Job, outcome: &Outcome) -> Vec<(u64, Fate)> {
-    let Some(witness) = &outcome.witness else {
+    let Some(trace) = &outcome.trace else {
         return Vec::new();
     };
     let mut windows: HashMap<u64, BTreeSet<(Instant, Instant)>> = HashMap::new();
-    for entry in &witness.windows {
+    for entry in &trace.windows {
         windows
             .entry(entry.origin)
             .or_default()
             .insert((entry.start, entry.end));
     }
     let mut partitions: HashMap<usize, usize> = HashMap::new();
-    for event in &witness.fates {
+    for event in &trace.events {
         let most = partitions
             .entry(outcome.files[origin_file(event.origin)].input)
             .or_default();
         *most = (*most).max(event.partition);
     }
-    let judged = witness.fates.iter().map(|event| {
+    let judged = trace.events.iter().map(|event| {
         let file = &outcome.files[origin_file(event.origin)];
         let several = partitions.get(&file.input).is_some_and(|most| *most > 0);
         let windows = windows.get(&event.origin).into_iter().flatten();
         let fate = Fate {
             partition: several.then_some(event.partition),
             substream: event.key.clone(),
-            arrival: event.fate.arrival.map(text),
-            event_time: Some(text(event.fate.event_time)),
-            verdict: event.fate.verdict.name().into(),
-            watermark: Some(event.fate.watermark_before)
+            arrival: event.judged.arrival.map(text),
+            event_time: Some(text(event.judged.event_time)),
+            verdict: event.judged.verdict.name().into(),
+            watermark: Some(event.judged.watermark_before)
                 .filter(|met| *met > Instant::BEFORE_ALL)
                 .map(text),
-            timestamp: event.fate.timestamp.map(text),
+            timestamp: event.judged.timestamp.map(text),
             windows: windows
                 .map(|(start, end)| WindowSpan {
                     start: text(*start),
@@ -116,7 +115,7 @@ fn fates(job: &Job, outcome: &Outcome) -> Vec<(u64, Fate)> {
         };
         (event.origin, fate)
     });
-    let lost = witness.lost.iter().map(|lost| {
+    let lost = trace.lost.iter().map(|lost| {
         let fate = Fate {
             verdict: format!("lost: {}", lost.kind.name()),
             reason: Some(lost.reason.clone()),
@@ -127,7 +126,7 @@ fn fates(job: &Job, outcome: &Outcome) -> Vec<(u64, Fate)> {
     judged.chain(lost).collect()
 }
 
-fn unread(job: &Job, file: &ReadFile, origin: u64) -> Fate {
+fn unread(job: &Job, file: &InputFile, origin: u64) -> Fate {
     Fate {
         input: job.plan.inputs[file.input].name.clone(),
         file: file.path.display().to_string(),
@@ -149,7 +148,7 @@ fn text(time: Instant) -> String {
 }
 
 /// The origins of the events for which the condition holds.
-fn matching(files: &[ReadFile], filter: &str) -> Result<HashSet<u64>, RunError> {
+fn matching(job: &Job, files: &[InputFile], filter: &str) -> Result<HashSet<u64>, RunError> {
     let (reads, keep) = compile_filter(filter)?;
     let fields: Vec<Field> = reads
         .iter()
@@ -161,15 +160,12 @@ fn matching(files: &[ReadFile], filter: &str) -> Result<HashSet<u64>, RunError> 
         .collect();
     let mut chosen = HashSet::new();
     for (number, file) in files.iter().enumerate() {
-        let mut lines = LineReader::open(&file.path)?;
-        let mut batch = Batch::tracking_lines(fields.len());
-        let mut decoder = Decoder::new(fields.clone());
-        while let Some(block) = lines.next_block()? {
-            decoder.decode(block.bytes, block.first_line, &mut batch);
-            let decoded = batch.finish();
+        let (input, _) = InputPlan::of(job, file.input);
+        let mut source = input.format.open(&file.path, fields.clone(), false)?;
+        while let Some(decoded) = source.next_batch()? {
             let chunk = Chunk::new(vec![0; decoded.rows].into(), decoded.columns);
             let mask = eval::test(&keep, &chunk, &mut Faults::new(chunk.rows()));
-            let origin = |row: usize| crate::witness::origin(number, decoded.lines[row]);
+            let origin = |row: usize| crate::event_trace::origin(number, decoded.lines[row]);
             chosen.extend(mask.set_indices().map(origin));
         }
     }

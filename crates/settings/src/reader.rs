@@ -212,6 +212,29 @@ impl<'a> FileReader<'a> {
         Some(text.to_owned())
     }
 
+    /// A text whose absence is a mistake.
+    pub fn required_text(&mut self, section: &Section, key: &str, example: &str) -> Option<String> {
+        if !section.has(key) {
+            self.missing(section, key, &format!("{key} = \"{example}\""));
+        }
+        self.text(section, key, example)
+    }
+
+    /// A table of texts.
+    pub fn pairs(&mut self, section: &Section, key: &str, example: &str) -> Vec<(String, String)> {
+        let Some(table) = self.section(section, key) else {
+            return Vec::new();
+        };
+        let mut pairs = Vec::new();
+        for entry in table.entries() {
+            match entry.value() {
+                DeValue::String(text) => pairs.push((entry.name().to_owned(), text.to_string())),
+                _ => self.wrong_type(&entry, "a string", example),
+            }
+        }
+        pairs
+    }
+
     /// The same with its entry, for those who look into the text and may find mistakes there.
     pub fn text_entry<'t>(
         &mut self,

@@ -8,13 +8,11 @@ mod schema;
 mod value;
 
 use std::io::{self, BufReader, Read};
-use std::path::PathBuf;
-use std::sync::Arc;
 
 use highwater_engine::{Column, ColumnBuilder};
 
-use crate::bytes::{FileBytes, ReadProgress};
-use crate::lines::{ReadError, SourceNote};
+use crate::bytes::{FileBytes, OpenFile};
+use crate::lines::ReadError;
 use crate::source::{BadKind, Events, Source, SourceOptions};
 use crate::table::{BadRow, Table};
 use schema::Schemas;
@@ -29,10 +27,8 @@ const BATCH_ROWS: usize = 8192;
 const BATCH_BYTES: usize = 4 << 20;
 
 pub(crate) struct AvroSource {
-    file: PathBuf,
+    file: OpenFile,
     bytes: BufReader<Box<dyn Read + Send>>,
-    progress: Arc<ReadProgress>,
-    modified: i128,
     options: SourceOptions,
     header: Option<Header>,
     /// Events read so far.
@@ -68,8 +64,6 @@ impl AvroSource {
         AvroSource {
             file: bytes.file,
             bytes: BufReader::with_capacity(256 << 10, bytes.bytes),
-            progress: bytes.progress,
-            modified: bytes.modified,
             options,
             header: None,
             rows: 0,
@@ -82,9 +76,9 @@ impl AvroSource {
         let mut magic = [0; 4];
         let read = self.bytes.read_exact(&mut magic);
         if read.is_err() || &magic != MAGIC {
-            return Err(
-                self.wrong("it does not start with the header of an Avro object container file")
-            );
+            return Err(self.file.format_error(
+                "it does not start with the header of an Avro object container file",
+            ));
         }
         let mut schema = None;
         let mut codec = Codec::Null;
@@ -107,9 +101,10 @@ impl AvroSource {
             }
         }
         let Some(schema) = schema else {
-            return Err(self.wrong("its header has no schema"));
+            return Err(self.file.format_error("its header has no schema"));
         };
-        let (schemas, root) = Schemas::parse(&schema).map_err(|reason| self.wrong(&reason))?;
+        let (schemas, root) =
+            Schemas::parse(&schema).map_err(|reason| self.file.format_error(reason))?;
         let fields = schemas.records[root].iter();
         let names = fields.map(|(name, _)| name.to_string()).collect();
         let marker = self.exactly(MARKER_BYTES as u64)?;
@@ -130,7 +125,7 @@ impl AvroSource {
             b"zstandard" => Codec::Zstandard,
             other => {
                 let name = String::from_utf8_lossy(other);
-                return Err(self.wrong(&format!(
+                return Err(self.file.format_error(format!(
                     "its blocks are compressed with {name}; null, deflate, snappy and zstandard can be read"
                 )));
             }
@@ -145,23 +140,25 @@ impl AvroSource {
                 Ok(0) => return Ok(None),
                 Ok(_) => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.failed(error)),
+                Err(error) => return Err(self.file.read_error(error)),
             }
         }
         let events = self.long_from(first[0])?;
         let size = self.long()?;
         let (Ok(events), Ok(size)) = (u64::try_from(events), u64::try_from(size)) else {
-            return Err(self.wrong("a block has a negative size"));
+            return Err(self.file.format_error("a block has a negative size"));
         };
         let bytes = self.exactly(size)?;
         let marker = self.exactly(MARKER_BYTES as u64)?;
         if marker != header.marker {
-            return Err(
-                self.wrong("a block does not end with the marker of the file; it is damaged")
-            );
+            return Err(self
+                .file
+                .format_error("a block does not end with the marker of the file; it is damaged"));
         }
-        let bytes = decompress(header.codec, bytes)
-            .map_err(|error| self.wrong(&format!("a block cannot be decompressed: {error}")))?;
+        let bytes = decompress(header.codec, bytes).map_err(|error| {
+            self.file
+                .format_error(format!("a block cannot be decompressed: {error}"))
+        })?;
         Ok(Some(Block { events, bytes }))
     }
 
@@ -205,19 +202,19 @@ impl AvroSource {
         let schemas = Schemas::default();
         ValueReader::new(&schemas, &bytes)
             .long()
-            .map_err(|error| self.wrong(&error.reason))
+            .map_err(|error| self.file.format_error(&error.reason))
     }
 
     fn sized(&mut self) -> Result<Vec<u8>, ReadError> {
         match u64::try_from(self.long()?) {
             Ok(length) => self.exactly(length),
-            Err(_) => Err(self.wrong("its header is damaged")),
+            Err(_) => Err(self.file.format_error("its header is damaged")),
         }
     }
 
     fn exactly(&mut self, count: u64) -> Result<Vec<u8>, ReadError> {
         if count > BLOCK_BYTES_MAX {
-            return Err(self.wrong(&format!(
+            return Err(self.file.format_error(format!(
                 "a block has {count} bytes; the limit is {BLOCK_BYTES_MAX}"
             )));
         }
@@ -225,26 +222,11 @@ impl AvroSource {
         let read = (&mut self.bytes).take(count).read_to_end(&mut bytes);
         match read {
             Ok(_) if bytes.len() as u64 == count => Ok(bytes),
-            Ok(_) => Err(self.failed(io::Error::new(
+            Ok(_) => Err(self.file.read_error(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
                 "the file ends inside a block; it was cut short",
             ))),
-            Err(error) => Err(self.failed(error)),
-        }
-    }
-
-    fn wrong(&self, reason: &str) -> ReadError {
-        ReadError::Format {
-            file: self.file.clone(),
-            reason: reason.into(),
-        }
-    }
-
-    fn failed(&self, source: io::Error) -> ReadError {
-        ReadError::Read {
-            file: self.file.clone(),
-            offset: self.progress.bytes_read(),
-            source,
+            Err(error) => Err(self.file.read_error(error)),
         }
     }
 }
@@ -350,15 +332,7 @@ impl Source for AvroSource {
         Ok(Some(events))
     }
 
-    fn bytes_read(&self) -> u64 {
-        self.progress.bytes_read()
-    }
-
-    fn modified(&self) -> i128 {
-        self.modified
-    }
-
-    fn note(&self) -> Option<SourceNote> {
-        self.progress.note(&self.file)
+    fn file(&self) -> &OpenFile {
+        &self.file
     }
 }

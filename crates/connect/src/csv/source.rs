@@ -2,14 +2,12 @@
 
 use std::io::{self, Read};
 use std::ops::Range;
-use std::path::PathBuf;
-use std::sync::Arc;
 
 use highwater_engine::{Column, ColumnBuilder};
 
 use super::split::{Field, Split, split};
-use crate::bytes::{FileBytes, ReadProgress};
-use crate::lines::{ReadError, SourceNote};
+use crate::bytes::{FileBytes, OpenFile};
+use crate::lines::ReadError;
 use crate::source::{BadEvent, BadKind, CsvFormat, Events, Level, Source, SourceOptions, sample};
 use crate::table::Table;
 
@@ -19,10 +17,8 @@ const BLOCK_BYTES: usize = 1 << 20;
 pub(crate) const RECORD_BYTES_MAX: usize = 8 << 20;
 
 pub(crate) struct CsvSource {
-    file: PathBuf,
+    file: OpenFile,
     bytes: Box<dyn Read + Send>,
-    progress: Arc<ReadProgress>,
-    modified: i128,
     format: CsvFormat,
     options: SourceOptions,
     /// Known after the first record.
@@ -47,8 +43,6 @@ impl CsvSource {
         CsvSource {
             file: bytes.file,
             bytes: bytes.bytes,
-            progress: bytes.progress,
-            modified: bytes.modified,
             format,
             options,
             table: None,
@@ -141,7 +135,7 @@ impl CsvSource {
         self.ended = true;
         self.failed = None;
         ReadError::Header {
-            file: self.file.clone(),
+            file: self.file.path.clone(),
             reason,
         }
     }
@@ -297,11 +291,7 @@ impl Source for CsvSource {
             return match self.failed.take() {
                 Some(source) => {
                     self.start = self.buffer.len();
-                    Err(ReadError::Read {
-                        file: self.file.clone(),
-                        offset: self.progress.bytes_read(),
-                        source,
-                    })
+                    Err(self.file.read_error(source))
                 }
                 None => Ok(None),
             };
@@ -318,16 +308,8 @@ impl Source for CsvSource {
         Ok(Some(events))
     }
 
-    fn bytes_read(&self) -> u64 {
-        self.progress.bytes_read()
-    }
-
-    fn modified(&self) -> i128 {
-        self.modified
-    }
-
-    fn note(&self) -> Option<SourceNote> {
-        self.progress.note(&self.file)
+    fn file(&self) -> &OpenFile {
+        &self.file
     }
 }
 

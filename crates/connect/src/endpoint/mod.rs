@@ -12,6 +12,7 @@ use std::time::Duration;
 use highwater_engine::Chunk;
 use highwater_time::Instant;
 
+mod file;
 mod files;
 mod hub;
 #[cfg(feature = "postgres")]
@@ -29,7 +30,7 @@ pub use files::FilesOutput;
 pub use hub::HubOutput;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresOutput;
-pub use registry::{OUTPUT_KINDS, OutputContext, OutputKind, OutputSettings, SettingsReader};
+pub use registry::{OUTPUT_KINDS, OutputContext, OutputKind, OutputSettings, SinkTarget};
 pub use sink::{OpenSink, SinkEndpoint};
 pub use stdout::StdoutOutput;
 

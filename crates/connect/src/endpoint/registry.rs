@@ -5,21 +5,24 @@
 //! enumerates them.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use highwater_env::Disk;
 use highwater_log::{Log, TransactionCoordinator};
 use highwater_query::plan::Name;
 use highwater_queue::Queues;
+use highwater_settings::{FileReader, Section};
 use highwater_time::Duration;
 
-use super::{Endpoint, EndpointError, files, hub, postgres, queue, webhook};
+use super::{Endpoint, EndpointError, file, files, hub, postgres, queue, stdout, webhook};
 use crate::source::MissingFeature;
 use crate::writer::OutputFormat;
 
 /// Every kind of output that a job file may declare.
 pub static OUTPUT_KINDS: &[OutputKind] = &[
+    file::KIND,
+    stdout::KIND,
     hub::KIND,
     files::KIND,
     postgres::KIND,
@@ -35,7 +38,7 @@ pub struct OutputKind {
     /// The keys it has, beside `type` and `on_failure`.
     pub keys: &'static [&'static str],
     /// Reads the keys. `None` if a required key is absent or wrong, which the reader has reported.
-    pub read: fn(&mut dyn SettingsReader) -> Option<Arc<dyn OutputSettings>>,
+    pub read: fn(&mut FileReader<'_>, &Section<'_>) -> Option<Arc<dyn OutputSettings>>,
     /// Set if the kind is not built in.
     pub missing_feature: Option<MissingFeature>,
 }
@@ -47,42 +50,20 @@ impl OutputKind {
         OutputKind {
             name,
             keys: &[],
-            read: |_| None,
+            read: |_, _| None,
             missing_feature: Some(MissingFeature(feature)),
         }
     }
 }
 
-/// The keys of one output in a job file.
-///
-/// A method returns `None` both for an absent key and for a wrong value; the reader reports the latter with its
-/// position, and a job file with a report never becomes a job.
-pub trait SettingsReader {
-    /// A text that is not empty. `example` is shown when the value is wrong.
-    fn text(&mut self, key: &str, example: &str) -> Option<String>;
-    /// A text whose absence is an error.
-    fn required_text(&mut self, key: &str, example: &str) -> Option<String>;
-    /// One text or a list of texts.
-    fn texts(&mut self, key: &str, example: &str) -> Option<Vec<String>>;
-    /// A table of texts.
-    fn pairs(&mut self, key: &str, example: &str) -> Vec<(String, String)>;
-    fn boolean(&mut self, key: &str) -> Option<bool>;
-    /// A whole number from 1 on.
-    fn number(&mut self, key: &str) -> Option<u64>;
-    fn duration(&mut self, key: &str) -> Option<Duration>;
-    /// `Some(None)` for `"off"`.
-    fn duration_or_off(&mut self, key: &str) -> Option<Option<Duration>>;
-    /// The keys `format`, `delimiter` and `header`.
-    fn format(&mut self) -> OutputFormat;
-}
-
-impl dyn SettingsReader + '_ {
-    /// The key `timeout`, of at least a millisecond.
-    pub(super) fn timeout(&mut self) -> Option<std::time::Duration> {
-        let timeout = self.duration("timeout")?.max(Duration::from_millis(1));
-        let micros = timeout.ticks().unsigned_abs() / 10;
-        Some(std::time::Duration::from_micros(micros))
-    }
+/// The key `timeout`, of at least a millisecond.
+pub(super) fn read_timeout(
+    reader: &mut FileReader<'_>,
+    section: &Section<'_>,
+) -> Option<std::time::Duration> {
+    let timeout = reader.duration(section, "timeout")?;
+    let micros = timeout.max(Duration::from_millis(1)).ticks().unsigned_abs() / 10;
+    Some(std::time::Duration::from_micros(micros))
 }
 
 /// The settings of one output, as its job file declares them.
@@ -93,6 +74,20 @@ pub trait OutputSettings: fmt::Debug + Send + Sync {
         names: Vec<Name>,
         context: &OutputContext,
     ) -> Result<Box<dyn Endpoint>, EndpointError>;
+
+    /// The file or standard output that a job over files writes to in place; `None` if only a live job has the output.
+    fn sink_target(&self, folder: &Path) -> Option<SinkTarget> {
+        let _ = folder;
+        None
+    }
+}
+
+/// A destination that a job over files writes to in place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SinkTarget {
+    /// `None` for standard output.
+    pub path: Option<PathBuf>,
+    pub format: OutputFormat,
 }
 
 /// The job that an output belongs to, and what the process offers to endpoints.

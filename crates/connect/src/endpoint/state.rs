@@ -13,7 +13,7 @@ pub(super) enum EndpointKind {
     Stdout = 2,
     Hub = 3,
     Files = 4,
-    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    #[cfg(feature = "postgres")]
     Postgres = 5,
     Webhook = 6,
     Queue = 7,

@@ -1,17 +1,40 @@
 //! Rows on standard output: at least once, because a terminal cannot say what it has shown.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use highwater_query::plan::Name;
 
 use super::state::{self, EndpointKind};
-use super::{Endpoint, EndpointError, EndpointFuture, OutputContext, OutputSettings, Rows};
+use super::{
+    Endpoint, EndpointError, EndpointFuture, OutputContext, OutputKind, OutputSettings, Rows,
+    SinkTarget,
+};
 use crate::json::JsonWriter;
 use crate::sink::{Sink, SinkError, StdoutSink};
+use crate::writer::OutputFormat;
 
-/// Standard output, as lines of JSON.
-#[derive(Clone, Copy, Debug)]
-pub struct StdoutOutput;
+/// Standard output. A live job writes lines of JSON whatever the format.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StdoutOutput {
+    format: OutputFormat,
+}
+
+pub(super) const KIND: OutputKind = OutputKind {
+    name: "stdout",
+    keys: &["path", "format", "delimiter", "header"],
+    read: |reader, section| {
+        let no_path = "an output of type \"stdout\" writes to no file";
+        reader.useless(section, "path", no_path);
+        let format = OutputFormat::read(reader, section, OutputFormat::JsonLines);
+        if format == OutputFormat::Parquet {
+            let files_only = "Parquet is written to files only; give the output a path";
+            reader.useless(section, "format", files_only);
+        }
+        Some(Arc::new(StdoutOutput { format }))
+    },
+    missing_feature: None,
+};
 
 impl OutputSettings for StdoutOutput {
     fn open(
@@ -21,11 +44,18 @@ impl OutputSettings for StdoutOutput {
     ) -> Result<Box<dyn Endpoint>, EndpointError> {
         Ok(Box::new(StdoutEndpoint::over(names, StdoutSink::new())))
     }
+
+    fn sink_target(&self, _: &Path) -> Option<SinkTarget> {
+        Some(SinkTarget {
+            path: None,
+            format: self.format,
+        })
+    }
 }
 
 struct StdoutEndpoint {
     writer: JsonWriter,
-    /// WriterOutput to on a blocking thread.
+    /// Written to on a blocking thread.
     sink: Arc<Mutex<dyn Sink>>,
     next: u64,
 }

@@ -1,21 +1,16 @@
 //! A JSON file as a source of events.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-
 use super::objects::{Objects, is_lines};
 use super::{Batch, Decoder};
-use crate::bytes::{FileBytes, ReadProgress};
-use crate::lines::{LineOptions, LineReader, ReadError, SourceNote};
+use crate::bytes::{FileBytes, OpenFile};
+use crate::lines::{LineOptions, LineReader, ReadError};
 use crate::source::{BadEvent, Events, Source, SourceOptions, extension};
 
 /// How many bytes may be read to detect the layout.
 pub(crate) const PEEK_BYTES: usize = 64 << 10;
 
 pub(crate) struct JsonSource {
-    file: PathBuf,
-    progress: Arc<ReadProgress>,
-    modified: i128,
+    file: OpenFile,
     blocks: Blocks,
     decoder: Decoder,
     batch: Batch,
@@ -35,8 +30,6 @@ impl JsonSource {
         let declared = options.declared.unwrap_or_default();
         JsonSource {
             file: bytes.file.clone(),
-            progress: bytes.progress.clone(),
-            modified: bytes.modified,
             blocks: Blocks::Unread(Some(bytes), lines),
             decoder: Decoder::with_rules(options.fields, options.level, &declared),
             batch,
@@ -51,13 +44,13 @@ impl JsonSource {
             return;
         };
         let options = LineOptions::default();
-        let named_lines = matches!(&extension(&self.file)[..], "jsonl" | "ndjson");
+        let named_lines = matches!(&extension(&self.file.path)[..], "jsonl" | "ndjson");
         let in_lines = *lines || {
             let first = bytes.peek(PEEK_BYTES);
             is_lines(&first) || (named_lines && !starts_array(&first))
         };
         self.blocks = match in_lines {
-            true => Blocks::Lines(LineReader::new(bytes.file, bytes.bytes, None, options)),
+            true => Blocks::Lines(LineReader::new(bytes.file.path, bytes.bytes, options)),
             false => Blocks::Objects(Objects::new(
                 bytes.bytes,
                 options.block_bytes,
@@ -90,12 +83,7 @@ impl Source for JsonSource {
             }
             Blocks::Objects(objects) => {
                 let block = objects.next_block();
-                let Some(block) = block.map_err(|source| ReadError::Read {
-                    file: self.file.clone(),
-                    offset: self.progress.bytes_read(),
-                    source,
-                })?
-                else {
+                let Some(block) = block.map_err(|source| self.file.read_error(source))? else {
                     return Ok(None);
                 };
                 self.decoder.decode(block.bytes, 1, &mut self.batch);
@@ -112,15 +100,7 @@ impl Source for JsonSource {
         }
     }
 
-    fn bytes_read(&self) -> u64 {
-        self.progress.bytes_read()
-    }
-
-    fn modified(&self) -> i128 {
-        self.modified
-    }
-
-    fn note(&self) -> Option<SourceNote> {
-        self.progress.note(&self.file)
+    fn file(&self) -> &OpenFile {
+        &self.file
     }
 }

@@ -1,14 +1,12 @@
 //! A file as blocks of complete lines.
 //!
 //! One buffer serves the whole file; it grows only for a line longer than itself, and a line beyond the limit is
-//! skipped without being buffered. Reading continues to the end of the file, even if it grows meanwhile, and then
-//! reports a size that differs from the size at opening: a copy was cut short, or somebody is still writing.
+//! skipped without being buffered. Reading continues to the end of the file, even if it grows meanwhile.
 
 use std::fmt;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use highwater_env::disk;
 use thiserror::Error;
 
 use crate::json::{BadJson, BadLine};
@@ -19,7 +17,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 const BUFFER_BYTES_MIN: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
-pub struct LineOptions {
+pub(crate) struct LineOptions {
     /// How much is read at once.
     pub block_bytes: usize,
     /// A longer line is a bad line.
@@ -37,7 +35,7 @@ impl Default for LineOptions {
 
 /// Complete lines; only the last line of a file may lack its newline.
 #[derive(Debug)]
-pub struct Block<'a> {
+pub(crate) struct Block<'a> {
     pub bytes: &'a [u8],
     /// The number of the first line in `bytes`, counted from 1.
     pub first_line: u64,
@@ -63,24 +61,23 @@ pub enum ReadError {
     Compression { file: PathBuf, reason: &'static str },
 }
 
-/// A remark about a file that was read to its end.
+/// The size of a file changed between its opening and its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SourceNote {
-    /// It ended before the size it had when it was opened.
-    CutShort {
-        file: PathBuf,
-        bytes_at_open: u64,
-        bytes_read: u64,
-    },
-    /// It was written to while it was read; everything up to its end was read.
-    Grew {
-        file: PathBuf,
-        bytes_at_open: u64,
-        bytes_read: u64,
-    },
+pub struct SourceNote {
+    pub file: PathBuf,
+    pub bytes_at_open: u64,
+    pub bytes_read: u64,
 }
 
-pub struct LineReader {
+impl SourceNote {
+    /// Whether the file ended before the size it had when it was opened, so that events are missing. A file that grew was
+    /// read to its end.
+    pub fn is_cut_short(&self) -> bool {
+        self.bytes_read < self.bytes_at_open
+    }
+}
+
+pub(crate) struct LineReader {
     file: PathBuf,
     source: Box<dyn Read + Send>,
     options: LineOptions,
@@ -91,8 +88,6 @@ pub struct LineReader {
     /// Number of the line at `start`.
     line: u64,
     bytes_read: u64,
-    bytes_at_open: Option<u64>,
-    modified: i128,
     state: State,
 }
 
@@ -106,31 +101,10 @@ enum State {
 }
 
 impl LineReader {
-    pub fn open(path: impl AsRef<Path>) -> Result<LineReader, ReadError> {
-        LineReader::open_with(path, LineOptions::default())
-    }
-
-    pub fn open_with(
-        path: impl AsRef<Path>,
-        options: LineOptions,
-    ) -> Result<LineReader, ReadError> {
-        let file = path.as_ref().to_path_buf();
-        match disk::open(&file) {
-            Ok(reader) => {
-                let bytes_at_open = reader.is_file().then_some(reader.len());
-                let modified = reader.modified();
-                let lines = LineReader::new(file, Box::new(reader), bytes_at_open, options);
-                Ok(LineReader { modified, ..lines })
-            }
-            Err(source) => Err(ReadError::Open { file, source }),
-        }
-    }
-
     /// Reads lines from any reader; `file` names it in errors and notes.
-    pub fn new(
+    pub(crate) fn new(
         file: PathBuf,
         source: Box<dyn Read + Send>,
-        bytes_at_open: Option<u64>,
         options: LineOptions,
     ) -> LineReader {
         let options = LineOptions {
@@ -150,29 +124,12 @@ impl LineReader {
             end: 0,
             line: 1,
             bytes_read: 0,
-            bytes_at_open,
-            modified: 0,
             state: State::Reading,
         }
     }
 
-    /// When the file was last written, in nanoseconds since 1970.
-    pub fn modified(&self) -> i128 {
-        self.modified
-    }
-
-    /// The file's size when it was opened; `None` for a pipe.
-    pub fn bytes_at_open(&self) -> Option<u64> {
-        self.bytes_at_open
-    }
-
-    /// How far the file has been read, for progress displays.
-    pub fn bytes_read(&self) -> u64 {
-        self.bytes_read
-    }
-
     /// The next block, or `None` after the last. An error comes after every complete line before it.
-    pub fn next_block(&mut self) -> Result<Option<Block<'_>>, ReadError> {
+    pub(crate) fn next_block(&mut self) -> Result<Option<Block<'_>>, ReadError> {
         if self.bytes_read == 0 {
             self.pass_byte_order_mark();
         }
@@ -200,27 +157,6 @@ impl LineReader {
         }
     }
 
-    /// After the file was read: whether its size changed since opening.
-    pub fn note(&self) -> Option<SourceNote> {
-        let (bytes_at_open, bytes_read) = (self.bytes_at_open?, self.bytes_read);
-        let file = self.file.clone();
-        match self.state {
-            State::Ended if bytes_read < bytes_at_open => Some(SourceNote::CutShort {
-                file,
-                bytes_at_open,
-                bytes_read,
-            }),
-            State::Ended if bytes_read > bytes_at_open => Some(SourceNote::Grew {
-                file,
-                bytes_at_open,
-                bytes_read,
-            }),
-            _ => None,
-        }
-    }
-}
-
-impl LineReader {
     fn pass_byte_order_mark(&mut self) {
         while self.end < BYTE_ORDER_MARK.len() && matches!(self.state, State::Reading) {
             self.read_some();
@@ -301,37 +237,24 @@ impl LineReader {
     }
 }
 
-impl fmt::Debug for LineReader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LineReader")
-            .field("file", &self.file)
-            .field("line", &self.line)
-            .finish()
-    }
-}
-
 impl fmt::Display for SourceNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SourceNote::CutShort {
-                file,
-                bytes_at_open,
-                bytes_read,
-            } => write!(
+        let SourceNote {
+            bytes_at_open,
+            bytes_read,
+            ..
+        } = self;
+        let file = self.file.display();
+        match self.is_cut_short() {
+            true => write!(
                 f,
-                "{} ended at byte {bytes_read} but had {bytes_at_open} bytes when it was opened; \
-                 it was cut short while being read",
-                file.display()
+                "{file} ended at byte {bytes_read} but had {bytes_at_open} bytes when it was opened; \
+                 it was cut short while being read"
             ),
-            SourceNote::Grew {
-                file,
-                bytes_at_open,
-                bytes_read,
-            } => write!(
+            false => write!(
                 f,
-                "{} grew from {bytes_at_open} to {bytes_read} bytes while being read; \
-                 another run may see more",
-                file.display()
+                "{file} grew from {bytes_at_open} to {bytes_read} bytes while being read; \
+                 another run may see more"
             ),
         }
     }

@@ -1,10 +1,3 @@
-#![allow(
-    clippy::disallowed_methods,
-    reason = "tests prepare the files that are read"
-)]
-
-use std::io::Write;
-
 use super::*;
 
 /// Returns its parts one read at a time, each bytes or an error.
@@ -30,7 +23,7 @@ fn reader(pieces: Vec<io::Result<Vec<u8>>>, block: usize, line: usize) -> LineRe
         block_bytes: block,
         line_bytes_max: line,
     };
-    LineReader::new("test.jsonl".into(), Box::new(Pieces(pieces)), None, options)
+    LineReader::new("test.jsonl".into(), Box::new(Pieces(pieces)), options)
 }
 
 type Numbered = (u64, String);
@@ -101,24 +94,9 @@ fn memory_does_not_grow_with_a_line_that_is_too_long() {
 
 #[test]
 fn an_empty_file_has_no_blocks() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("empty.jsonl");
-    std::fs::write(&path, "").unwrap();
-    let mut reader = LineReader::open(&path).unwrap();
+    let mut reader = reader(Vec::new(), 64, 100);
     assert!(reader.next_block().unwrap().is_none());
     assert!(reader.next_block().unwrap().is_none());
-    assert_eq!(reader.note(), None);
-}
-
-#[test]
-fn a_missing_file_is_named_in_the_error() {
-    let error = LineReader::open("/nowhere/to/be/found.jsonl").unwrap_err();
-    assert!(matches!(error, ReadError::Open { .. }));
-    assert!(
-        error
-            .to_string()
-            .starts_with("cannot open /nowhere/to/be/found.jsonl: ")
-    );
 }
 
 #[test]
@@ -153,49 +131,4 @@ fn an_error_comes_after_the_whole_lines_before_it_with_its_place() {
         "cannot read test.jsonl at byte 11: the disk is on fire"
     );
     assert!(reader.next_block().unwrap().is_none());
-    assert_eq!(reader.note(), None);
-}
-
-#[test]
-fn a_file_that_grows_while_being_read_is_read_on_and_noted() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("grows.jsonl");
-    std::fs::write(&path, "{}\n").unwrap();
-    let mut reader = LineReader::open(&path).unwrap();
-    assert!(reader.next_block().unwrap().is_some());
-    std::fs::OpenOptions::new()
-        .append(true)
-        .open(&path)
-        .unwrap()
-        .write_all(b"[]")
-        .unwrap();
-    assert_eq!(reader.next_block().unwrap().unwrap().bytes, b"[]");
-    assert!(reader.next_block().unwrap().is_none());
-    let note = reader.note().unwrap();
-    assert_eq!(
-        note,
-        SourceNote::Grew {
-            file: path,
-            bytes_at_open: 3,
-            bytes_read: 5
-        }
-    );
-}
-
-#[test]
-fn a_file_cut_short_while_being_read_is_noted() {
-    let options = LineOptions::default();
-    let source = Box::new(Pieces(vec![Ok(b"{}\n{".to_vec())]));
-    let mut reader = LineReader::new("cut.jsonl".into(), source, Some(10), options);
-    assert_eq!(lines(&mut reader).unwrap().0.len(), 2);
-    let note = reader.note().unwrap();
-    assert!(matches!(
-        note,
-        SourceNote::CutShort {
-            bytes_at_open: 10,
-            bytes_read: 4,
-            ..
-        }
-    ));
-    assert!(note.to_string().contains("cut.jsonl ended at byte 4"));
 }

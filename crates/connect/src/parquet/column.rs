@@ -56,27 +56,13 @@ fn decode(array: &ArrayRef, row: usize) -> Result<ValueResult, String> {
     if array.is_null(row) {
         return Ok(Ok(Value::Null));
     }
-    fn native<T: ArrowPrimitiveType>(array: &ArrayRef, row: usize) -> T::Native {
-        array.as_primitive::<T>().value(row)
-    }
-    let int = |value: i64| Ok(Ok(Value::Int(value)));
-    let float = |value: f64| Ok(Ok(Value::Float(value)));
     match array.data_type() {
         DataType::Null => Ok(Ok(Value::Null)),
         DataType::Boolean => Ok(Ok(Value::Bit(array.as_boolean().value(row)))),
-        DataType::Int8 => int(native::<Int8Type>(array, row).into()),
-        DataType::Int16 => int(native::<Int16Type>(array, row).into()),
-        DataType::Int32 => int(native::<Int32Type>(array, row).into()),
-        DataType::Int64 => int(native::<Int64Type>(array, row)),
-        DataType::UInt8 => int(native::<UInt8Type>(array, row).into()),
-        DataType::UInt16 => int(native::<UInt16Type>(array, row).into()),
-        DataType::UInt32 => int(native::<UInt32Type>(array, row).into()),
-        DataType::UInt64 => Ok(i64::try_from(native::<UInt64Type>(array, row))
-            .map(Value::Int)
-            .map_err(|_| "the integer does not fit into 64 bits with a sign")),
-        DataType::Float16 => float(native::<Float16Type>(array, row).into()),
-        DataType::Float32 => float(native::<Float32Type>(array, row).into()),
-        DataType::Float64 => float(native::<Float64Type>(array, row)),
+        number if number.is_numeric() => match decode_number(array, row) {
+            Some(value) => Ok(value),
+            None => Err(unsupported(number)),
+        },
         DataType::Utf8 => Ok(Ok(Value::text(array.as_string::<i32>().value(row)))),
         DataType::LargeUtf8 => Ok(Ok(Value::text(array.as_string::<i64>().value(row)))),
         DataType::Utf8View => Ok(Ok(Value::text(array.as_string_view().value(row)))),
@@ -98,14 +84,6 @@ fn decode(array: &ArrayRef, row: usize) -> Result<ValueResult, String> {
             };
             Ok(time(i128::from(value) * nanos))
         }
-        DataType::Decimal128(_, scale) => {
-            let unscaled = native::<Decimal128Type>(array, row);
-            // Through decimal text, so that there is one rounding.
-            let value = format!("{unscaled}e{}", -i32::from(*scale)).parse();
-            Ok(value
-                .map(Value::Float)
-                .map_err(|_| "the decimal is not a number"))
-        }
         DataType::List(_) => items(&array.as_list::<i32>().value(row)),
         DataType::LargeList(_) => items(&array.as_list::<i64>().value(row)),
         DataType::FixedSizeList(_, _) => items(&array.as_fixed_size_list().value(row)),
@@ -121,10 +99,47 @@ fn decode(array: &ArrayRef, row: usize) -> Result<ValueResult, String> {
             Ok(Ok(Value::Record(Record::from_fields(record).into())))
         }
         DataType::Map(_, _) => entries(&array.as_map().value(row)),
-        other => Err(format!(
-            "it has a column of type {other}, which events cannot hold"
-        )),
+        other => Err(unsupported(other)),
     }
+}
+
+fn native<T: ArrowPrimitiveType>(array: &ArrayRef, row: usize) -> T::Native {
+    array.as_primitive::<T>().value(row)
+}
+
+/// `None` for a type that events cannot hold.
+fn decode_number(array: &ArrayRef, row: usize) -> Option<ValueResult> {
+    let int = |value: i64| Some(Ok(Value::Int(value)));
+    let float = |value: f64| Some(Ok(Value::Float(value)));
+    match array.data_type() {
+        DataType::Int8 => int(native::<Int8Type>(array, row).into()),
+        DataType::Int16 => int(native::<Int16Type>(array, row).into()),
+        DataType::Int32 => int(native::<Int32Type>(array, row).into()),
+        DataType::Int64 => int(native::<Int64Type>(array, row)),
+        DataType::UInt8 => int(native::<UInt8Type>(array, row).into()),
+        DataType::UInt16 => int(native::<UInt16Type>(array, row).into()),
+        DataType::UInt32 => int(native::<UInt32Type>(array, row).into()),
+        DataType::UInt64 => Some(
+            i64::try_from(native::<UInt64Type>(array, row))
+                .map(Value::Int)
+                .map_err(|_| "the integer does not fit into 64 bits with a sign"),
+        ),
+        DataType::Float16 => float(native::<Float16Type>(array, row).into()),
+        DataType::Float32 => float(native::<Float32Type>(array, row).into()),
+        DataType::Float64 => float(native::<Float64Type>(array, row)),
+        DataType::Decimal128(_, scale) => {
+            let unscaled = native::<Decimal128Type>(array, row);
+            // Through decimal text, so that there is one rounding.
+            let value = format!("{unscaled}e{}", -i32::from(*scale)).parse();
+            let value = value.map(Value::Float);
+            Some(value.map_err(|_| "the decimal is not a number"))
+        }
+        _ => None,
+    }
+}
+
+fn unsupported(data_type: &DataType) -> String {
+    format!("it has a column of type {data_type}, which events cannot hold")
 }
 
 fn items(array: &ArrayRef) -> Result<ValueResult, String> {

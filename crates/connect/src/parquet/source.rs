@@ -8,9 +8,8 @@
 
 use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use highwater_engine::{CHUNK_ROWS, Column};
@@ -23,15 +22,13 @@ use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
 use super::column::decode_column;
-use crate::bytes::{FileBytes, by_name};
+use crate::bytes::{FileBytes, OpenFile, by_name};
 use crate::lines::ReadError;
 use crate::source::{Compression, Events, Source, SourceOptions};
 use crate::table::Table;
 
 pub(crate) struct ParquetSource {
-    file: PathBuf,
     bytes: RandomAccessFile,
-    modified: i128,
     options: SourceOptions,
     reader: Option<(ParquetRecordBatchReader, Table, Vec<usize>)>,
     rows: u64,
@@ -41,9 +38,9 @@ pub(crate) struct ParquetSource {
 /// A file with random access.
 #[derive(Clone)]
 struct RandomAccessFile {
-    from: Arc<Contents>,
+    file: OpenFile,
+    contents: Arc<Contents>,
     len: u64,
-    read: Arc<AtomicU64>,
 }
 
 enum Contents {
@@ -53,35 +50,28 @@ enum Contents {
 
 impl ParquetSource {
     pub(crate) fn open(path: &Path, options: SourceOptions) -> Result<ParquetSource, ReadError> {
-        let file = path.to_path_buf();
         let compressed = by_name(options.compression, path) != Compression::None;
-        let (from, len, modified) = if compressed {
+        let (contents, len, modified) = if compressed {
             let mut opened = FileBytes::open(path, options.compression)?;
             let mut bytes = Vec::new();
             let read = opened.bytes.read_to_end(&mut bytes);
-            read.map_err(|source| ReadError::Read {
-                file: file.clone(),
-                offset: opened.progress.bytes_read(),
-                source,
-            })?;
+            read.map_err(|source| opened.file.read_error(source))?;
             let len = bytes.len() as u64;
-            (Contents::Memory(bytes.into()), len, opened.modified)
+            (Contents::Memory(bytes.into()), len, opened.file.modified)
         } else {
             let opened = disk::open(path).map_err(|source| ReadError::Open {
-                file: file.clone(),
+                file: path.to_path_buf(),
                 source,
             })?;
             let (len, modified) = (opened.len(), opened.modified());
             (Contents::Disk(opened), len, modified)
         };
         Ok(ParquetSource {
-            file,
             bytes: RandomAccessFile {
-                from: Arc::new(from),
+                file: OpenFile::new(path, modified),
+                contents: Arc::new(contents),
                 len,
-                read: Arc::default(),
             },
-            modified,
             options,
             reader: None,
             rows: 0,
@@ -109,10 +99,8 @@ impl ParquetSource {
     }
 
     fn wrong(&self, error: &dyn std::fmt::Display) -> ReadError {
-        ReadError::Format {
-            file: self.file.clone(),
-            reason: format!("it is not a valid Parquet file: {error}"),
-        }
+        let file = &self.bytes.file;
+        file.format_error(format!("it is not a valid Parquet file: {error}"))
     }
 }
 
@@ -146,12 +134,7 @@ impl Source for ParquetSource {
             let name = &table.names()[*column];
             match decode_column(array, name, &mut bad) {
                 Ok(decoded) => columns[*column] = decoded,
-                Err(reason) => {
-                    return Err(ReadError::Format {
-                        file: self.file.clone(),
-                        reason,
-                    });
-                }
+                Err(reason) => return Err(self.bytes.file.format_error(reason)),
             }
         }
         let first = self.rows;
@@ -162,12 +145,8 @@ impl Source for ParquetSource {
         Ok(Some(events))
     }
 
-    fn bytes_read(&self) -> u64 {
-        self.bytes.read.load(Ordering::Relaxed)
-    }
-
-    fn modified(&self) -> i128 {
-        self.modified
+    fn file(&self) -> &OpenFile {
+        &self.bytes.file
     }
 }
 
@@ -192,8 +171,8 @@ impl ChunkReader for RandomAccessFile {
         if end.is_none_or(|end| end > self.len) {
             return Err(ParquetError::EOF("the file ends too early".into()));
         }
-        self.read.fetch_add(length as u64, Ordering::Relaxed);
-        match &*self.from {
+        self.file.add_read(length as u64);
+        match &*self.contents {
             Contents::Memory(bytes) => Ok(bytes.slice(start as usize..start as usize + length)),
             Contents::Disk(file) => {
                 let mut buffer = vec![0; length];

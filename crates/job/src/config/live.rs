@@ -87,7 +87,7 @@ pub(super) fn read_live(reader: &mut FileReader, top: &Section, outputs: &[Outpu
         match (Start::parse(&text), top.entry("start")) {
             (Some(start), _) => live.start = start,
             (None, Some(entry)) => {
-                let message = format!("\"{text}\" is no start");
+                let message = format!("\"{text}\" is no start position");
                 let label = "expected \"resume\", \"now\", \"beginning\" or a time such as \"2026-01-31T10:00:00Z\"";
                 reader.mistake(entry.key_span(), &message, "start", label);
             }

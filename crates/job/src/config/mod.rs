@@ -4,8 +4,7 @@
 //! file is read by hand from spanned TOML and not derived: a derived reader stops at the first error and suggests no
 //! correction of a misspelt key.
 //!
-//! Endpoint types of the language that this version lacks are told apart from typing errors: one is "not supported yet",
-//! the other "did you mean".
+//! An endpoint type that this version lacks is reported as "not supported yet", a typing error with "did you mean".
 
 mod live;
 mod outputs;
@@ -17,13 +16,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use highwater_connect::{Compression, CsvFormat, Format, Level, OutputFormat, OutputSettings};
+use highwater_connect::{Compression, CsvFormat, Format, Level, OutputSettings};
 use highwater_env::disk;
 use highwater_settings::{FileError, read_file};
 use highwater_time::{Duration, TimePolicy};
 
-pub use live::{Live, OnFailure, Start};
-pub(crate) use sections::is_delimiter;
+pub(crate) use live::OnFailure;
+pub use live::{Live, Start};
 
 /// A whole job file, checked. Paths are as written until [`JobFile::resolve`].
 #[derive(Clone, Debug)]
@@ -95,17 +94,8 @@ pub struct Function {
 #[derive(Clone, Debug)]
 pub struct Output {
     pub name: String,
-    pub sink: Sink,
-    pub format: OutputFormat,
+    pub settings: Arc<dyn OutputSettings>,
     pub on_failure: OnFailure,
-}
-
-#[derive(Clone, Debug)]
-pub enum Sink {
-    File(PathBuf),
-    Stdout,
-    /// An endpoint of live jobs only, such as a hub or a database.
-    Live(Arc<dyn OutputSettings>),
 }
 
 /// The policy for events that cannot be decoded or processed.
@@ -146,7 +136,8 @@ impl JobFile {
         })
     }
 
-    /// Resolves all paths relative to `folder`, the folder of the job file.
+    /// Resolves the paths of query, inputs and functions relative to `folder`, the folder of the job file. Outputs
+    /// resolve theirs when they are opened.
     #[must_use]
     pub fn resolve(mut self, folder: &Path) -> JobFile {
         self.folder = folder.to_path_buf();
@@ -158,11 +149,6 @@ impl JobFile {
         }
         for function in &mut self.functions {
             function.path = folder.join(&function.path);
-        }
-        for output in &mut self.outputs {
-            if let Sink::File(path) = &mut output.sink {
-                *path = folder.join(&*path);
-            }
         }
         self
     }

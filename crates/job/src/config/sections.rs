@@ -1,14 +1,13 @@
-//! The tables of a job file and what each key in them means.
+//! Reads the tables of a job file.
 
 use std::path::{Path, PathBuf};
 
-use highwater_connect::{Compression, CsvFormat, Format, Level, OutputFormat};
+use highwater_connect::{Compression, CsvFormat, Format, Level};
 use highwater_settings::{FileReader, Section};
 use highwater_time::{Duration, TimePolicy, ViolationAction};
 use toml::de::DeValue;
 
 use super::live;
-use super::outputs;
 use super::{Expect, Function, Input, JobFile, OnError, Order, Output, QuerySource};
 use crate::reference;
 
@@ -54,7 +53,7 @@ pub(super) fn read_job(reader: &mut FileReader, top: &Section, file_name: &str) 
     let outputs = reader.named(top, "outputs", "Alerts");
     let outputs: Vec<_> = outputs
         .iter()
-        .filter_map(|s| outputs::read_output(reader, s))
+        .filter_map(|s| Output::read(reader, s))
         .collect();
     let functions = reader.named(top, "functions", "toCelsius");
     let functions: Vec<_> = functions
@@ -186,7 +185,7 @@ const INPUT_TYPES: &[(&str, InputType)] = &[("file", InputType::File), ("hub", I
 const INPUT_TYPES_LATER: &[&str] = &["kafka"];
 
 fn read_input(reader: &mut FileReader, section: &Section) -> Option<Input> {
-    // The other keys of an endpoint that is not there yet would only be called unknown.
+    // The other keys of an unsupported type would be reported as unknown.
     let kind = match section.has("type") {
         true => reader.choice(section, "type", INPUT_TYPES, INPUT_TYPES_LATER)?,
         false if section.has("hub") => InputType::Hub,
@@ -230,7 +229,7 @@ fn read_input(reader: &mut FileReader, section: &Section) -> Option<Input> {
     })
 }
 
-/// Reference data that has a time in its name is looked for every minute, if nothing is said.
+/// Reference data with a time in its path is refreshed every minute by default.
 fn read_refresh(reader: &mut FileReader, section: &Section, paths: &[PathBuf]) -> Option<Duration> {
     if reader.boolean(section, "reference") != Some(true) {
         reader.useless(section, "refresh", "only reference data is refreshed");
@@ -269,7 +268,7 @@ fn read_hub_input(reader: &mut FileReader, section: &Section) -> Option<Input> {
     })
 }
 
-/// `named` is what the name of a file says, which counts where nothing else does.
+/// `named` is the format by the file name, for an input without a `format`.
 fn read_format(
     reader: &mut FileReader,
     section: &Section,
@@ -277,11 +276,8 @@ fn read_format(
     named: Option<Format>,
 ) -> Option<Format> {
     let format = reader.choice(section, "format", formats, &[]);
-    let csv = read_csv(
-        reader,
-        section,
-        matches!(format.or(named), Some(Format::Csv(_))),
-    );
+    let is_csv = matches!(format.or(named), Some(Format::Csv(_)));
+    let csv = CsvFormat::read(reader, section, is_csv);
     match (format, csv) {
         (Some(Format::Csv(_)), csv) => Some(Format::Csv(csv.unwrap_or_default())),
         (None, Some(csv)) => Some(Format::Csv(csv)),
@@ -289,15 +285,10 @@ fn read_format(
     }
 }
 
-pub(super) const COMMA: CsvFormat = CsvFormat {
-    delimiter: b',',
-    header: true,
-};
-
 const INPUT_FORMATS: &[(&str, Format)] = &[
     ("json", Format::Json),
     ("jsonl", Format::JsonLines),
-    ("csv", Format::Csv(COMMA)),
+    ("csv", Format::Csv(CsvFormat::COMMA)),
     ("avro", Format::Avro),
     ("parquet", Format::Parquet),
 ];
@@ -307,39 +298,6 @@ const COMPRESSIONS: &[(&str, Compression)] = &[
     ("deflate", Compression::Deflate),
     ("none", Compression::None),
 ];
-
-/// How CSV is written, where anything is said about that.
-pub(super) fn read_csv(
-    reader: &mut FileReader,
-    section: &Section,
-    is_csv: bool,
-) -> Option<CsvFormat> {
-    let mut csv = COMMA;
-    if !section.has("delimiter") && !section.has("header") {
-        return None;
-    }
-    if !is_csv {
-        for key in ["delimiter", "header"] {
-            reader.useless(section, key, "only format = \"csv\" has it");
-        }
-        return None;
-    }
-    if let Some(header) = reader.boolean(section, "header") {
-        csv.header = header;
-    }
-    if let Some(entry) = section.entry("delimiter") {
-        match entry.value() {
-            DeValue::String(text) if is_delimiter(text) => csv.delimiter = text.as_bytes()[0],
-            _ => reader.wrong_type(&entry, "one character such as \",\"", "delimiter = \";\""),
-        }
-    }
-    Some(csv)
-}
-
-/// One ASCII character that is no quote and ends no line.
-pub(crate) fn is_delimiter(text: &str) -> bool {
-    matches!(text.as_bytes(), [byte] if byte.is_ascii() && !b"\"\r\n".contains(byte))
-}
 
 fn read_function(reader: &mut FileReader, section: &Section) -> Option<Function> {
     if let Some(endpoint) = section.entry("endpoint") {
@@ -401,7 +359,7 @@ fn read_errors(
                     let label = "name one of the outputs of this file, or add one";
                     reader.mistake(entry.key_span(), message, "errors.dead_letter", label);
                 }
-                Some(output) if output.format != OutputFormat::JsonLines => {
+                Some(output) if !output.writes_lines() => {
                     let message = "dead letters are written as lines of JSON";
                     let label = "name an output with format = \"jsonl\"";
                     reader.mistake(entry.key_span(), message, "errors.dead_letter", label);
@@ -426,7 +384,7 @@ fn read_expect(reader: &mut FileReader, section: &Section) -> Expect {
     let order = reader
         .choice(section, "order", ORDERS, &[])
         .unwrap_or_default();
-    // Unlike other texts this one may be empty: any rejection will do.
+    // May be empty: then any rejection passes.
     let error = section
         .entry("error")
         .and_then(|entry| match entry.value() {

@@ -1,6 +1,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests make their own files")]
 use std::path::{Path, PathBuf};
 
+use highwater_connect::{OutputFormat, SinkTarget};
 use highwater_time::{Duration, Instant, ViolationAction};
 
 use super::*;
@@ -20,6 +21,11 @@ fn wrong(text: &str) -> String {
 fn check(text: &str, expected: &str) {
     let actual = wrong(text);
     assert_eq!(actual.trim(), expected.trim(), "\n{actual}\n");
+}
+
+fn target(output: &Output, folder: &str) -> SinkTarget {
+    let target = output.settings.sink_target(Path::new(folder));
+    target.expect("a file or standard output")
 }
 
 fn seconds(n: i64) -> Duration {
@@ -93,10 +99,9 @@ error = ""
         [PathBuf::from("a.jsonl"), PathBuf::from("b.jsonl")]
     );
     assert!(job.inputs[1].reference);
-    assert!(
-        matches!(&job.outputs[0].sink, Sink::File(path) if path == Path::new("out/alerts.jsonl"))
-    );
-    assert!(matches!(job.outputs[1].sink, Sink::Stdout));
+    let path = |output: &Output| target(output, "").path;
+    assert_eq!(path(&job.outputs[0]), Some("out/alerts.jsonl".into()));
+    assert_eq!(path(&job.outputs[1]), None);
     assert_eq!(job.on_error, OnError::Stop);
     assert_eq!(
         job.expect,
@@ -155,7 +160,8 @@ fn paths_are_taken_from_the_folder_of_the_job_file() {
         job.inputs[0].paths,
         [PathBuf::from("/jobs/one/a"), PathBuf::from("/abs/b")]
     );
-    assert!(matches!(&job.outputs[0].sink, Sink::File(path) if path == Path::new("/jobs/one/o")));
+    let path = target(&job.outputs[0], "/jobs/one").path;
+    assert_eq!(path, Some("/jobs/one/o".into()));
 }
 
 #[test]
@@ -535,7 +541,7 @@ dead_letter = "L"
     assert_eq!(job.inputs[1].format, None);
     assert_eq!(job.inputs[1].compression, Compression::Gzip);
     assert_eq!(job.inputs[2].format, Some(Format::Csv(csv(b';', true))));
-    let formats: Vec<OutputFormat> = job.outputs.iter().map(|o| o.format).collect();
+    let formats: Vec<OutputFormat> = job.outputs.iter().map(|o| target(o, "").format).collect();
     assert_eq!(
         formats,
         [
@@ -635,15 +641,13 @@ output = "Late"
     assert!(matches!(job.inputs[0].format, Some(Format::Csv(csv)) if csv.delimiter == b';'));
     assert_eq!(job.inputs[1].hubs, ["exit"]);
     assert_eq!(job.outputs[0].on_failure, OnFailure::DeadLetter);
-    let sinks = job
-        .outputs
-        .iter()
-        .map(|output| format!("{:?}", output.sink));
+    let settings = job.outputs.iter();
+    let settings = settings.map(|output| format!("{:?}", output.settings));
     assert_eq!(
-        sinks.collect::<Vec<_>>(),
+        settings.collect::<Vec<_>>(),
         [
-            r#"Live(PostgresOutput { table: "alerts", key: ["plate", "at"], .. })"#,
-            r#"Live(HubOutput { hub: "late", key: None })"#,
+            r#"PostgresOutput { table: "alerts", key: ["plate", "at"], .. }"#,
+            r#"HubOutput { hub: "late", key: None }"#,
         ]
     );
 }

@@ -1,4 +1,4 @@
-//! Decodes the batches fetched from a partition into blocks of events, and the punctuations between them.
+//! Decodes fetched batches of a partition into blocks of events and punctuations.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,41 +14,41 @@ use crate::account::shown_file;
 /// The maximum size of a decompressed batch. More than any batch of a hub, so only a decompression bomb exceeds it.
 const UNPACKED_BYTES_MAX: usize = 64 << 20;
 
-/// About how much is decoded at once.
+/// The target size of a block.
 const BLOCK_BYTES: usize = 1 << 20;
 
 pub(super) enum DecodedItem {
-    /// Events, known by their offsets, and when each arrived.
+    /// Events, identified by their offsets, with their arrival times.
     Events {
         events: Events,
         arrivals: Vec<Instant>,
-        /// When each of the bad ones arrived.
+        /// The arrival time of each bad event.
         bad_arrivals: Vec<Instant>,
-        /// The file that they were taken from.
+        /// The followed file that they were read from.
         file: Option<Arc<SourceFile>>,
     },
-    /// No other event had arrived up to this time.
+    /// No further event arrived up to this time.
     Punctuation(Instant),
 }
 
-/// A file whose events were brought to a hub.
+/// A followed file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SourceFile {
     pub name: String,
-    /// When it was last written to.
+    /// Its modification time.
     pub modified: Instant,
 }
 
-/// The file that the following records were taken from, and how to decode them.
-struct Marked {
+/// The followed file of the next records, and how to decode them.
+struct FileContext {
     options: SourceOptions,
-    /// Files are shown without it.
+    /// Left out of shown paths.
     folder: PathBuf,
     kind: SliceKind,
     file: Option<Arc<SourceFile>>,
 }
 
-/// The offsets from `from` on and before `until`.
+/// The offsets from `from` to before `until`.
 pub(super) struct OffsetRange {
     pub from: Offset,
     pub until: Option<Offset>,
@@ -57,29 +57,29 @@ pub(super) struct OffsetRange {
 pub(super) struct BatchDecoder {
     unpacker: Decompressor,
     values: ValueDecoder,
-    marked: Option<Marked>,
+    file_context: Option<FileContext>,
     bad: Vec<BadEvent>,
-    /// Of each batch of the block: its last offset, and when it arrived.
+    /// The last offset and the arrival time of each batch of the block.
     arrived: Vec<(u64, Instant)>,
 }
 
 impl BatchDecoder {
-    pub fn new(values: ValueDecoder) -> BatchDecoder {
+    pub(super) fn new(values: ValueDecoder) -> BatchDecoder {
         BatchDecoder {
             unpacker: Decompressor::new(UNPACKED_BYTES_MAX),
             values,
-            marked: None,
+            file_context: None,
             bad: Vec::new(),
             arrived: Vec::new(),
         }
     }
 
-    /// For a hub that files are copied to; they are shown without the folder.
-    pub fn of_files(options: SourceOptions, folder: PathBuf) -> BatchDecoder {
+    /// For the hub of followed files; their paths are shown without `folder`.
+    pub(super) fn of_files(options: SourceOptions, folder: PathBuf) -> BatchDecoder {
         let kind = SliceKind::Json;
         let values = ValueDecoder::of_slices(kind, options.clone());
         BatchDecoder {
-            marked: Some(Marked {
+            file_context: Some(FileContext {
                 options,
                 folder,
                 kind,
@@ -89,8 +89,8 @@ impl BatchDecoder {
         }
     }
 
-    /// Decodes the offsets of `range`, and answers with the offset after the last.
-    pub fn decode(
+    /// Decodes the offsets of `range` and returns the offset after the last.
+    pub(super) fn decode(
         &mut self,
         fetched: &FetchData,
         range: &OffsetRange,
@@ -121,7 +121,7 @@ impl BatchDecoder {
     fn gather(&mut self, batch: &StoredBatch<'_>, from: Offset, emit: &mut dyn FnMut(DecodedItem)) {
         let last = batch.header.last_offset().0 as u64;
         self.arrived.push((last, arrival(batch)));
-        // Taken out of `self`, so that a full block can be emitted in between.
+        // Moved out of `self`, because `emit_block` borrows it.
         let mut unpacker = std::mem::replace(&mut self.unpacker, Decompressor::new(0));
         let mut at = batch.header.base_offset().max(from);
         let unreadable = match batch.records(&mut unpacker) {
@@ -130,7 +130,7 @@ impl BatchDecoder {
                 .map(|record| {
                     let record = record?;
                     at = record.offset;
-                    if self.marked.is_some()
+                    if self.file_context.is_some()
                         && let Some(Ok(marker)) = FileMarker::of(record.headers)
                     {
                         self.emit_block(emit);
@@ -156,17 +156,17 @@ impl BatchDecoder {
         }));
     }
 
-    /// The records that follow are of the file that the marker names.
+    /// The next records are of the marker's file.
     fn apply_marker(&mut self, marker: &FileMarker) {
-        let Some(marked) = &mut self.marked else {
+        let Some(file_context) = &mut self.file_context else {
             return;
         };
-        if marked.kind != marker.kind {
-            marked.kind = marker.kind;
-            self.values = ValueDecoder::of_slices(marker.kind, marked.options.clone());
+        if file_context.kind != marker.kind {
+            file_context.kind = marker.kind;
+            self.values = ValueDecoder::of_slices(marker.kind, file_context.options.clone());
         }
-        marked.file = Some(Arc::new(SourceFile {
-            name: shown_file(&marker.file, &marked.folder),
+        file_context.file = Some(Arc::new(SourceFile {
+            name: shown_file(&marker.file, &file_context.folder),
             modified: Instant::from_unix_nanos(marker.modified()),
         }));
     }
@@ -180,14 +180,17 @@ impl BatchDecoder {
             emit(DecodedItem::Events {
                 arrivals: self.arrivals(events.lines.iter().copied()),
                 bad_arrivals: self.arrivals(bad),
-                file: self.marked.as_ref().and_then(|marked| marked.file.clone()),
+                file: self
+                    .file_context
+                    .as_ref()
+                    .and_then(|file_context| file_context.file.clone()),
                 events,
             });
         }
         self.arrived.clear();
     }
 
-    /// When each of these offsets, which ascend, arrived.
+    /// The arrival times of ascending offsets.
     fn arrivals(&self, offsets: impl Iterator<Item = u64>) -> Vec<Instant> {
         let mut batch = 0;
         offsets

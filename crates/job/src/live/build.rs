@@ -1,4 +1,4 @@
-//! Puts the parts of a live job together, empty or as a checkpoint left them.
+//! Builds the parts of a live job, with empty state or the state of a checkpoint.
 
 use std::sync::Arc;
 
@@ -22,18 +22,18 @@ use super::read_permits::ReadPermits;
 use super::status::{InputStatus, OutputStatus, PartitionStatus, StatusHandle};
 use crate::combiner::{Combiner, OutputRouting, StatementPort};
 use crate::config::OnError;
-use crate::intake::Intake;
 use crate::load::Job;
 use crate::output_merge::{OutputMerge, OutputMessage, RowForm, column_names};
 use crate::plan::{InputPlan, PartitionId};
 use crate::side_output::SideOutput;
 use crate::side_row::{QueryText, StreamLocation};
 use crate::stream::{Stream, StreamPlan};
+use crate::timestamp_assigner::TimestampAssigner;
 
-/// How many chunks of rows may wait in front of an output.
+/// The length of the queue in front of an output, in messages.
 const WAITING_MAX: usize = 16;
 
-/// A job that is about to run.
+/// The parts of a job before its launch.
 pub(super) struct JobParts {
     pub streams: Vec<HubStream>,
     pub combiner: CombinerThread,
@@ -50,7 +50,7 @@ pub(super) struct PendingOutput {
     pub inbox: mpsc::Receiver<OutputMessage>,
 }
 
-/// What a job is built from.
+/// Builds parts from a job and its physical plan.
 #[derive(Clone, Copy)]
 pub(super) struct JobBuilder<'a> {
     pub job: &'a Job,
@@ -63,7 +63,7 @@ pub(super) struct JobBuilder<'a> {
 struct OutputSchema {
     name: String,
     columns: Vec<Name>,
-    /// Places in `Plan::outputs`.
+    /// Indexes in `Plan::outputs`.
     statements: Vec<usize>,
     /// The columns of its statements differ, so each row becomes one record.
     is_mixed: bool,
@@ -132,8 +132,12 @@ impl OutputSchema {
 }
 
 impl JobBuilder<'_> {
-    /// No row before `since` will be sent.
-    pub fn build(&self, partitions: &PartitionSet, since: Instant) -> Result<JobParts, StartError> {
+    /// Rows before `since` are not sent.
+    pub(super) fn build(
+        &self,
+        partitions: &PartitionSet,
+        since: Instant,
+    ) -> Result<JobParts, StartError> {
         let query = Arc::new(QueryText::of(self.job));
         let layout = OutputLayout::new(self.job);
         let has_late_events = layout.late_events.is_some();
@@ -148,7 +152,7 @@ impl JobBuilder<'_> {
         let (routing, outputs) = self.route(layout, since, streams.len());
         let locations = partitions.all.iter();
         let locations = locations.map(|partition| location(self.job, partition));
-        let (events, heard) = mpsc::unbounded_channel();
+        let (events, event_receiver) = mpsc::unbounded_channel();
         Ok(JobParts {
             combiner: CombinerThread {
                 combiner: Combiner::new(shared, routing, locations.collect(), query),
@@ -160,7 +164,7 @@ impl JobBuilder<'_> {
                 errors_before: 0,
             },
             streams,
-            events: heard,
+            events: event_receiver,
             outputs,
         })
     }
@@ -215,7 +219,7 @@ impl JobBuilder<'_> {
         let (format, name) = (input.format.clone(), input.plan.name.clone());
         let (is_hub, folder) = (input.hub, input.folder.clone());
         let dead_letters = input.dead_letters;
-        let (intake, fields) = Intake::new(input, false);
+        let (assigner, fields) = TimestampAssigner::new(input, false);
         let options = format.options(fields, dead_letters);
         let decoder = match is_hub {
             true => BatchDecoder::new(ValueDecoder::new(options).ok_or(StartError::Format(name))?),
@@ -229,11 +233,11 @@ impl JobBuilder<'_> {
                 number: partition.number,
                 shown: Value::Int(partition.number as i64),
             }],
-            witness: false,
+            trace: false,
             late_events,
             query: query.clone(),
         };
-        let stream = Stream::new(plan, intake, self.physical);
+        let stream = Stream::new(plan, assigner, self.physical);
         Ok(HubStream::new(partition.place.clone(), decoder, stream))
     }
 }
@@ -246,8 +250,8 @@ fn location(job: &Job, partition: &InputPartition) -> StreamLocation {
 }
 
 impl JobParts {
-    /// As a checkpoint left it.
-    pub fn restore(&mut self, saved: &Checkpoint) -> Result<(), DecodeError> {
+    /// Restores the state of a checkpoint.
+    pub(super) fn restore(&mut self, saved: &Checkpoint) -> Result<(), DecodeError> {
         if saved.streams.len() != self.streams.len() || saved.outputs.len() != self.outputs.len() {
             return Err(DecodeError::Invalid("it has other streams or outputs"));
         }
@@ -257,9 +261,9 @@ impl JobParts {
         self.combiner.restore(&mut Reader::new(&saved.shared))
     }
 
-    /// Takes partitions by which hubs have grown, from their first event on. They begin where those of the same input have
-    /// passed, because rows up to there are out. `false` if the query cannot have them.
-    pub fn grow(
+    /// Adds new partitions from their first event on. They start at the minimum watermark of their input, because rows up to
+    /// that time are sent. `false` if the query does not allow new partitions.
+    pub(super) fn grow(
         &mut self,
         builder: &JobBuilder<'_>,
         partitions: &mut PartitionSet,
@@ -288,8 +292,8 @@ impl JobParts {
         Ok(true)
     }
 
-    /// Lists inputs and outputs in the status, and continues the counts that stand there.
-    pub fn show(&mut self, job: &Job, partitions: &PartitionSet, status: &StatusHandle) {
+    /// Lists inputs and outputs in the status and continues its counts.
+    pub(super) fn show(&mut self, job: &Job, partitions: &PartitionSet, status: &StatusHandle) {
         let inputs = job.plan.inputs.iter().enumerate().map(|(index, input)| {
             let own = partitions.all.iter().filter(|other| other.input == index);
             InputStatus {
@@ -305,16 +309,16 @@ impl JobParts {
         });
         let streams = partitions.all.iter();
         let streams = streams.map(|partition| (partition.input, partition.number));
-        status.lay_out(inputs.collect(), outputs.collect(), streams.collect());
+        status.set_layout(inputs.collect(), outputs.collect(), streams.collect());
         for stream in &mut self.streams {
-            let (counts, shared_errors) = status.counted(stream.number());
+            let (counts, shared_errors) = status.counts(stream.number());
             stream.count_on(counts);
             self.combiner.errors_before = shared_errors;
         }
     }
 
-    /// The state of streams and of the combiner, as checkpoints hold it.
-    pub fn encoded(&self) -> (Vec<(Offset, Vec<u8>)>, Vec<u8>) {
+    /// The encoded state of streams and combiner.
+    pub(super) fn encoded(&self) -> (Vec<(Offset, Vec<u8>)>, Vec<u8>) {
         let streams = self
             .streams
             .iter()
@@ -324,7 +328,7 @@ impl JobParts {
         (streams.collect(), shared)
     }
 
-    pub fn begin(&mut self, positions: &[Offset]) {
+    pub(super) fn begin(&mut self, positions: &[Offset]) {
         let streams = self.streams.iter_mut().zip(positions);
         streams.for_each(|(stream, position)| stream.begin(*position));
     }

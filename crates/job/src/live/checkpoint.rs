@@ -1,6 +1,6 @@
-//! A checkpoint as bytes: everything that a job needs to go on as if it had never stopped.
+//! The encoding of a checkpoint, the whole state of a job.
 //!
-//! A header with a checksum stands before the contents, so that a file that was cut short or damaged is known for one.
+//! A header with a checksum precedes the contents, so that a truncated or damaged file is detected.
 
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_log::Offset;
@@ -12,29 +12,29 @@ use crate::reference::EffectiveSnapshots;
 
 const MAGIC: [u8; 8] = *b"HWCHECKP";
 const VERSION: u32 = 3;
-/// Magic, version, length, checksum of the contents, checksum of what is before.
+/// Magic, version, length, checksum of the contents, checksum of the header.
 const HEADER_LEN: usize = 28;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Checkpoint {
-    /// What the state belongs to.
+    /// The identity of the job whose state this is.
     pub fingerprint: Fingerprint,
-    /// The number of the checkpoint with which this numbering of rows began.
+    /// The number of the first checkpoint of this row numbering.
     pub epoch: u64,
-    /// No row before this time is handed over.
+    /// Rows before this time are not sent.
     pub since: Instant,
-    /// All rows before this time have been handed over.
+    /// All rows before this time have been sent.
     pub watermark: Instant,
-    /// Time has ended: there is nothing to go on with.
+    /// Time has ended: the job cannot continue.
     pub ended: bool,
-    /// Where each stream reads on, and its state.
+    /// The next offset and the state of each stream.
     pub streams: Vec<(Offset, Vec<u8>)>,
     pub shared: Vec<u8>,
     pub outputs: Vec<OutputCheckpoint>,
-    /// No event that was worked off is later than this.
+    /// The latest time of any processed event.
     pub reached: Instant,
     pub references: EffectiveSnapshots,
-    /// The number under which the tables without times are kept, if there are any.
+    /// The number under which static reference tables are stored, if there are any.
     pub tables: Option<u64>,
 }
 
@@ -46,10 +46,10 @@ pub(super) struct OutputCheckpoint {
     pub states: Option<EndpointStates>,
 }
 
-/// Why bytes are no checkpoint.
+/// Bytes that are no valid checkpoint.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum CheckpointError {
-    #[error("it has {0} bytes, which is not even a header")]
+pub(super) enum CheckpointError {
+    #[error("it has {0} bytes, fewer than a header")]
     Short(usize),
     #[error("it does not start like a checkpoint")]
     Magic,
@@ -64,7 +64,7 @@ pub enum CheckpointError {
 }
 
 impl Checkpoint {
-    pub fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = vec![0; HEADER_LEN];
         self.fingerprint.write(&mut out);
         out.u64(self.epoch);
@@ -90,8 +90,8 @@ impl Checkpoint {
         seal(out)
     }
 
-    pub fn decode(bytes: &[u8]) -> Result<Checkpoint, CheckpointError> {
-        let mut from = Reader::new(opened(bytes)?);
+    pub(super) fn decode(bytes: &[u8]) -> Result<Checkpoint, CheckpointError> {
+        let mut from = Reader::new(checked_contents(bytes)?);
         let saved = Checkpoint {
             fingerprint: Fingerprint::read(&mut from)?,
             epoch: from.u64()?,
@@ -161,8 +161,8 @@ fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// The contents, if the header agrees with them.
-fn opened(bytes: &[u8]) -> Result<&[u8], CheckpointError> {
+/// The contents, if length and checksums match the header.
+fn checked_contents(bytes: &[u8]) -> Result<&[u8], CheckpointError> {
     let split = bytes.split_at_checked(HEADER_LEN);
     let (header, contents) = split.ok_or(CheckpointError::Short(bytes.len()))?;
     let mut header = Reader::new(header);

@@ -12,21 +12,25 @@ use super::hub_stream::StreamSnapshot;
 use super::output::EndpointStates;
 use crate::reference::EffectiveSnapshots;
 
-/// What is the same in all checkpoints of a run.
+/// The constant parts of all checkpoints of a run.
 pub(super) struct CheckpointBuilder {
     pub fingerprint: Fingerprint,
     pub epoch: u64,
     pub since: Instant,
-    /// Of the outputs.
+    /// The names of the outputs.
     pub names: Vec<String>,
     pub references: EffectiveSnapshots,
-    /// The number under which the tables without times are kept.
+    /// The number under which static reference tables are stored.
     pub tables: Option<u64>,
 }
 
 impl CheckpointBuilder {
-    /// Before anything was read.
-    pub fn first(&self, parts: &JobParts, states: Vec<Option<EndpointStates>>) -> Checkpoint {
+    /// The checkpoint before the first read.
+    pub(super) fn first(
+        &self,
+        parts: &JobParts,
+        states: Vec<Option<EndpointStates>>,
+    ) -> Checkpoint {
         let mut shared = Vec::new();
         parts.combiner.snapshot(&mut shared);
         let snapshot = JobSnapshot {
@@ -44,7 +48,7 @@ impl CheckpointBuilder {
         self.checkpoint(&snapshot, states)
     }
 
-    pub fn checkpoint(
+    pub(super) fn checkpoint(
         &self,
         snapshot: &JobSnapshot,
         states: Vec<Option<EndpointStates>>,

@@ -1,7 +1,7 @@
-//! The thread of the combiner: it takes the output of streams from the workers, and cuts checkpoints.
+//! The thread of the combiner: receives stream outputs from workers and takes snapshots.
 //!
-//! A checkpoint is cut by a barrier: every worker is asked for a snapshot of its streams, and its output behind that waits
-//! until all workers have answered. Then the shared state holds exactly the output of the streams up to their snapshots.
+//! A snapshot is aligned by a barrier: every worker copies its streams, and its later output is held back until all workers
+//! have copied theirs. Then the shared state covers exactly the streams' output up to their copies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,12 +27,12 @@ pub(super) enum CombinerMessage {
         output: Box<StreamOutput>,
         status: Box<PartitionStatus>,
     },
-    /// The stream has read all there was.
+    /// The stream has read all available events.
     Drained {
         worker: usize,
         stream: usize,
     },
-    /// The stream has come to the end that was set for it.
+    /// The stream has reached its configured end.
     Ended {
         worker: usize,
         stream: usize,
@@ -41,10 +41,10 @@ pub(super) enum CombinerMessage {
     Copied {
         worker: usize,
         copies: Vec<(usize, StreamSnapshot)>,
-        /// How long that took.
+        /// The duration of the copy.
         took: Duration,
     },
-    /// Take a checkpoint.
+    /// Take the snapshot of this checkpoint.
     Checkpoint(u64),
     /// A stream cannot be read any further.
     Failed(String),
@@ -65,23 +65,23 @@ impl CombinerMessage {
     }
 }
 
-/// The state of the whole job at one moment.
+/// A snapshot of the whole job.
 pub(super) struct JobSnapshot {
     pub streams: Vec<StreamSnapshot>,
     pub shared: Vec<u8>,
     /// Per output, the number of the next row.
     pub next: Vec<u64>,
     pub watermark: Instant,
-    /// The latest time that any stream has come to, by its events or by when they arrived.
+    /// The latest event or arrival time of any stream.
     pub reached: Instant,
-    /// For how long nothing else was done.
+    /// How long the snapshot held up the job.
     pub pause: Duration,
 }
 
-/// What becomes known to whoever runs the job.
+/// Sent to the task that runs the job.
 pub(super) enum CombinerEvent {
     Snapshot(Box<JobSnapshot>),
-    /// Every stream has come to its end.
+    /// Every stream has ended.
     Ended,
     Failed(String),
 }
@@ -93,24 +93,24 @@ pub(super) struct CombinerThread {
     pub events: mpsc::UnboundedSender<CombinerEvent>,
     pub status: StatusHandle,
     pub timer: Arc<dyn Clock>,
-    /// Rows that failed in earlier runs of this start.
+    /// Failed rows of earlier runs of this start.
     pub errors_before: u64,
 }
 
-/// A barrier on its way.
+/// A barrier that not all workers have passed.
 struct Alignment {
     number: u64,
     copied: Vec<bool>,
     copies: Vec<Option<StreamSnapshot>>,
-    /// What workers handed over behind the barrier.
+    /// Messages of workers that have passed the barrier.
     later: Vec<CombinerMessage>,
-    /// The longest that a worker took to copy its streams.
+    /// The longest copy of a worker.
     took: Duration,
 }
 
 impl CombinerThread {
-    /// Works until it is told to stop or an output is gone.
-    pub fn run(mut self, mut inbox: mpsc::UnboundedReceiver<CombinerMessage>) {
+    /// Runs until [`CombinerMessage::Stop`] or until an output is closed.
+    pub(super) fn run(mut self, mut inbox: mpsc::UnboundedReceiver<CombinerMessage>) {
         let mut alignment: Option<Alignment> = None;
         let mut open = self.combiner.streams();
         while let Some(message) = inbox.blocking_recv() {
@@ -178,13 +178,13 @@ impl CombinerThread {
     }
 
     fn tell(&self, event: CombinerEvent) {
-        // Nobody listens once the job is given up.
+        // The receiver is dropped when the job is killed.
         let _ = self.events.send(event);
     }
 
     fn raise_barrier(&self, number: u64) -> Alignment {
         for worker in &self.workers {
-            // A worker that is gone takes the job with it, which shows elsewhere.
+            // A worker that panicked has sent `Failed`.
             let _ = worker.send(WorkItem::Copy);
         }
         Alignment {
@@ -238,29 +238,34 @@ impl CombinerThread {
             status.watermark = self.combiner.watermark();
             status.runtime_errors = errors;
         });
-        self.permits.worked(stream, watermark);
+        self.permits.processed(stream, watermark);
         Ok(())
     }
 
-    /// Takes another stream behind those there are, which has come to `reached`. `false` if the query cannot have it.
-    pub fn add_stream(&mut self, input: usize, location: StreamLocation, reached: Instant) -> bool {
+    /// Adds a stream with the watermark `reached`. `false` if the query does not allow it.
+    pub(super) fn add_stream(
+        &mut self,
+        input: usize,
+        location: StreamLocation,
+        reached: Instant,
+    ) -> bool {
         let Some(stream) = self.combiner.add_stream(input, location, reached) else {
             return false;
         };
         self.permits.add_stream();
-        self.permits.worked_before(stream, reached);
+        self.permits.restore(stream, reached);
         true
     }
 
-    /// Everything that is not a stream's.
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
+    /// The state outside of streams.
+    pub(super) fn snapshot(&self, out: &mut Vec<u8>) {
         self.combiner.snapshot(out);
     }
 
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+    pub(super) fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.combiner.restore(from)?;
         for (stream, reached) in self.combiner.watermarks().iter().enumerate() {
-            self.permits.worked_before(stream, *reached);
+            self.permits.restore(stream, *reached);
         }
         Ok(())
     }

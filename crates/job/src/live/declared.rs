@@ -2,15 +2,12 @@
 
 use std::sync::Arc;
 
-use highwater_connect::{
-    Endpoint, EndpointError, FilesOutput, OutputContext, OutputSettings, StdoutOutput,
-};
+use highwater_connect::{Endpoint, EndpointError, OutputContext, OutputSettings, StdoutOutput};
 use highwater_env::Disk;
 use highwater_log::{Log, TransactionCoordinator};
 use highwater_queue::Queues;
 
 use super::{EndpointRequest, Endpoints};
-use crate::config::{Output, Sink};
 
 /// Opens the endpoints that job files declare. An output that the file does not declare goes to standard output.
 pub struct DeclaredEndpoints {
@@ -31,18 +28,10 @@ impl Endpoints for DeclaredEndpoints {
             queues: self.queues.clone(),
             disk: self.disk.clone(),
         };
-        let settings = request
-            .declared
-            .map_or(Arc::new(StdoutOutput) as _, settings);
-        settings.open(request.names.to_vec(), &context)
-    }
-}
-
-/// A live job writes to a folder where a job over files writes to one file.
-fn settings(output: &Output) -> Arc<dyn OutputSettings> {
-    match &output.sink {
-        Sink::Live(settings) => Arc::clone(settings),
-        Sink::Stdout => Arc::new(StdoutOutput),
-        Sink::File(path) => Arc::new(FilesOutput::new(path.display().to_string(), output.format)),
+        let names = request.names.to_vec();
+        match request.declared {
+            Some(output) => output.settings.open(names, &context),
+            None => StdoutOutput::default().open(names, &context),
+        }
     }
 }

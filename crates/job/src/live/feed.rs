@@ -1,8 +1,7 @@
-//! Reads one partition for a job, and asks for a punctuation when there is nothing to read.
+//! Reads one partition for a job, and requests punctuation when it is silent.
 //!
-//! Time moves by what is read and by nothing else. When a partition has been silent for a while, its log writes a punctuation
-//! into the partition; every job and every replay reads it at the same offset. A partition that has not been read to its end
-//! is never punctuated.
+//! Only records move time. When a partition has been silent for a while, its log appends a punctuation, which every job and
+//! every replay reads at the same offset. Punctuation is requested only at the end of the partition.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +15,7 @@ use super::growth::GrowthBarrier;
 use super::status::StatusHandle;
 use super::worker::WorkItem;
 
-/// Where a feed ends.
+/// The end of a feed.
 pub(super) struct FeedEnd {
     pub offset: Offset,
     pub time_ends: bool,
@@ -27,7 +26,7 @@ pub(super) struct Feed {
     pub partition: Arc<dyn Partition>,
     pub next: Offset,
     pub until: Option<FeedEnd>,
-    /// `None` where it ends.
+    /// `None` for a feed with an end.
     pub growth: Option<GrowthBarrier>,
     pub fetch_bytes: usize,
     /// How long a partition must be silent before a punctuation is written. `None` disables punctuation.
@@ -39,12 +38,12 @@ pub(super) struct Feed {
     pub stop: watch::Receiver<bool>,
 }
 
-/// Between two looks at a partition that cannot be read or written.
+/// Pause before a failed read or append is retried.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Feed {
-    /// Runs until it is stopped or comes to its end. Errors are those that no retry mends.
-    pub async fn run(mut self) -> Result<(), String> {
+    /// Runs until the stop signal or its end. An error is fatal.
+    pub(super) async fn run(mut self) -> Result<(), String> {
         let stopped = shutdown_signal(self.stop.clone());
         tokio::select! {
             result = self.read_all() => result,
@@ -61,13 +60,13 @@ impl Feed {
                 let (stream, time_ends) = (self.stream, end.time_ends);
                 return self.send(WorkItem::End { stream, time_ends });
             }
-            // The combiner gives the permit back when it has taken what was read with it.
+            // The combiner returns the permit when it has processed the fetch.
             let permits = self.permits.clone();
             let permit = permits.acquire().await.map_err(|_| "the job has ended")?;
             let fetched = loop {
                 let fetched = self.fetch().await?;
                 if !fetched.pieces.is_empty() {
-                    break self.let_through(fetched).await?;
+                    break self.admit(fetched).await?;
                 }
                 if !drained {
                     drained = true;
@@ -85,14 +84,14 @@ impl Feed {
         }
     }
 
-    /// The batches that may be processed now. Waits for the end of the job if there are none.
-    async fn let_through(&mut self, fetched: FetchData) -> Result<FetchData, String> {
+    /// The batches that may be processed now. If there are none, waits until the job is restarted.
+    async fn admit(&mut self, fetched: FetchData) -> Result<FetchData, String> {
         let Some(mut growth) = self.growth.take() else {
             return Ok(fetched);
         };
-        let through = growth.let_through(self.next, fetched).await;
+        let through = growth.admit(self.next, fetched).await;
         let Some(fetched) = through.map_err(|reason| self.named(&reason))? else {
-            // Other streams need not wait for this one.
+            // Other streams do not wait for this one.
             let stream = self.stream;
             self.send(WorkItem::Drained { stream })?;
             match growth.wait().await {}
@@ -145,7 +144,7 @@ impl Feed {
         }
     }
 
-    /// Waits until there is something new to read, or a punctuation has been asked for.
+    /// Waits for new events, or requests punctuation.
     async fn wait(&mut self, bounds: Bounds) -> Result<(), String> {
         self.note_backlog(bounds);
         let more = self.partition.wait_past(self.next, Isolation::Committed);
@@ -153,7 +152,7 @@ impl Feed {
             more.await;
             return Ok(());
         };
-        // Behind an open transaction there may be events that are not shown yet.
+        // After an open transaction there may be events that are not visible yet.
         let is_end = bounds.end == self.next;
         let due = match bounds.last_time {
             Some(last) => silence.saturating_sub(self.since_ms(last.0)),
@@ -162,7 +161,7 @@ impl Feed {
         if is_end && due.is_zero() {
             return self.punctuate().await;
         }
-        // Looks again after a while at most, in case the wall clock was set.
+        // Bounded, because the wall clock may be set.
         let due = if is_end { due.min(silence) } else { silence };
         tokio::select! {
             () = more => {}
@@ -178,7 +177,7 @@ impl Feed {
 
     async fn punctuate(&mut self) -> Result<(), String> {
         match self.partition.punctuate(self.next).await {
-            // Another reader was quicker, or an event came after all.
+            // Also if another reader was faster or an event arrived.
             Ok(_) => Ok(()),
             Err(error @ AppendError::Deleted(_)) => Err(self.named(&error)),
             Err(error) => {

@@ -17,7 +17,7 @@ const PARTITIONS: &str = "list of partitions";
 pub(super) struct Fingerprint(Vec<(String, String)>);
 
 impl Fingerprint {
-    pub fn of(job: &Job, partitions: &PartitionSet) -> Fingerprint {
+    pub(super) fn of(job: &Job, partitions: &PartitionSet) -> Fingerprint {
         let reading = job.file.inputs.iter().map(|input| {
             format!(
                 "{}: {:?}, {:?}\n",
@@ -57,21 +57,21 @@ impl Fingerprint {
     }
 
     #[cfg(test)]
-    pub fn of_words(words: &[(&str, &str)]) -> Fingerprint {
+    pub(super) fn of_words(words: &[(&str, &str)]) -> Fingerprint {
         let words = words.iter();
         let owned = words.map(|(title, text)| ((*title).to_owned(), (*text).to_owned()));
         Fingerprint(owned.collect())
     }
 
     /// The partitions, as [`PartitionSet::description`] says them.
-    pub fn partitions(&self) -> Option<&str> {
+    pub(super) fn partitions(&self) -> Option<&str> {
         let mut words = self.0.iter();
         let found = words.find(|(title, _)| title == PARTITIONS);
         found.map(|(_, text)| &text[..])
     }
 
     /// What is different, if anything.
-    pub fn difference(&self, other: &Fingerprint) -> Option<String> {
+    pub(super) fn difference(&self, other: &Fingerprint) -> Option<String> {
         let pairs = self.0.iter().zip(&other.0);
         let mut changed = pairs.filter(|(old, new)| old != new);
         let (old, new) = match changed.next() {
@@ -95,7 +95,7 @@ impl Fingerprint {
         ))
     }
 
-    pub fn write(&self, out: &mut Vec<u8>) {
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
         out.count(self.0.len());
         for (title, text) in &self.0 {
             out.text(title);
@@ -103,7 +103,7 @@ impl Fingerprint {
         }
     }
 
-    pub fn read(from: &mut Reader<'_>) -> Result<Fingerprint, DecodeError> {
+    pub(super) fn read(from: &mut Reader<'_>) -> Result<Fingerprint, DecodeError> {
         let text = |from: &mut Reader<'_>| from.text().map(str::to_owned);
         let parts = (0..from.count()?).map(|_| Ok((text(from)?, text(from)?)));
         parts.collect::<Result<_, _>>().map(Fingerprint)

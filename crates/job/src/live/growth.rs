@@ -1,10 +1,9 @@
 //! Hubs that get more partitions while a job reads them.
 //!
-//! A new partition is taken up together with a checkpoint (`start.rs`), and begins at the time that the others of its input
-//! have passed by then. That must not be later than when the partition appeared, so no later event is processed: every
-//! reader checks after every read whether there are more partitions, and if so holds back what it has read; what it read
-//! before came before any event of a new partition. After a crash the time of the first event of a new partition finds the
-//! same offset again.
+//! A new partition is adopted together with a checkpoint (`start.rs`) and starts at the minimum watermark of its input. The
+//! watermark must not be later than the creation of the partition, so no later event is processed: every reader checks for
+//! new partitions after every read, and holds back the read if there are any; earlier reads precede all events of a new
+//! partition. After a crash the first event of a new partition determines the same offset again.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -21,7 +20,7 @@ use super::partitions::{InputPartition, PartitionSet};
 use super::status::StatusHandle;
 use crate::load::Job;
 
-/// Whether the query lets partitions of that input be taken up while it runs.
+/// Whether the query allows new partitions of the input while it runs.
 pub(super) fn can_grow(job: &Job, input: usize) -> bool {
     job.physical.can_grow(input) && job.physical.check_partitions(input, true).is_ok()
 }
@@ -29,14 +28,14 @@ pub(super) fn can_grow(job: &Job, input: usize) -> bool {
 #[derive(Clone)]
 pub(super) struct Growth {
     log: Arc<dyn Log>,
-    /// With an input that reads it, and how many of its partitions are read.
+    /// Each with an input that reads it and the number of its partitions that are read.
     hubs: Vec<(HubName, usize, u32)>,
     noticed: Arc<Notify>,
 }
 
 impl Growth {
-    pub fn new(job: &Job, context: &JobContext, partitions: &PartitionSet) -> Growth {
-        // A hub that files are brought to has one partition.
+    pub(super) fn new(job: &Job, context: &JobContext, partitions: &PartitionSet) -> Growth {
+        // The hub of followed files always has one partition.
         let own = |input: usize| {
             let declared = job.file.input(&job.plan.inputs[input].name);
             declared.is_none_or(|declared| !declared.is_followed())
@@ -49,16 +48,16 @@ impl Growth {
         }
     }
 
-    /// The hubs that have more partitions than are read: input, how many are read, how many there are.
-    pub fn look(&self) -> impl Iterator<Item = (&HubName, usize, u32, u32)> {
+    /// The hubs with unread partitions: input, number of read partitions, number of partitions.
+    pub(super) fn grown_hubs(&self) -> impl Iterator<Item = (&HubName, usize, u32, u32)> {
         self.hubs.iter().filter_map(|(name, input, read)| {
             let there = self.log.hub(name.as_str())?.partitions;
             (there > *read).then_some((name, *input, *read, there))
         })
     }
 
-    /// For the reader of a partition, which is a stream of the job; its latest arrival is `arrived`.
-    pub fn barrier(
+    /// The barrier for the reader of a stream whose latest arrival is `arrived`.
+    pub(super) fn barrier(
         &self,
         source: &InputPartition,
         stream: usize,
@@ -80,10 +79,10 @@ impl Growth {
         }
     }
 
-    /// When the first event of a partition that is not read came, if one has.
+    /// The time of the first event in an unread partition.
     async fn first_of_new(&self) -> Result<Option<EnqueueTime>, ReadError> {
         let mut first: Option<EnqueueTime> = None;
-        for (hub, _, read, there) in self.look() {
+        for (hub, _, read, there) in self.grown_hubs() {
             for number in read..there {
                 let Some(partition) = self.log.partition(hub.as_str(), number) else {
                     continue;
@@ -95,8 +94,8 @@ impl Growth {
         Ok(first)
     }
 
-    /// Ready when somebody waits for new partitions to be taken up.
-    pub async fn noticed(&self) {
+    /// Ready when a reader waits for the adoption of new partitions.
+    pub(super) async fn noticed(&self) {
         self.noticed.notified().await;
     }
 }
@@ -107,22 +106,21 @@ pub(super) struct GrowthBarrier {
     partition: Arc<dyn Partition>,
     stream: usize,
     arrived: Instant,
-    /// What lies before this may have been worked off by an earlier run.
+    /// An earlier run may have processed events before this offset.
     end: Offset,
-    /// Nothing from here on is worked off before new partitions are taken up.
+    /// Events from here on are held back until new partitions are adopted.
     hold: Option<Offset>,
     status: StatusHandle,
 }
 
 impl GrowthBarrier {
-    /// What may be worked off of what was read from `from` on; `None` if nothing may be before the new partitions are
-    /// taken up.
-    pub async fn let_through(
+    /// The part of a read at `from` that may be processed; `None` if all of it waits for the adoption of new partitions.
+    pub(super) async fn admit(
         &mut self,
         from: Offset,
         fetched: FetchData,
     ) -> Result<Option<FetchData>, String> {
-        if self.hold.is_none() && self.growth.look().next().is_some() {
+        if self.hold.is_none() && self.growth.grown_hubs().next().is_some() {
             let hold = self.hold_point().await.map_err(|error| error.to_string())?;
             let hold = hold.max(from);
             self.status.replay_only_to(self.stream, hold);
@@ -138,16 +136,16 @@ impl GrowthBarrier {
         }
     }
 
-    /// Waits for the job to be started again with the new partitions.
-    pub async fn wait(&self) -> Infallible {
+    /// Waits for the restart of the job with the new partitions.
+    pub(super) async fn wait(&self) -> Infallible {
         self.growth.noticed.notify_one();
         std::future::pending().await
     }
 
-    /// Where what has never been worked off begins.
+    /// The first offset that was never processed.
     ///
-    /// What came after the first event of a new partition has not been, because every reader looks. Where clocks were set
-    /// back meanwhile that cannot be told, and everything that there was at the start may have been.
+    /// Events after the first event of a new partition were not processed, because every reader checks. If clocks were set
+    /// back, that cannot be known, and all events up to the start may have been processed.
     async fn hold_point(&self) -> Result<Offset, ReadError> {
         let first = self.growth.first_of_new().await?;
         let Some(first) = first.filter(|first| self.arrived.to_unix_millis() <= first.0) else {

@@ -1,4 +1,4 @@
-//! Starts a live job; its handle gives its status and takes commands.
+//! The handle of a live job: status and commands.
 
 use std::sync::Arc;
 
@@ -6,17 +6,17 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::run::{Command, RunEnd};
-use super::start::{JobStart, Prepared};
+use super::start::{JobStart, StartOutcome};
 use super::status::{JobState, JobStatus, StatusHandle};
 use super::{JobContext, Options};
 use crate::config::Start;
 use crate::load::Job;
 
-/// A job that was started. Dropping it ends the job at once, as a crash would.
+/// A started job. Dropping the handle ends the job at once, like a crash.
 pub struct Handle {
     status: StatusHandle,
     commands: mpsc::Sender<Command>,
-    /// True, or gone, when the job is over.
+    /// True or closed when the job is over.
     over: watch::Receiver<bool>,
     task: JoinHandle<()>,
 }
@@ -26,7 +26,7 @@ impl Handle {
         self.status.current()
     }
 
-    /// Saves its state now; answers with the number of the checkpoint when that is durable.
+    /// Takes a checkpoint and returns its number when it is durable.
     pub async fn checkpoint(&self) -> Result<u64, String> {
         let (answer, answered) = oneshot::channel();
         let over = || "the job is over".to_owned();
@@ -35,20 +35,20 @@ impl Handle {
         answered.await.unwrap_or_else(|_| Err(over()))
     }
 
-    /// Saves its state and ends it. Ready when it has ended.
+    /// Takes a checkpoint and stops the job.
     pub async fn stop(&self) -> JobStatus {
-        // One that has ended needs no telling.
+        // The job may have ended already.
         let _ = self.commands.send(Command::Stop).await;
         self.ended().await
     }
 
-    /// Ends it as a crash would, leaving the last checkpoint as it is. Ready when nothing of it runs any more.
+    /// Ends the job like a crash, without a checkpoint. Ready when all of its tasks have ended.
     pub async fn kill(&self) -> JobStatus {
         let _ = self.commands.send(Command::Kill).await;
         self.ended().await
     }
 
-    /// Ready when it has ended, for whatever reason.
+    /// Ready when the job is over, for any reason.
     pub async fn ended(&self) -> JobStatus {
         let told = self.over.clone().wait_for(|over| *over).await.is_ok();
         if !told && !self.status.current().state.is_over() {
@@ -65,7 +65,7 @@ impl Drop for Handle {
     }
 }
 
-/// Starts a job. Must be called on a runtime of tokio.
+/// Starts a job on the current tokio runtime.
 pub fn start(job: Arc<Job>, context: JobContext, options: Options) -> Handle {
     let status = StatusHandle::new(&job.file.name, context.clock.clone());
     let (commands, inbox) = mpsc::channel(8);
@@ -94,7 +94,7 @@ pub fn start(job: Arc<Job>, context: JobContext, options: Options) -> Handle {
     }
 }
 
-/// Runs a job from start to end, as often as it has to start again.
+/// Runs a job, with restarts for new reference data and partitions.
 struct Supervisor {
     job: Arc<Job>,
     context: JobContext,
@@ -105,17 +105,17 @@ struct Supervisor {
 
 impl Supervisor {
     async fn run(&mut self) -> JobState {
-        let mut take_up = false;
+        let mut adopt_new = false;
         loop {
-            match self.run_once(take_up).await {
+            match self.run_once(adopt_new).await {
                 RunEnd::State(state) => return state,
-                RunEnd::Again { take_up: other } => take_up = other,
+                RunEnd::Restart { adopt_new: other } => adopt_new = other,
             }
             self.options.start = Some(Start::Resume);
         }
     }
 
-    async fn run_once(&mut self, take_up: bool) -> RunEnd {
+    async fn run_once(&mut self, adopt_new: bool) -> RunEnd {
         let mut writing = None;
         let start = JobStart {
             job: &self.job,
@@ -124,20 +124,20 @@ impl Supervisor {
             status: &self.status,
             writing: &mut writing,
         };
-        // A start may take long, where an output does not answer; it can be stopped meanwhile.
+        // A start waits for outputs and can be stopped meanwhile.
         let prepared = tokio::select! {
-            prepared = start.prepare(take_up) => Some(prepared),
-            () = end_command(&mut self.inbox) => None,
+            prepared = start.prepare(adopt_new) => Some(prepared),
+            () = stop_command(&mut self.inbox) => None,
         };
         RunEnd::State(match (prepared, writing) {
-            (Some(Ok(Prepared::Running(job))), _) => return job.watch(&mut self.inbox).await,
-            (Some(Ok(Prepared::HasEnded)), _) => JobState::Finished,
+            (Some(Ok(StartOutcome::Running(job))), _) => return job.watch(&mut self.inbox).await,
+            (Some(Ok(StartOutcome::HasEnded)), _) => JobState::Finished,
             (Some(Err(error)), _) => JobState::Failed {
                 reason: error.to_string(),
             },
             (None, None) => JobState::Stopped,
             (None, Some(writing)) => {
-                // It cannot be called back, and the next start must find it.
+                // The write cannot be cancelled, and the next start must find it.
                 let _ = writing.await;
                 JobState::Stopped
             }
@@ -145,12 +145,12 @@ impl Supervisor {
     }
 }
 
-/// Ready when the job is told to stop.
-async fn end_command(inbox: &mut mpsc::Receiver<Command>) {
+/// Ready when the job is to stop.
+async fn stop_command(inbox: &mut mpsc::Receiver<Command>) {
     while let Some(command) = inbox.recv().await {
         match command {
             Command::Stop | Command::Kill => return,
-            // There is nothing to save yet.
+            // There is no state yet.
             Command::Checkpoint(answer) => drop(answer),
         }
     }

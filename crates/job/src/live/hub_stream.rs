@@ -1,4 +1,4 @@
-//! One partition of a hub as a job reads it: fetched batches go in, the output of a stream comes out.
+//! A stream over one partition of a hub: decodes fetched batches and processes their events.
 
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_log::batch::CorruptBatch;
@@ -13,11 +13,11 @@ use crate::stream::{EventBlock, Stream, StreamOutput};
 pub(super) struct HubStream {
     stream: Stream,
     decoder: BatchDecoder,
-    /// Everything before this has been taken.
+    /// The next offset to process.
     next: Offset,
-    /// Nothing from here on is taken.
+    /// The end of processing, if there is one.
     until: Option<Offset>,
-    /// The latest arrival of an event or of punctuation.
+    /// The latest arrival of an event or a punctuation.
     arrived: Instant,
     events: u64,
     bytes: u64,
@@ -25,7 +25,7 @@ pub(super) struct HubStream {
     before: PartitionStatus,
 }
 
-/// The state of a stream at one moment, not yet encoded.
+/// The state of a stream, not encoded yet.
 pub(super) struct StreamSnapshot {
     pub next: Offset,
     pub arrived: Instant,
@@ -33,8 +33,8 @@ pub(super) struct StreamSnapshot {
 }
 
 impl StreamSnapshot {
-    /// As checkpoints hold it: where to read on, and the state.
-    pub fn encoded(&self) -> (Offset, Vec<u8>) {
+    /// The next offset and the encoded state.
+    pub(super) fn encoded(&self) -> (Offset, Vec<u8>) {
         let mut state = Vec::new();
         self.write(&mut state);
         (self.next, state)
@@ -48,7 +48,7 @@ impl StreamSnapshot {
 }
 
 impl HubStream {
-    pub fn new(place: TopicPartition, decoder: BatchDecoder, stream: Stream) -> HubStream {
+    pub(super) fn new(place: TopicPartition, decoder: BatchDecoder, stream: Stream) -> HubStream {
         HubStream {
             stream,
             decoder,
@@ -61,57 +61,57 @@ impl HubStream {
         }
     }
 
-    /// Its place among all streams of the job.
-    pub fn number(&self) -> usize {
+    /// The number of the stream within the job.
+    pub(super) fn number(&self) -> usize {
         self.stream.number
     }
 
-    pub fn input(&self) -> usize {
+    pub(super) fn input(&self) -> usize {
         self.stream.input
     }
 
     /// Continues the counts of an earlier run.
-    pub fn count_on(&mut self, status: PartitionStatus) {
+    pub(super) fn count_on(&mut self, status: PartitionStatus) {
         self.before = status;
     }
 
-    /// Begins where others have passed a time already: no event of it will have an earlier one.
-    pub fn begin_behind(&mut self, watermark: Instant) {
+    /// Starts with this watermark, because others of its input have passed it.
+    pub(super) fn begin_behind(&mut self, watermark: Instant) {
         let input = self.stream.plan();
         let arrival = match input.plan.timestamp {
-            // The arrival that nothing earlier could have.
+            // The earliest arrival that implies this watermark.
             Some(_) => watermark + input.policy.late_arrival,
             None => watermark,
         };
-        // Nothing waits yet that could come out.
+        // No event is pending, so none is released.
         let partition = self.stream.partition_mut();
         partition.punctuate(arrival, &mut Vec::new());
     }
 
-    /// The latest arrival of an event or of punctuation.
-    pub fn arrived(&self) -> Instant {
+    /// The latest arrival of an event or a punctuation.
+    pub(super) fn arrived(&self) -> Instant {
         self.arrived
     }
 
-    pub fn watermark(&self) -> Instant {
+    pub(super) fn watermark(&self) -> Instant {
         self.stream.watermark()
     }
 
-    /// Begins there instead of at the start.
-    pub fn begin(&mut self, next: Offset) {
+    /// Sets the first offset.
+    pub(super) fn begin(&mut self, next: Offset) {
         self.next = next;
     }
 
-    /// Takes nothing from there on.
-    pub fn end_at(&mut self, until: Offset) {
+    /// Sets the end of processing.
+    pub(super) fn end_at(&mut self, until: Offset) {
         self.until = Some(until);
     }
 
-    pub fn next(&self) -> Offset {
+    pub(super) fn next(&self) -> Offset {
         self.next
     }
 
-    pub fn snapshot(&self) -> StreamSnapshot {
+    pub(super) fn snapshot(&self) -> StreamSnapshot {
         StreamSnapshot {
             next: self.next,
             arrived: self.arrived,
@@ -120,14 +120,14 @@ impl HubStream {
     }
 
     /// Reads what [`StreamSnapshot::write`] wrote.
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+    pub(super) fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.next = Offset(from.i64()?);
         self.arrived = Instant::from_ticks(from.i64()?);
         self.stream.partition_mut().restore(from)
     }
 
-    /// Processes batches that were fetched from [`next`](HubStream::next) on.
-    pub fn take(&mut self, fetched: &FetchData) -> Result<StreamOutput, CorruptBatch> {
+    /// Processes batches that were fetched at [`next`](HubStream::next).
+    pub(super) fn take(&mut self, fetched: &FetchData) -> Result<StreamOutput, CorruptBatch> {
         let mut output = self.stream.new_output();
         let mut items = Vec::new();
         let range = OffsetRange {
@@ -175,7 +175,7 @@ impl HubStream {
     }
 
     /// Ends time: no event will follow.
-    pub fn end(&mut self) -> StreamOutput {
+    pub(super) fn end(&mut self) -> StreamOutput {
         let mut output = self.stream.new_output();
         self.arrived = Instant::AFTER_ALL;
         self.stream.end(&mut output);
@@ -184,17 +184,17 @@ impl HubStream {
 
     fn completed(&mut self, mut output: StreamOutput) -> StreamOutput {
         self.stream.complete(&mut output);
-        // Events that cannot be read and those that have no time were found one kind after the other.
+        // Undecodable events and events without a time were appended separately.
         output.rejected.sort_by_key(|row| row.offset);
         output.arrived = self.arrived;
         output
     }
 
-    /// The counts up to now.
-    pub fn status(&self) -> PartitionStatus {
+    /// The counts of this start so far.
+    pub(super) fn status(&self) -> PartitionStatus {
         let (before, account) = (&self.before, &self.stream.account);
         let partition = self.stream.partition();
-        let (deserialization, conversion) = account.report.troubles.by_stage();
+        let (deserialization, conversion) = account.report.errors.by_stage();
         PartitionStatus {
             place: before.place.clone(),
             events: before.events + self.events,

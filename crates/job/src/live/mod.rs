@@ -1,5 +1,5 @@
-//! A job that never ends: it reads hubs as they grow and hands rows to its outputs as time moves. Files become hubs first
-//! (`files/`).
+//! A job that never ends: it reads hubs as they grow and sends rows to its outputs as time moves. Followed files are copied to
+//! hubs first (`files/`).
 //!
 //! ```text
 //!  partition ── feed ──▶ worker: decode, order, local pipeline ─┐
@@ -7,15 +7,15 @@
 //!  partition ── feed ──▶ worker:        "                      ─┘
 //! ```
 //!
-//! Feeds and outputs are tasks, because they wait; workers and the combiner are threads, because they compute. What is
-//! under way is bounded by permits to read (`read_permits.rs`), so a slow output slows its own job and nothing else.
+//! Feeds and outputs are tasks, because they wait; workers and the combiner are threads, because they compute. Read permits
+//! (`read_permits.rs`) bound the work in flight, so a slow output slows its own job and no other.
 //!
-//! The rows of an output are a function of what lies in the partitions, the passing of time included: where a partition
-//! was silent, the log says so in the partition itself (`feed.rs`). Rows are numbered in that order, so after a restart from
-//! a checkpoint (`checkpoint.rs`) the same numbers come with the same rows, and an endpoint knows what it has.
+//! The rows of an output are a function of the records in the partitions. That includes the passing of time: a silent
+//! partition has a punctuation (`feed.rs`). Rows are numbered in that order, so after a restart from a checkpoint
+//! (`checkpoint.rs`) the same rows get the same numbers, and an endpoint knows which it has.
 //!
-//! Numbers count within an *epoch*. A start that does not go on from a checkpoint begins a new one, and a checkpoint is
-//! saved before its first row is handed over, so that no number is ever given to two rows.
+//! Numbers count within an *epoch*. A start without a checkpoint begins a new epoch, and stores a checkpoint before it sends
+//! the first row, so that no two rows of an epoch share a number.
 
 mod batch_decoder;
 mod build;
@@ -56,67 +56,64 @@ use crate::config::{Output, Start};
 use crate::load::Job;
 use crate::reference::ReferenceError;
 
-pub use checkpoint::CheckpointError;
 pub use checkpoint_store::{Checkpoints, DiskCheckpoints, MemoryCheckpoints};
 pub use declared::DeclaredEndpoints;
 pub use files::{FollowError, delete_file_hubs};
 pub use handle::{Handle, start};
-pub use status::{
-    CheckpointStatus, InputStatus, JobState, JobStatus, LogLine, OutputStatus, PartitionStatus,
-};
+pub use status::{InputStatus, JobState, JobStatus, OutputStatus, PartitionStatus};
 
-/// What a job finds around it.
+/// The services that a job uses.
 #[derive(Clone)]
 pub struct JobContext {
     pub log: Arc<dyn Log>,
     pub clock: Arc<dyn Clock>,
-    /// Of this job alone.
+    /// The checkpoints of this job alone.
     pub checkpoints: Arc<dyn Checkpoints>,
     pub endpoints: Arc<dyn Endpoints>,
 }
 
-/// Opens what rows are handed to.
+/// Opens the endpoints of outputs.
 pub trait Endpoints: Send + Sync {
     /// Connects to nothing before the endpoint is resumed.
     fn open(&self, request: &EndpointRequest<'_>) -> Result<Box<dyn Endpoint>, EndpointError>;
 }
 
-/// An output, or a part of one that is numbered on its own.
+/// An output, or its dead letters, which are numbered apart.
 #[derive(Clone, Copy, Debug)]
 pub struct EndpointRequest<'a> {
     pub job: &'a str,
-    /// The folder of the job file, where relative paths start.
+    /// The folder of the job file, the base of relative paths.
     pub folder: &'a Path,
     pub output: &'a str,
-    /// Set for dead letters of rows that another output has refused: the name of that output.
+    /// For dead letters: the output that refused the rows.
     pub refused_by: Option<&'a str>,
-    /// Rows of different epochs have nothing to do with each other, though their numbers are the same.
+    /// Rows of different epochs are unrelated, though they share numbers.
     pub epoch: u64,
     /// The names of the columns.
     pub names: &'a [Name],
-    /// What the job file says of it, if anything.
+    /// Its declaration in the job file, if there is one.
     pub declared: Option<&'a Output>,
 }
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many threads work off partitions. Never shows in the results.
+    /// Number of worker threads. Results do not depend on it.
     pub threads: usize,
-    /// Where to begin; what the job file says, if not said here.
+    /// Overrides the start of the job file.
     pub start: Option<Start>,
-    /// About how much is read at once.
+    /// Approximate size of one read.
     pub fetch_bytes: usize,
-    /// How long a partition must have been silent before time moves on without events.
+    /// How long a partition must be silent before a punctuation is written.
     pub silence: Duration,
-    /// How often files and folders are looked at.
+    /// Pause between two scans of followed files.
     pub look_every: Duration,
-    /// How often the state is saved; what the job file says, if not said here.
+    /// Overrides the checkpoint interval of the job file.
     pub checkpoint_every: Option<Duration>,
-    /// End where the partitions end at the start, instead of waiting for more.
+    /// Stops at the ends that the partitions have at the start.
     pub until_end: Option<AtEnd>,
-    /// How soon an output is tried again.
+    /// The retry policy of outputs.
     pub retry: RetryPolicy,
-    /// How long a stop waits for outputs to take what is under way.
+    /// How long a stop waits for outputs to accept pending rows.
     pub stop_patience: Duration,
 }
 
@@ -137,7 +134,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// As the job file says; with so many threads, if it says nothing of them.
+    /// The options of the job file; `threads` is the default number of threads.
     pub fn of(job: &Job, threads: usize) -> Options {
         let (live, default) = (&job.file.live, Options::default());
         Options {
@@ -148,34 +145,34 @@ impl Options {
     }
 }
 
-/// What happens when everything has been read.
+/// What happens at the end of the partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtEnd {
     /// Time ends: everything pending is emitted.
     TimeEnds,
-    /// The state is saved, and a later start goes on from there.
-    GoOnLater,
+    /// A checkpoint is taken, and a later start continues from it.
+    Checkpoint,
 }
 
-/// Why a job did not start.
+/// A job could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("input \"{0}\" is not read from a hub")]
     NotAHub(String),
-    #[error("input \"{input}\" reads the hub `{hub}`, which is not there")]
+    #[error("input \"{input}\" reads the hub `{hub}`, which does not exist")]
     NoHub { input: String, hub: String },
-    #[error("what is read of the files of input \"{input}\" cannot be kept: {reason}")]
+    #[error("the events of the files of input \"{input}\" cannot be stored: {reason}")]
     Files { input: String, reason: String },
     #[error(transparent)]
     Partitions(#[from] PhysicalPlanError),
     #[error(transparent)]
     Reference(#[from] ReferenceError),
-    #[error("it cannot be found where to begin: {0}")]
+    #[error("the start position cannot be determined: {0}")]
     Position(#[from] ReadError),
     #[error("checkpoints cannot be read or written: {0}")]
     Checkpoints(std::io::Error),
     #[error(
-        "none of its checkpoints can be used, and its log says why; say where it is to begin: \
+        "none of its checkpoints can be used, for the reasons in its log; choose a start position: \
          `--start beginning`, `--start now` or a time"
     )]
     Damaged,

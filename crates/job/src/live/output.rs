@@ -1,4 +1,4 @@
-//! Hands the rows of one output to its endpoint, and does not give up unless it was told to.
+//! Sends the rows of one output to its endpoint, with retries by its failure policy.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use crate::config::OnFailure;
 use crate::output_merge::OutputMessage;
 
 pub(super) struct Output {
-    /// Its place among the outputs of the job.
+    /// Its index among the outputs of the job.
     pub index: usize,
     pub name: String,
     pub endpoint: Box<dyn Endpoint>,
-    /// Takes the rows that the endpoint does not, under the numbers that they have.
+    /// The endpoint for dead letters, which keep the numbers of their rows.
     pub dead: Option<Box<dyn Endpoint>>,
     pub names: RowNames,
     pub on_failure: OnFailure,
@@ -29,9 +29,9 @@ pub(super) struct Output {
     pub settled: mpsc::UnboundedSender<SettledOutput>,
 }
 
-/// An output has made sure of every row up to a checkpoint.
+/// An output has made all rows up to a checkpoint durable.
 pub(super) struct SettledOutput {
-    /// Its place among the outputs of the job.
+    /// Its index among the outputs of the job.
     pub output: usize,
     pub checkpoint: u64,
     pub states: EndpointStates,
@@ -45,27 +45,27 @@ pub(super) struct EndpointStates {
 }
 
 impl Output {
-    /// Finds out what is already there.
-    pub async fn resume(&mut self, states: Option<&EndpointStates>) {
+    /// Finds out which rows are already there.
+    pub(super) async fn resume(&mut self, states: Option<&EndpointStates>) {
         let own = states.map(|states| &states.own[..]);
-        let mut tries = Tries::default();
+        let mut attempts = Attempts::default();
         while let Err(error) = self.endpoint.resume(own).await {
-            self.pause(&mut tries, &error).await;
+            self.pause(&mut attempts, &error).await;
         }
-        self.well(&tries);
+        self.note_recovery(&attempts);
         let dead_state = states.and_then(|states| states.dead.as_deref());
-        let mut tries = Tries::default();
+        let mut attempts = Attempts::default();
         while let Some(dead) = &mut self.dead {
             match dead.resume(dead_state).await {
                 Ok(()) => break,
-                Err(error) => self.pause(&mut tries, &error).await,
+                Err(error) => self.pause(&mut attempts, &error).await,
             }
         }
-        self.well(&tries);
+        self.note_recovery(&attempts);
     }
 
-    /// Runs until nothing more will come.
-    pub async fn run(mut self, mut inbox: mpsc::Receiver<OutputMessage>) {
+    /// Runs until the queue is closed.
+    pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<OutputMessage>) {
         while let Some(message) = inbox.recv().await {
             match message {
                 OutputMessage::Rows(rows) => {
@@ -75,11 +75,11 @@ impl Output {
                         .update_output(self.index, |status| status.waiting -= count);
                 }
                 OutputMessage::Advance(watermark) => {
-                    let mut tries = Tries::default();
+                    let mut attempts = Attempts::default();
                     while let Err(error) = self.endpoint.advance(watermark).await {
-                        self.pause(&mut tries, &error).await;
+                        self.pause(&mut attempts, &error).await;
                     }
-                    self.well(&tries);
+                    self.note_recovery(&attempts);
                 }
                 OutputMessage::Settle(checkpoint) => {
                     let settled = SettledOutput {
@@ -95,13 +95,13 @@ impl Output {
         }
     }
 
-    /// Makes sure that nothing taken so far can be lost.
-    pub async fn settle(&mut self) -> EndpointStates {
-        let mut tries = Tries::default();
+    /// Makes all rows so far durable.
+    pub(super) async fn settle(&mut self) -> EndpointStates {
+        let mut attempts = Attempts::default();
         let own = loop {
             match self.endpoint.checkpoint().await {
                 Ok(state) => break state,
-                Err(error) => self.pause(&mut tries, &error).await,
+                Err(error) => self.pause(&mut attempts, &error).await,
             }
         };
         let dead = loop {
@@ -110,16 +110,16 @@ impl Output {
             };
             match dead.checkpoint().await {
                 Ok(state) => break Some(state),
-                Err(error) => self.pause(&mut tries, &error).await,
+                Err(error) => self.pause(&mut attempts, &error).await,
             }
         };
-        self.well(&tries);
+        self.note_recovery(&attempts);
         EndpointStates { own, dead }
     }
 
     async fn write(&mut self, rows: Rows) {
         let mut left = VecDeque::from([rows]);
-        let mut tries = Tries::default();
+        let mut attempts = Attempts::default();
         while let Some(rows) = left.front() {
             let Err(error) = self.endpoint.write(rows).await else {
                 left.pop_front();
@@ -132,7 +132,7 @@ impl Output {
                     reason,
                 } if !patient => {
                     let Some(rows) = left.pop_front() else { break };
-                    let (good, bad) = parted(&rows, &refused);
+                    let (good, bad) = split_refused(&rows, &refused);
                     good.into_iter()
                         .rev()
                         .for_each(|rows| left.push_front(rows));
@@ -140,24 +140,28 @@ impl Output {
                         self.give_up(&rows, &reason).await;
                     }
                 }
-                error if patient || !self.is_enough(&tries) => self.pause(&mut tries, &error).await,
+                error if patient || !self.is_exhausted(&attempts) => {
+                    self.pause(&mut attempts, &error).await
+                }
                 error => {
                     let Some(rows) = left.pop_front() else { break };
                     self.give_up(&rows, &error.to_string()).await;
                 }
             }
         }
-        self.well(&tries);
+        self.note_recovery(&attempts);
     }
 
-    fn is_enough(&self, tries: &Tries) -> bool {
-        let asked = self.retry.next(tries.failed + 1, tries.waited, None, 0);
+    fn is_exhausted(&self, attempts: &Attempts) -> bool {
+        let asked = self
+            .retry
+            .next(attempts.failed + 1, attempts.waited, None, 0);
         matches!(asked, RetryDecision::GiveUp(_))
     }
 
-    /// Says what is wrong, and waits before the next try.
-    async fn pause(&mut self, tries: &mut Tries, error: &EndpointError) {
-        tries.failed += 1;
+    /// Reports the error and waits before the next attempt.
+    async fn pause(&mut self, attempts: &mut Attempts, error: &EndpointError) {
+        attempts.failed += 1;
         let hint = match error {
             EndpointError::Unavailable { retry_after, .. } => *retry_after,
             _ => None,
@@ -168,32 +172,32 @@ impl Output {
             ..self.retry.clone()
         };
         let random = self.random.next_u64();
-        let delay = match forever.next(tries.failed, tries.waited, hint, random) {
+        let delay = match forever.next(attempts.failed, attempts.waited, hint, random) {
             RetryDecision::After(delay) => delay,
             RetryDecision::GiveUp(_) => Duration::ZERO,
         };
-        if tries.failed == 1 {
+        if attempts.failed == 1 {
             self.status
                 .log(format!("output \"{}\": {error}", self.name));
         }
         self.status.update_output(self.index, |status| {
             status.retries += 1;
-            status.trouble = Some(error.to_string());
+            status.problem = Some(error.to_string());
         });
-        tries.waited += delay;
+        attempts.waited += delay;
         tokio::time::sleep(delay).await;
     }
 
-    fn well(&self, tries: &Tries) {
-        if tries.failed > 0 {
+    fn note_recovery(&self, attempts: &Attempts) {
+        if attempts.failed > 0 {
             self.status
-                .update_output(self.index, |status| status.trouble = None);
+                .update_output(self.index, |status| status.problem = None);
             self.status
                 .log(format!("output \"{}\" is well again", self.name));
         }
     }
 
-    /// The rows are lost to this output.
+    /// Drops the rows, with dead letters if there is an endpoint for them.
     async fn give_up(&mut self, rows: &Rows, reason: &str) {
         let count = rows.chunk.rows();
         self.status
@@ -202,18 +206,18 @@ impl Output {
             "output \"{}\": {count} rows from number {} on were given up: {reason}",
             self.name, rows.first
         ));
-        let letters = self.letters(rows, reason);
-        let mut tries = Tries::default();
+        let dead_letters = self.dead_letters(rows, reason);
+        let mut attempts = Attempts::default();
         while let Some(dead) = &mut self.dead {
-            match dead.write(&letters).await {
+            match dead.write(&dead_letters).await {
                 Ok(()) => break,
-                Err(error) => self.pause(&mut tries, &error).await,
+                Err(error) => self.pause(&mut attempts, &error).await,
             }
         }
-        self.well(&tries);
+        self.note_recovery(&attempts);
     }
 
-    fn letters(&self, rows: &Rows, reason: &str) -> Rows {
+    fn dead_letters(&self, rows: &Rows, reason: &str) -> Rows {
         let letter = |row: usize| {
             let mut json = String::new();
             let record = self.names.record(&rows.chunk, row);
@@ -228,8 +232,8 @@ impl Output {
             let fields = fields.map(|(name, value)| (name.into(), value));
             Value::Record(Arc::new(Record::from_fields(fields.into())))
         };
-        let letters: Vec<Value> = (0..rows.chunk.rows()).map(letter).collect();
-        let column = Column::Dynamic(Arc::new(letters));
+        let dead_letters: Vec<Value> = (0..rows.chunk.rows()).map(letter).collect();
+        let column = Column::Dynamic(Arc::new(dead_letters));
         Rows {
             first: rows.first,
             chunk: Chunk::new(rows.chunk.times.clone(), vec![column]),
@@ -238,13 +242,13 @@ impl Output {
 }
 
 #[derive(Default)]
-struct Tries {
+struct Attempts {
     failed: u32,
     waited: Duration,
 }
 
-/// Rows that follow one another, apart from those that were refused.
-fn parted(rows: &Rows, refused: &[u64]) -> (Vec<Rows>, Vec<Rows>) {
+/// The accepted and the refused rows, each as runs of consecutive numbers.
+fn split_refused(rows: &Rows, refused: &[u64]) -> (Vec<Rows>, Vec<Rows>) {
     let (mut good, mut bad) = (Vec::new(), Vec::new());
     let is_bad = |row: usize| refused.contains(&(rows.first + row as u64));
     let mut start = 0;

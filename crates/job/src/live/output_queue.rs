@@ -7,7 +7,7 @@ use super::status::StatusHandle;
 use crate::output_merge::{OutputMessage, OutputPort};
 
 pub(super) struct OutputQueue {
-    /// Its place among the outputs of the job.
+    /// Its index among the outputs of the job.
     pub index: usize,
     pub to: mpsc::Sender<OutputMessage>,
     pub status: StatusHandle,

@@ -13,14 +13,14 @@ use crate::load::Job;
 pub(super) struct PartitionSet {
     /// In the order in which they were added.
     pub all: Vec<InputPartition>,
-    /// Per input of the plan, how many of them.
+    /// The number of partitions per input of the plan.
     pub per_input: Vec<usize>,
 }
 
 #[derive(Clone)]
 pub(super) struct InputPartition {
     pub input: usize,
-    /// Its place among the partitions of its input.
+    /// Its number among the partitions of its input.
     pub number: usize,
     pub hub: HubId,
     pub place: TopicPartition,
@@ -28,7 +28,7 @@ pub(super) struct InputPartition {
 }
 
 impl PartitionSet {
-    pub fn find(job: &Job, log: &dyn Log) -> Result<PartitionSet, StartError> {
+    pub(super) fn find(job: &Job, log: &dyn Log) -> Result<PartitionSet, StartError> {
         let mut partitions = PartitionSet {
             all: Vec::new(),
             per_input: Vec::new(),
@@ -65,14 +65,16 @@ impl PartitionSet {
         Ok(partitions)
     }
 
-    /// One line for each partition. A hub that was deleted and made again is another one.
-    pub fn description(&self) -> String {
+    /// One line per partition, with the id of its hub: a hub that was deleted and recreated is another one.
+    pub(super) fn description(&self) -> String {
         self.all.iter().map(InputPartition::description).collect()
     }
 
-    /// The partitions that a checkpoint describes, in its order, and those by which hubs have grown since. `None` if more
-    /// has changed.
-    pub fn known_and_new(&self, description: &str) -> Option<(PartitionSet, Vec<InputPartition>)> {
+    /// The partitions of a checkpoint in its order, and the new ones of grown hubs. `None` if anything else changed.
+    pub(super) fn known_and_new(
+        &self,
+        description: &str,
+    ) -> Option<(PartitionSet, Vec<InputPartition>)> {
         let mut partitions = PartitionSet {
             all: Vec::new(),
             per_input: vec![0; self.per_input.len()],
@@ -94,8 +96,8 @@ impl PartitionSet {
         new.iter().all(grew).then_some((partitions, new))
     }
 
-    /// Adds a partition behind the others of its input.
-    pub fn add(&mut self, mut source: InputPartition) -> &InputPartition {
+    /// Appends a partition to those of its input.
+    pub(super) fn add(&mut self, mut source: InputPartition) -> &InputPartition {
         source.number = self.per_input[source.input];
         self.per_input[source.input] += 1;
         let number = self.all.len();
@@ -103,8 +105,8 @@ impl PartitionSet {
         &self.all[number]
     }
 
-    /// The hubs, each with an input that reads it and how many of its partitions are read.
-    pub fn hubs(&self) -> Vec<(HubName, usize, u32)> {
+    /// The hubs, each with an input that reads it and the number of its partitions that are read.
+    pub(super) fn hubs(&self) -> Vec<(HubName, usize, u32)> {
         let mut hubs: Vec<(HubName, usize, u32)> = Vec::new();
         for source in &self.all {
             let (hub, count) = (&source.place.hub, source.place.partition + 1);
@@ -117,17 +119,17 @@ impl PartitionSet {
         hubs
     }
 
-    pub fn starts(&self) -> Vec<Offset> {
+    pub(super) fn starts(&self) -> Vec<Offset> {
         let all = self.all.iter();
         all.map(|source| source.partition.bounds().start).collect()
     }
 
-    /// Where to read from, so that rows from `since` on are complete.
+    /// The offsets from which rows since `since` are complete.
     ///
-    /// A row needs events as far back as the query looks, and an event of that time may have arrived `early_arrival`
-    /// before it. What arrived still earlier cannot have moved the watermark past that time either, so verdicts about the
-    /// events that count are the same as if all had been read.
-    pub async fn positions_for(
+    /// A row needs events as far back as the query looks, and an event of that time may have arrived up to `early_arrival`
+    /// earlier. Events that arrived before cannot have moved the watermark past that time, so the verdicts about the needed
+    /// events are the same as with all events.
+    pub(super) async fn positions_for(
         &self,
         since: Instant,
         job: &Job,

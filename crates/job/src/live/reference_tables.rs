@@ -1,4 +1,4 @@
-//! The reference data that a start goes by.
+//! The reference data of a start.
 
 use highwater_time::Instant;
 
@@ -11,30 +11,30 @@ use crate::reference::{
 
 pub(super) struct ReferenceTables {
     pub loaded: References,
-    pub force: EffectiveSnapshots,
-    /// What was seen of it, so that something else is known for such.
+    pub effective: EffectiveSnapshots,
+    /// The files that were found, to detect changes.
     pub known: SnapshotListing,
-    /// The number under which tables without times are kept, if they are.
-    pub kept: Option<u64>,
-    /// The number under which the last checkpoint has them.
-    pub before: Option<u64>,
-    /// Something was taken up that no checkpoint knows of yet.
+    /// The number under which static tables are stored, if they are.
+    pub stored: Option<u64>,
+    /// Their number in the last checkpoint.
+    pub previous: Option<u64>,
+    /// They are not in a checkpoint yet.
     pub is_new: bool,
 }
 
-/// What a checkpoint says of reference data, and how far events had come.
+/// The reference data of a checkpoint, and the latest time of its events.
 pub(super) struct CheckpointedReferences {
-    pub force: EffectiveSnapshots,
+    pub effective: EffectiveSnapshots,
     pub reached: Instant,
-    pub kept: Option<u64>,
+    pub stored: Option<u64>,
 }
 
 impl ReferenceTables {
-    /// Reads them, which may block. Only right after a checkpoint may anything be taken up that is new.
-    pub fn find(
+    /// Loads the tables; blocks. `adopt_new` is allowed only right after a checkpoint.
+    pub(super) fn find(
         job: &Job,
         before: Option<CheckpointedReferences>,
-        take_up: bool,
+        adopt_new: bool,
         store: &dyn Checkpoints,
         status: &StatusHandle,
     ) -> Result<ReferenceTables, ReferenceError> {
@@ -47,9 +47,9 @@ impl ReferenceTables {
                 &TableCopies::default(),
             );
         };
-        before.force.reconcile(&known);
-        let copies = copies(before.kept, store, status);
-        let mut next = before.force.clone();
+        before.effective.reconcile(&known);
+        let copies = copies(before.stored, store, status);
+        let mut next = before.effective.clone();
         let said = next.adopt(&known, before.reached);
         let there =
             ReferenceTables::load(job, next.clone(), known.clone(), &TableCopies::default());
@@ -57,58 +57,62 @@ impl ReferenceTables {
             let tables = &there.loaded.copies;
             !copies.is_empty() && tables.encode() != copies.encode()
         };
-        let kept = before.kept.filter(|_| !copies.is_empty());
+        let stored = before.stored.filter(|_| !copies.is_empty());
         match there {
-            Ok(there) if next == before.force && !is_other(&there) => {
-                Ok(ReferenceTables { kept, ..there })
+            Ok(there) if next == before.effective && !is_other(&there) => {
+                Ok(ReferenceTables { stored, ..there })
             }
-            Ok(mut there) if take_up => {
+            Ok(mut there) if adopt_new => {
                 said.iter().for_each(|line| status.log(line));
                 there.is_new = true;
-                there.before = before.kept;
-                there.kept = kept.filter(|_| !is_other(&there));
+                there.previous = before.stored;
+                there.stored = stored.filter(|_| !is_other(&there));
                 Ok(there)
             }
             Ok(_) => {
-                // It will be found when the job runs, and is taken up then.
-                let tables =
-                    ReferenceTables::load(job, before.force, SnapshotListing::default(), &copies)?;
-                Ok(ReferenceTables { kept, ..tables })
+                // The running job finds and adopts it.
+                let tables = ReferenceTables::load(
+                    job,
+                    before.effective,
+                    SnapshotListing::default(),
+                    &copies,
+                )?;
+                Ok(ReferenceTables { stored, ..tables })
             }
             Err(error) => {
-                let tables = ReferenceTables::load(job, before.force, known, &copies)?;
-                status.log(format!("reference data is not taken up: {error}"));
-                Ok(ReferenceTables { kept, ..tables })
+                let tables = ReferenceTables::load(job, before.effective, known, &copies)?;
+                status.log(format!("new reference data is not adopted: {error}"));
+                Ok(ReferenceTables { stored, ..tables })
             }
         }
     }
 
     fn load(
         job: &Job,
-        force: EffectiveSnapshots,
+        effective: EffectiveSnapshots,
         known: SnapshotListing,
         copies: &TableCopies,
     ) -> Result<ReferenceTables, ReferenceError> {
         Ok(ReferenceTables {
-            loaded: load_effective(job, &force, copies)?,
-            force,
+            loaded: load_effective(job, &effective, copies)?,
+            effective,
             known,
-            kept: None,
-            before: None,
+            stored: None,
+            previous: None,
             is_new: false,
         })
     }
 
-    /// What is to be kept before a checkpoint may name it, if anything is.
-    pub fn to_keep(&self) -> Option<Vec<u8>> {
+    /// The static tables to store before a checkpoint may name them, if there are any.
+    pub(super) fn unstored(&self) -> Option<Vec<u8>> {
         let copies = &self.loaded.copies;
-        (self.kept.is_none() && !copies.is_empty()).then(|| copies.encode())
+        (self.stored.is_none() && !copies.is_empty()).then(|| copies.encode())
     }
 }
 
-/// What was kept of tables without times; nothing if that cannot be read, and then the files count.
-fn copies(kept: Option<u64>, store: &dyn Checkpoints, status: &StatusHandle) -> TableCopies {
-    let Some(number) = kept else {
+/// The stored static tables; none if they cannot be read, and then the files are read.
+fn copies(stored: Option<u64>, store: &dyn Checkpoints, status: &StatusHandle) -> TableCopies {
+    let Some(number) = stored else {
         return TableCopies::default();
     };
     let read = store.read_tables(number).map_err(|error| error.to_string());
@@ -116,7 +120,7 @@ fn copies(kept: Option<u64>, store: &dyn Checkpoints, status: &StatusHandle) -> 
         read.and_then(|bytes| TableCopies::decode(&bytes).map_err(|error| error.to_string()));
     copies.unwrap_or_else(|reason| {
         status.log(format!(
-            "what was kept of reference data cannot be used: {reason}; rows since the last checkpoint are made with the files \
+            "stored reference data cannot be used: {reason}; rows since the last checkpoint are computed with the files \
              as they are now"
         ));
         TableCopies::default()

@@ -1,4 +1,4 @@
-//! Looks now and then whether there is other reference data than the job goes by.
+//! Looks for new reference data at intervals.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,20 +11,20 @@ use crate::reference::{ReferenceError, SnapshotListing};
 
 pub(super) struct ReferenceRefresh {
     job: Arc<Job>,
-    /// What the job goes by.
+    /// The files in use.
     known: SnapshotListing,
-    /// `None` for no more than once.
+    /// `None` for a single look at the start.
     every: Option<Duration>,
-    /// When to look next, by the clock that only goes forward.
+    /// When to look next, by the monotonic clock.
     due: Option<Duration>,
     looking: Option<JoinHandle<Result<SnapshotListing, ReferenceError>>>,
-    /// Why the last look failed.
-    trouble: Option<String>,
+    /// The error of the last look.
+    problem: Option<String>,
 }
 
 impl ReferenceRefresh {
-    /// Looks at once, because something may have come while the job was down, and then as often as its inputs say.
-    pub fn new(job: Arc<Job>, known: SnapshotListing, now: Duration) -> ReferenceRefresh {
+    /// Looks at once, because files may have changed while the job was down, and then at the interval of its inputs.
+    pub(super) fn new(job: Arc<Job>, known: SnapshotListing, now: Duration) -> ReferenceRefresh {
         let inputs = job.file.inputs.iter();
         let every = inputs.filter_map(|input| input.refresh).min();
         let every = every.map(|every| {
@@ -38,12 +38,12 @@ impl ReferenceRefresh {
             every,
             due,
             looking: None,
-            trouble: None,
+            problem: None,
         }
     }
 
-    /// Looks where that may block, if it is time to.
-    pub fn look_if_due(&mut self, now: Duration) {
+    /// Starts a look on a blocking thread if one is due.
+    pub(super) fn look_if_due(&mut self, now: Duration) {
         if self.looking.is_some() || self.due.is_none_or(|due| now < due) {
             return;
         }
@@ -54,8 +54,8 @@ impl ReferenceRefresh {
         }));
     }
 
-    /// Ready when a look is done; true if there is something else.
-    pub async fn looked(&mut self, status: &StatusHandle) -> bool {
+    /// Ready when a look is done; true if the files have changed.
+    pub(super) async fn looked(&mut self, status: &StatusHandle) -> bool {
         let Some(looking) = &mut self.looking else {
             return std::future::pending().await;
         };
@@ -63,14 +63,14 @@ impl ReferenceRefresh {
         self.looking = None;
         match looked {
             Ok(Ok(seen)) => {
-                self.trouble = None;
+                self.problem = None;
                 seen != self.known
             }
             Ok(Err(error)) => {
-                let trouble = format!("reference data cannot be looked for: {error}");
-                if self.trouble.as_ref() != Some(&trouble) {
-                    status.log(trouble.clone());
-                    self.trouble = Some(trouble);
+                let problem = format!("reference data cannot be listed: {error}");
+                if self.problem.as_ref() != Some(&problem) {
+                    status.log(problem.clone());
+                    self.problem = Some(problem);
                 }
                 false
             }

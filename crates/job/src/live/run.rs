@@ -1,4 +1,4 @@
-//! Runs a live job: launches its tasks and threads, watches over them, saves its state, and ends it.
+//! Runs a live job: launches its tasks and threads, supervises them, takes checkpoints, and stops it.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -32,57 +32,58 @@ pub(super) enum Command {
     Checkpoint(oneshot::Sender<Result<u64, String>>),
 }
 
-/// How a run came to its end.
+/// The end of a run.
 pub(super) enum RunEnd {
     State(JobState),
-    /// It is to go on at once from its last checkpoint; with other reference data, if that has been saved just now.
-    Again {
-        take_up: bool,
+    /// Restart from the last checkpoint. `adopt_new`: the checkpoint was taken just now, so new reference data and partitions
+    /// may be adopted.
+    Restart {
+        adopt_new: bool,
     },
 }
 
-/// A job that runs.
+/// A launched job.
 pub(super) struct RunningJob {
     context: JobContext,
     checkpoints: Arc<CheckpointBuilder>,
     status: StatusHandle,
-    /// Of the last checkpoint that was begun.
+    /// The number of the last checkpoint that was begun.
     number: u64,
     every: Duration,
     patience: Duration,
     until_end: Option<AtEnd>,
     job: Arc<Job>,
-    /// Who notices that a hub has grown tells it here.
+    /// Notified when a feed finds new partitions.
     growth: Growth,
-    /// There are partitions that are not read, and can be.
+    /// There are new partitions that can be adopted.
     has_grown: bool,
     combiner: StopOnDrop,
     stop: watch::Sender<bool>,
     feeds: JoinSet<Result<(), String>>,
-    /// PendingChunks for their end: outputs stop when this is dropped.
+    /// Outputs stop when this is dropped.
     outputs: JoinSet<()>,
     events: mpsc::UnboundedReceiver<CombinerEvent>,
     settled_outputs: mpsc::UnboundedReceiver<SettledOutput>,
     pending: Option<PendingCheckpoint>,
-    /// The last checkpoint that was saved, and when.
+    /// The last stored checkpoint, and when.
     saved: u64,
     saved_at: Duration,
     refresh: ReferenceRefresh,
-    /// There is other reference data.
+    /// There is new reference data.
     is_outdated: bool,
 }
 
-/// Tells the combiner to stop, whichever way the job ends.
+/// Stops the combiner when the job ends in any way.
 struct StopOnDrop(mpsc::UnboundedSender<CombinerMessage>);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        // It may have stopped by itself.
+        // The combiner may have stopped already.
         let _ = self.0.send(CombinerMessage::Stop);
     }
 }
 
-/// A checkpoint that is not saved yet.
+/// A checkpoint that is not stored yet.
 struct PendingCheckpoint {
     number: u64,
     snapshot: Option<Box<JobSnapshot>>,
@@ -93,7 +94,7 @@ struct PendingCheckpoint {
     pause: Duration,
 }
 
-/// What a job is launched with.
+/// Everything that a launch needs.
 pub(super) struct LaunchPlan {
     pub job: Arc<Job>,
     pub context: JobContext,
@@ -103,9 +104,9 @@ pub(super) struct LaunchPlan {
     pub settled_outputs: mpsc::UnboundedReceiver<SettledOutput>,
     pub partitions: PartitionSet,
     pub checkpoints: CheckpointBuilder,
-    /// Of the latest checkpoint.
+    /// The number of the latest checkpoint.
     pub number: u64,
-    /// The reference data that the job goes by.
+    /// The files of the reference data in use.
     pub references: SnapshotListing,
     pub status: StatusHandle,
 }
@@ -166,7 +167,7 @@ impl LaunchPlan {
         feeds
     }
 
-    /// Spawns what reads: feeds, and followers of files.
+    /// Spawns feeds and followers of files.
     fn spawn_feeds(
         &mut self,
         growth: &Growth,
@@ -227,7 +228,7 @@ fn checkpoint_interval(job: &Job, options: &Options) -> Duration {
 
 impl RunningJob {
     /// Starts the tasks and threads of a job.
-    pub fn launch(mut plan: LaunchPlan) -> Result<RunningJob, StartError> {
+    pub(super) fn launch(mut plan: LaunchPlan) -> Result<RunningJob, StartError> {
         let (to_combiner, inbox) = mpsc::unbounded_channel();
         let (stop, stopped) = watch::channel(false);
         let growth = Growth::new(&plan.job, &plan.context, &plan.partitions);
@@ -269,8 +270,8 @@ impl RunningJob {
         })
     }
 
-    /// Until the job is over; says how it ended.
-    pub async fn watch(mut self, commands: &mut mpsc::Receiver<Command>) -> RunEnd {
+    /// Supervises the job to its end.
+    pub(super) async fn watch(mut self, commands: &mut mpsc::Receiver<Command>) -> RunEnd {
         loop {
             let has_news = self.is_outdated || self.has_grown;
             if has_news && self.until_end.is_none() && self.is_well() {
@@ -299,7 +300,7 @@ impl RunningJob {
         }
     }
 
-    /// Waits for the next thing that happens; answers with a state if that ends the job.
+    /// Handles the next event; returns a state if the job is over.
     async fn step(&mut self) -> Option<JobState> {
         let failed = |reason: String| Some(JobState::Failed { reason });
         let tick = (self.every / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
@@ -335,21 +336,21 @@ impl RunningJob {
         None
     }
 
-    /// Whether every output takes rows, the state can be saved, and no row is made that outputs may have from an earlier
-    /// run: such a row must be made again of what it was made of then.
+    /// Whether every output accepts rows, checkpoints can be stored, and no replay is under way: rows that outputs may have
+    /// from an earlier run must be computed from the same reference data and partitions again.
     fn is_well(&self) -> bool {
         let status = self.status.current();
         if matches!(status.state, JobState::Replaying { .. }) {
             return false;
         }
         let mut outputs = status.outputs.iter();
-        status.checkpoint.trouble.is_none() && outputs.all(|output| output.trouble.is_none())
+        status.checkpoint.problem.is_none() && outputs.all(|output| output.problem.is_none())
     }
 
-    /// A hub may have grown.
+    /// Checks for new partitions.
     fn look_for_partitions(&mut self) {
         let (mut grown, mut alarms) = (false, Vec::new());
-        for (hub, input, read, there) in self.growth.look() {
+        for (hub, input, read, there) in self.growth.grown_hubs() {
             match can_grow(&self.job, input) {
                 true => grown = true,
                 false => alarms.push(format!(
@@ -365,7 +366,7 @@ impl RunningJob {
 
     fn begin_checkpoint(&mut self, answer: Option<oneshot::Sender<Result<u64, String>>>) {
         if let Some(pending) = &mut self.pending {
-            // Not about the same moment, but durable all the same when it is answered.
+            // The checkpoint under way serves this request as well.
             pending.answers.extend(answer);
             return;
         }
@@ -378,7 +379,7 @@ impl RunningJob {
             answers: answer.into_iter().collect(),
             pause: Duration::ZERO,
         });
-        // If the combiner is gone, that shows as the end of its events.
+        // If the combiner is gone, `events` is closed.
         let _ = self
             .combiner
             .0
@@ -402,7 +403,7 @@ impl RunningJob {
         self.write_if_complete();
     }
 
-    /// Written elsewhere, so that the job goes on meanwhile.
+    /// Writes the checkpoint on a blocking thread, so that the job goes on meanwhile.
     fn write_if_complete(&mut self) {
         let Some(pending) = &mut self.pending else {
             return;
@@ -428,13 +429,13 @@ impl RunningJob {
         };
         self.saved_at = self.context.clock.elapsed();
         let at = self.status.now();
-        let trouble = written.as_ref().err().map(|error| error.to_string());
-        if trouble.is_none() {
+        let problem = written.as_ref().err().map(|error| error.to_string());
+        if problem.is_none() {
             self.saved = pending.number;
         }
         self.status.update(|status| {
             let checkpoint = &mut status.checkpoint;
-            checkpoint.trouble = trouble.clone();
+            checkpoint.problem = problem.clone();
             if let Ok(bytes) = written {
                 checkpoint.number = pending.number;
                 checkpoint.at = Some(at);
@@ -442,29 +443,29 @@ impl RunningJob {
                 checkpoint.pause = pending.pause;
             }
         });
-        if let Some(trouble) = &trouble {
+        if let Some(problem) = &problem {
             self.status
-                .log(format!("a checkpoint could not be saved: {trouble}"));
+                .log(format!("a checkpoint could not be saved: {problem}"));
         }
         for answer in pending.answers {
-            let result = trouble.clone().map_or(Ok(pending.number), Err);
-            // Whoever asked may have gone.
+            let result = problem.clone().map_or(Ok(pending.number), Err);
+            // The caller may be gone.
             let _ = answer.send(result);
         }
     }
 
-    /// Ends everything as it stands.
+    /// Ends the job without a checkpoint.
     async fn kill(mut self) -> JobState {
         self.feeds.shutdown().await;
         self.outputs.shutdown().await;
         if let Some(writing) = self.pending.and_then(|pending| pending.writing) {
-            // It cannot be called back; whether it succeeds makes no difference to a job that is over.
+            // The write cannot be cancelled; its result does not matter.
             let _ = writing.await;
         }
         JobState::Stopped
     }
 
-    /// Reads no further, lets what is under way come to its end, and saves the state.
+    /// Stops reading, waits for pending rows, and takes a checkpoint.
     async fn finish(mut self, state: JobState) -> JobState {
         self.status.set_state(JobState::Stopping);
         let _ = self.stop.send(true);
@@ -474,13 +475,13 @@ impl RunningJob {
             Ok(Some(over)) => over,
             Err(_) => {
                 self.status
-                    .log("an output did not take what was under way; it will be handed over again");
+                    .log("an output did not accept all pending rows; they will be sent again");
                 state
             }
         }
     }
 
-    /// Saves the state and ends, to go on at once with other reference data or more partitions.
+    /// Takes a checkpoint and ends the run, for a restart with new reference data or partitions.
     async fn pause(mut self) -> RunEnd {
         self.status.set_state(JobState::Starting);
         if self.is_outdated {
@@ -496,15 +497,15 @@ impl RunningJob {
         self.outputs.shutdown().await;
         match settled {
             Ok(Some(over)) => RunEnd::State(over),
-            Ok(None) => RunEnd::Again {
-                take_up: self.saved == self.number,
+            Ok(None) => RunEnd::Restart {
+                adopt_new: self.saved == self.number,
             },
-            Err(_) => RunEnd::Again { take_up: false },
+            Err(_) => RunEnd::Restart { adopt_new: false },
         }
     }
 
     async fn settle(&mut self) -> Option<JobState> {
-        // What has been fetched stands in front of the barrier, except for what a feed is about to send.
+        // Feeds end first, so that all fetches precede the barrier.
         if self.until_end.is_none() {
             while let Some(ended) = self.feeds.join_next().await {
                 if let Ok(Err(reason)) = ended {
@@ -512,7 +513,7 @@ impl RunningJob {
                 }
             }
         }
-        // One that is under way may be of an earlier moment.
+        // A checkpoint under way may be of an earlier moment.
         while self.pending.is_some() {
             if let Some(over) = self.step_of_end().await {
                 return Some(over);
@@ -527,7 +528,7 @@ impl RunningJob {
         None
     }
 
-    /// Like a step, when the end of feeds is no news any more.
+    /// A step during the stop, when the end of streams is expected.
     async fn step_of_end(&mut self) -> Option<JobState> {
         match self.step().await {
             Some(JobState::Finished) => None,
@@ -536,7 +537,7 @@ impl RunningJob {
     }
 }
 
-/// Ready when the checkpoint under way has been written, if one is.
+/// Ready when the pending checkpoint is written, if there is one.
 fn written(
     pending: &mut Option<PendingCheckpoint>,
 ) -> impl Future<Output = std::io::Result<usize>> {

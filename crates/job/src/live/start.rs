@@ -1,4 +1,4 @@
-//! Where a job begins: from a checkpoint, or anew at the position that its start asks for.
+//! Starts a job from a checkpoint, or with new state at the requested position.
 
 use std::sync::Arc;
 
@@ -23,26 +23,26 @@ use super::reference_tables::{CheckpointedReferences, ReferenceTables};
 use super::run::{LaunchPlan, RunningJob};
 use super::status::StatusHandle;
 use super::{EndpointRequest, JobContext, Options, StartError};
-use crate::config::{self, OnFailure, Start};
+use crate::config::{OnFailure, Start};
 use crate::load::Job;
 
-/// A start that is under way.
+/// A start in progress.
 pub(super) struct JobStart<'a> {
     pub job: &'a Arc<Job>,
     pub context: &'a JobContext,
     pub options: &'a Options,
     pub status: &'a StatusHandle,
-    /// The checkpoint that is being written. Who cancels the start must wait for it, because it cannot be called back.
+    /// The write of a checkpoint, which cannot be cancelled: a caller that drops the start waits for it.
     pub writing: &'a mut Option<JoinHandle<std::io::Result<()>>>,
 }
 
-pub(super) enum Prepared {
+pub(super) enum StartOutcome {
     Running(Box<RunningJob>),
-    /// It ended before, and has nothing to go on with.
+    /// Its last checkpoint is at the end of time.
     HasEnded,
 }
 
-/// Where a job begins.
+/// The start position of a job.
 struct StartPoint {
     epoch: u64,
     since: Instant,
@@ -63,14 +63,14 @@ impl StartPoint {
     }
 }
 
-/// The number of the latest checkpoint, and the latest that is whole.
-struct Latest {
+/// The number of the latest checkpoint, and the latest valid one.
+struct LatestCheckpoint {
     number: Option<u64>,
     checkpoint: Option<Checkpoint>,
 }
 
-/// A job that is not launched yet.
-struct Draft {
+/// A job before its launch.
+struct JobDraft {
     parts: JobParts,
     partitions: PartitionSet,
     point: StartPoint,
@@ -80,8 +80,8 @@ struct Draft {
 }
 
 impl JobStart<'_> {
-    /// `take_up` is for a job that has just saved a checkpoint: it may go on with new reference data and partitions.
-    pub async fn prepare(mut self, take_up: bool) -> Result<Prepared, StartError> {
+    /// `adopt_new`: the job has just stored a checkpoint and may adopt new reference data and partitions.
+    pub(super) async fn prepare(mut self, adopt_new: bool) -> Result<StartOutcome, StartError> {
         if self.options.until_end.is_none() {
             create_hubs(self.job, &*self.context.log).await?;
         }
@@ -95,29 +95,29 @@ impl JobStart<'_> {
             Some(_) => known,
             None => all,
         };
-        let tables = self.tables(&mut point, &mut number, take_up).await?;
+        let tables = self.tables(&mut point, &mut number, adopt_new).await?;
         let loaded = tables.loaded.physical.as_ref();
         let builder = self.builder(loaded.unwrap_or(&self.job.physical));
         let (parts, point) = self.assemble(&builder, &partitions, point).await?;
-        let mut draft = Draft {
+        let mut draft = JobDraft {
             fingerprint: Fingerprint::of(self.job, &partitions),
             parts,
             partitions,
             point,
             number,
         };
-        if take_up && !new.is_empty() {
-            self.take_up_partitions(&builder, &mut draft, &new).await?;
+        if adopt_new && !new.is_empty() {
+            self.adopt_partitions(&builder, &mut draft, &new).await?;
         }
         self.launch(draft, tables).await
     }
 
-    /// Opens the outputs, saves the first checkpoint of an epoch, and lets the job run.
+    /// Opens the outputs, stores the first checkpoint of an epoch, and launches the job.
     async fn launch(
         &mut self,
-        mut draft: Draft,
+        mut draft: JobDraft,
         tables: ReferenceTables,
-    ) -> Result<Prepared, StartError> {
+    ) -> Result<StartOutcome, StartError> {
         draft.parts.show(self.job, &draft.partitions, self.status);
         let (settled, settled_outputs) = mpsc::unbounded_channel();
         let mut outputs = self.open_outputs(&draft, &settled)?;
@@ -127,7 +127,7 @@ impl JobStart<'_> {
             output.resume(states).await;
         }
         if draft.point.checkpoint().is_some_and(|saved| saved.ended) {
-            return Ok(Prepared::HasEnded);
+            return Ok(StartOutcome::HasEnded);
         }
         let names = draft.parts.outputs.iter();
         let checkpoints = CheckpointBuilder {
@@ -135,11 +135,11 @@ impl JobStart<'_> {
             epoch: draft.point.epoch,
             since: draft.point.since,
             names: names.map(|output| output.name.clone()).collect(),
-            references: tables.force,
-            tables: tables.kept,
+            references: tables.effective,
+            tables: tables.stored,
         };
         if let StartFrom::Positions(_) = draft.point.from {
-            // After a crash, an output finds out what it had written by its state in the first checkpoint.
+            // After a crash, an output finds out by its state in the first checkpoint what it has written.
             let mut states = Vec::new();
             for output in &mut outputs {
                 states.push(Some(output.settle().await));
@@ -160,7 +160,7 @@ impl JobStart<'_> {
             references: tables.known,
             status: self.status.clone(),
         })?;
-        Ok(Prepared::Running(Box::new(running)))
+        Ok(StartOutcome::Running(Box::new(running)))
     }
 
     fn builder<'b>(&self, physical: &'b PhysicalPlan) -> JobBuilder<'b>
@@ -175,8 +175,8 @@ impl JobStart<'_> {
         }
     }
 
-    /// The latest checkpoint that is whole.
-    async fn latest(&self) -> Result<Latest, StartError> {
+    /// The latest valid checkpoint.
+    async fn latest(&self) -> Result<LatestCheckpoint, StartError> {
         let (store, status) = (self.context.checkpoints.clone(), self.status.clone());
         let read = blocking(move || {
             let numbers = store.list()?;
@@ -187,20 +187,20 @@ impl JobStart<'_> {
                 });
                 match decoded {
                     Ok(checkpoint) => {
-                        return Ok(Latest {
+                        return Ok(LatestCheckpoint {
                             number: numbers.last().copied(),
                             checkpoint: Some(checkpoint),
                         });
                     }
                     Err(reason) => {
                         store.distrust(*number);
-                        let trouble = format!("checkpoint {number} cannot be used: {reason}");
-                        status.log(format!("{trouble}; the one before is tried"));
-                        status.update(|status| status.checkpoint.trouble = Some(trouble));
+                        let problem = format!("checkpoint {number} cannot be used: {reason}");
+                        status.log(format!("{problem}; the previous one is tried"));
+                        status.update(|status| status.checkpoint.problem = Some(problem));
                     }
                 }
             }
-            Ok(Latest {
+            Ok(LatestCheckpoint {
                 number: numbers.last().copied(),
                 checkpoint: None,
             })
@@ -208,11 +208,11 @@ impl JobStart<'_> {
         read.await?.map_err(StartError::Checkpoints)
     }
 
-    /// The start that the options or the job file ask for.
+    /// The start position by the options or the job file.
     async fn start_point(
         &self,
         partitions: &PartitionSet,
-        latest: Latest,
+        latest: LatestCheckpoint,
         fingerprint: &Fingerprint,
     ) -> Result<StartPoint, StartError> {
         let start = self.options.start;
@@ -221,11 +221,11 @@ impl JobStart<'_> {
             return Err(StartError::Damaged);
         }
         let epoch = latest.number.map_or(0, |number| number + 1);
-        // A job that has ended has no time to go on from, unless it is the same one.
+        // The checkpoint of an ended job serves only the same job.
         let checkpoint = latest.checkpoint;
         let checkpoint =
             checkpoint.filter(|saved| !saved.ended || saved.fingerprint == *fingerprint);
-        // The job file's start is for the first time; after that the job goes on where it was.
+        // The start of the job file is for the first start; later ones resume.
         let first = checkpoint.is_none().then_some(self.job.file.live.start);
         let since = match (start.or(first).unwrap_or_default(), checkpoint) {
             (Start::Beginning, _) => {
@@ -267,7 +267,7 @@ impl JobStart<'_> {
         since
     }
 
-    /// Where to read from, so that rows from `since` on are complete.
+    /// The offsets from which rows since `since` are complete.
     async fn positions(
         &self,
         partitions: &PartitionSet,
@@ -279,15 +279,15 @@ impl JobStart<'_> {
         }
     }
 
-    /// The reference data that the start goes by. New data is saved in a checkpoint before it shows in a row.
+    /// The reference data of the start. New data is stored in a checkpoint before any row uses it.
     async fn tables(
         &mut self,
         point: &mut StartPoint,
         number: &mut Option<u64>,
-        take_up: bool,
+        adopt_new: bool,
     ) -> Result<ReferenceTables, StartError> {
         let next = number.map_or(0, |number| number + 1);
-        let mut tables = self.find_tables(point, take_up).await?;
+        let mut tables = self.find_tables(point, adopt_new).await?;
         if let (true, StartFrom::Checkpoint(saved)) = (tables.is_new, &mut point.from) {
             match self.save_tables(next, &mut tables, saved).await {
                 Ok(()) => *number = Some(next),
@@ -305,21 +305,21 @@ impl JobStart<'_> {
     async fn find_tables(
         &self,
         point: &StartPoint,
-        take_up: bool,
+        adopt_new: bool,
     ) -> Result<ReferenceTables, StartError> {
         let before = point.checkpoint().map(|saved| CheckpointedReferences {
-            force: saved.references.clone(),
+            effective: saved.references.clone(),
             reached: saved.reached,
-            kept: saved.tables,
+            stored: saved.tables,
         });
         let (job, store) = (self.job.clone(), self.context.checkpoints.clone());
         let status = self.status.clone();
         let found =
-            blocking(move || ReferenceTables::find(&job, before, take_up, &*store, &status));
+            blocking(move || ReferenceTables::find(&job, before, adopt_new, &*store, &status));
         Ok(found.await??)
     }
 
-    /// Saves a checkpoint that goes by other reference data from now on.
+    /// Stores a checkpoint with new reference data.
     async fn save_tables(
         &mut self,
         number: u64,
@@ -328,8 +328,8 @@ impl JobStart<'_> {
     ) -> Result<(), StartError> {
         self.store_tables(number, tables).await?;
         let next = Checkpoint {
-            references: tables.force.clone(),
-            tables: tables.kept,
+            references: tables.effective.clone(),
+            tables: tables.stored,
             ..saved.clone()
         };
         self.save(number, &next).await?;
@@ -337,23 +337,23 @@ impl JobStart<'_> {
         Ok(())
     }
 
-    /// Stores tables that no checkpoint names yet, for the checkpoint of that number.
+    /// Stores new static tables for the checkpoint of that number.
     async fn store_tables(
         &self,
         number: u64,
         tables: &mut ReferenceTables,
     ) -> Result<(), StartError> {
-        let Some(bytes) = tables.to_keep() else {
+        let Some(bytes) = tables.unstored() else {
             return Ok(());
         };
-        let (store, in_use) = (self.context.checkpoints.clone(), tables.before);
+        let (store, in_use) = (self.context.checkpoints.clone(), tables.previous);
         let stored = blocking(move || store.write_tables(number, &bytes, in_use)).await?;
         stored.map_err(StartError::Checkpoints)?;
-        tables.kept = Some(number);
+        tables.stored = Some(number);
         Ok(())
     }
 
-    /// Builds the job as its start asks. State that turns out to be unfit is built anew.
+    /// Builds the job for its start position. State that cannot be restored is rebuilt from events.
     async fn assemble(
         &self,
         builder: &JobBuilder<'_>,
@@ -378,7 +378,7 @@ impl JobStart<'_> {
         let mut parts = builder.build(partitions, since)?;
         parts.begin(&positions);
         let point = StartPoint {
-            // Later than any before, because every epoch begins with a checkpoint of its number.
+            // Larger than all before, because every epoch begins with a checkpoint of its number.
             epoch: point.epoch.max(self.latest_number().await?) + 1,
             since,
             from: StartFrom::Positions(positions),
@@ -393,12 +393,12 @@ impl JobStart<'_> {
         Ok(listed.last().copied().unwrap_or(0))
     }
 
-    /// Adds the partitions by which hubs have grown, and saves a checkpoint that names them. No row is made of them before
-    /// it is saved, so every replay takes them up at the same point. Nothing changes if the query cannot have them.
-    async fn take_up_partitions(
+    /// Adds new partitions and stores a checkpoint that names them before any row uses them, so every replay adopts them at
+    /// the same point. Does nothing if the query does not allow new partitions.
+    async fn adopt_partitions(
         &mut self,
         builder: &JobBuilder<'_>,
-        draft: &mut Draft,
+        draft: &mut JobDraft,
         new: &[InputPartition],
     ) -> Result<(), StartError> {
         let Some(saved) = draft.point.checkpoint() else {
@@ -425,7 +425,7 @@ impl JobStart<'_> {
             let text = format!("`{}` is read from now on", partition.place);
             self.status.log(text);
         }
-        *draft = Draft {
+        *draft = JobDraft {
             parts,
             partitions,
             number: Some(next),
@@ -440,9 +440,9 @@ impl JobStart<'_> {
     }
 
     fn checkpoint_failed(&self, error: &StartError) {
-        let trouble = error.to_string();
+        let problem = error.to_string();
         self.status
-            .update(|status| status.checkpoint.trouble = Some(trouble));
+            .update(|status| status.checkpoint.problem = Some(problem));
     }
 
     async fn save(&mut self, number: u64, checkpoint: &Checkpoint) -> Result<(), StartError> {
@@ -455,13 +455,13 @@ impl JobStart<'_> {
 
     fn open_outputs(
         &self,
-        draft: &Draft,
+        draft: &JobDraft,
         settled: &mpsc::UnboundedSender<SettledOutput>,
     ) -> Result<Vec<Output>, StartError> {
         let outputs = draft.parts.outputs.iter().enumerate();
         outputs
             .map(|(index, pending)| {
-                let declared = self.declared(&pending.name);
+                let declared = self.job.file.output(&pending.name);
                 let on_failure = declared.map(|output| output.on_failure).unwrap_or_default();
                 Ok(Output {
                     index,
@@ -504,7 +504,7 @@ impl JobStart<'_> {
                 refused_by: Some(&refused_by.name),
                 epoch,
                 names: &[Name::Spread],
-                declared: self.declared(output),
+                declared: self.job.file.output(output),
             })
         };
         output.map(open).transpose()
@@ -517,15 +517,10 @@ impl JobStart<'_> {
             error,
         })
     }
-
-    fn declared(&self, output: &str) -> Option<&config::Output> {
-        let mut outputs = self.job.file.outputs.iter();
-        outputs.find(|declared| declared.name.eq_ignore_ascii_case(output))
-    }
 }
 
-/// The partitions that a checkpoint knows, and those by which hubs have grown since. Where more has changed, or the query does
-/// not let partitions be taken up, all count as known: the job begins anew with them.
+/// The partitions of a checkpoint and the new ones. If anything else changed, or the query does not allow new partitions, all
+/// count as known: the job starts with new state.
 fn known_and_new(
     job: &Job,
     all: &PartitionSet,
@@ -537,7 +532,7 @@ fn known_and_new(
     split.unwrap_or_else(|| (all.clone(), Vec::new()))
 }
 
-/// Runs work that may block on a thread for that.
+/// Runs blocking work on a thread of its own.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, StartError> {
@@ -548,7 +543,7 @@ fn failed(error: JoinError) -> StartError {
     StartError::Thread(error.into())
 }
 
-/// To the millisecond, like every time in a log.
+/// The current time in milliseconds, the precision of the log.
 fn now(status: &StatusHandle) -> Instant {
     let ticks = status.now().ticks();
     Instant::from_ticks(ticks - ticks.rem_euclid(TICKS_PER_MILLI))

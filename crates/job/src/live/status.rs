@@ -41,10 +41,10 @@ pub enum JobState {
         of: u64,
     },
     Running,
-    /// SubstreamKeyColumn to stop, and saving its state.
+    /// It takes its last checkpoint.
     Stopping,
     Stopped,
-    /// It has come to the end that its options set.
+    /// It has reached its configured end.
     Finished,
     Failed {
         reason: String,
@@ -96,26 +96,26 @@ pub struct OutputStatus {
     pub next: u64,
     /// Rows sent to it since the job was started.
     pub rows: u64,
-    /// Rows that it has not taken yet.
+    /// Rows that it has not accepted yet.
     pub waiting: u64,
     /// Rows that were given up.
     pub dropped: u64,
     pub retries: u64,
-    /// Why it takes no rows right now.
-    pub trouble: Option<String>,
+    /// Why it accepts no rows at the moment.
+    pub problem: Option<String>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct CheckpointStatus {
-    /// Of the last one that was saved.
+    /// The number of the last stored one.
     pub number: u64,
     pub at: Option<Instant>,
     /// The size of the state at that time.
     pub bytes: u64,
     /// For how long it held up the job.
     pub pause: Duration,
-    /// Why the last one could not be saved, or not be used, until another one is saved.
-    pub trouble: Option<String>,
+    /// Why the last one could not be stored or used. Cleared by the next one.
+    pub problem: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,17 +152,17 @@ pub(super) struct StatusHandle {
 
 struct Inner {
     status: JobStatus,
-    /// Per stream, its input and its place among the partitions of that input.
+    /// Per stream, its input and its index among the partitions of that input.
     streams: Vec<(usize, usize)>,
     /// Problems, by the part of the job that reports them.
     alarms: BTreeMap<String, String>,
-    /// Per stream, where it began, and the end of its partition at that time.
+    /// Per stream, its start offset and the end of its partition at the start.
     targets: Vec<(Offset, Offset)>,
     log: VecDeque<LogLine>,
 }
 
 impl StatusHandle {
-    pub fn new(name: &str, clock: Arc<dyn Clock>) -> StatusHandle {
+    pub(super) fn new(name: &str, clock: Arc<dyn Clock>) -> StatusHandle {
         let status = JobStatus {
             name: name.to_owned(),
             state: JobState::Starting,
@@ -187,13 +187,13 @@ impl StatusHandle {
         }
     }
 
-    pub fn now(&self) -> Instant {
+    pub(super) fn now(&self) -> Instant {
         Instant::from_unix_nanos(self.clock.unix_nanos())
     }
 
-    /// Sets the inputs and outputs; `streams` holds the input of each and its place among the partitions of that. Those
-    /// known before keep their counts.
-    pub fn lay_out(
+    /// Sets inputs and outputs, and per stream its input and its index among the partitions of that. Known ones keep their
+    /// counts.
+    pub(super) fn set_layout(
         &self,
         mut inputs: Vec<InputStatus>,
         mut outputs: Vec<OutputStatus>,
@@ -224,26 +224,26 @@ impl StatusHandle {
     }
 
     /// The counts of a stream, and the errors of the shared part of the query.
-    pub fn counted(&self, stream: usize) -> (PartitionStatus, u64) {
+    pub(super) fn counts(&self, stream: usize) -> (PartitionStatus, u64) {
         let inner = self.lock();
         let (input, partition) = inner.streams[stream];
         let status = inner.status.inputs[input].partitions[partition].clone();
         (status, inner.status.runtime_errors)
     }
 
-    /// Sets where each stream begins and where it will have caught up.
-    pub fn replay_to(&self, targets: Vec<(Offset, Offset)>) {
+    /// Sets the start of each stream and the offset at which its replay ends.
+    pub(super) fn replay_to(&self, targets: Vec<(Offset, Offset)>) {
         self.lock().targets = targets;
     }
 
-    /// A stream has caught up at `end` already.
-    pub fn replay_only_to(&self, stream: usize, end: Offset) {
+    /// Ends the replay of a stream at `end`, if that is earlier.
+    pub(super) fn replay_only_to(&self, stream: usize, end: Offset) {
         if let Some((_, target)) = self.lock().targets.get_mut(stream) {
             *target = end.min(*target);
         }
     }
 
-    pub fn log(&self, text: impl Into<String>) {
+    pub(super) fn log(&self, text: impl Into<String>) {
         let line = LogLine {
             time: self.now(),
             text: text.into(),
@@ -256,7 +256,7 @@ impl StatusHandle {
     }
 
     /// Sets or clears the problem of a part of the job. A new problem is logged as well.
-    pub fn set_alarm(&self, who: &str, what: Option<String>) {
+    pub(super) fn set_alarm(&self, who: &str, what: Option<String>) {
         let mut inner = self.lock();
         let before = match &what {
             Some(what) => inner.alarms.insert(who.to_owned(), what.clone()),
@@ -268,26 +268,26 @@ impl StatusHandle {
         }
     }
 
-    pub fn update(&self, how: impl FnOnce(&mut JobStatus)) {
+    pub(super) fn update(&self, how: impl FnOnce(&mut JobStatus)) {
         how(&mut self.lock().status);
     }
 
-    pub fn set_state(&self, state: JobState) {
+    pub(super) fn set_state(&self, state: JobState) {
         self.update(|status| status.state = state);
     }
 
-    pub fn update_partition(&self, stream: usize, how: impl FnOnce(&mut PartitionStatus)) {
+    pub(super) fn update_partition(&self, stream: usize, how: impl FnOnce(&mut PartitionStatus)) {
         let mut inner = self.lock();
         let (input, partition) = inner.streams[stream];
         how(&mut inner.status.inputs[input].partitions[partition]);
     }
 
-    pub fn update_output(&self, output: usize, how: impl FnOnce(&mut OutputStatus)) {
+    pub(super) fn update_output(&self, output: usize, how: impl FnOnce(&mut OutputStatus)) {
         how(&mut self.lock().status.outputs[output]);
     }
 
     /// The job at this moment.
-    pub fn current(&self) -> JobStatus {
+    pub(super) fn current(&self) -> JobStatus {
         let inner = self.lock();
         let mut status = inner.status.clone();
         status.log = inner.log.iter().cloned().collect();
@@ -304,11 +304,11 @@ impl StatusHandle {
             Duration::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
         });
         let outputs = status.outputs.iter().filter_map(|output| {
-            let trouble = output.trouble.as_ref()?;
-            Some(format!("output \"{}\": {trouble}", output.name))
+            let problem = output.problem.as_ref()?;
+            Some(format!("output \"{}\": {problem}", output.name))
         });
-        let saving = status.checkpoint.trouble.iter();
-        let saving = saving.map(|trouble| format!("checkpoint: {trouble}"));
+        let saving = status.checkpoint.problem.iter();
+        let saving = saving.map(|problem| format!("checkpoint: {problem}"));
         status.alarms = outputs.chain(saving).chain(status.alarms.clone()).collect();
         status
     }

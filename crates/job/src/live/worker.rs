@@ -1,4 +1,4 @@
-//! A thread that works off what was fetched of some of the partitions.
+//! A thread that processes the fetches of some of the partitions.
 
 use std::sync::Arc;
 
@@ -15,16 +15,16 @@ pub(super) enum WorkItem {
         stream: usize,
         fetched: FetchData,
     },
-    /// There is nothing more for now.
+    /// There are no more events at the moment.
     Drained {
         stream: usize,
     },
-    /// There will be nothing more; `time_ends` as well, if so it is said.
+    /// There will be no more events. If `time_ends`, the watermark advances to infinity.
     End {
         stream: usize,
         time_ends: bool,
     },
-    /// Copy the state of all streams here.
+    /// Copy the state of all streams of the worker.
     Copy,
 }
 
@@ -38,18 +38,18 @@ pub(super) struct Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let reason = "a thread that works off partitions ended unexpectedly".to_owned();
-            // Whoever is not there any more need not be told.
+            let reason = "a worker thread ended unexpectedly".to_owned();
+            // The combiner may be gone.
             let _ = self.out.send(CombinerMessage::Failed(reason));
         }
     }
 }
 
 impl Worker {
-    /// Works until nobody can send work any more, or nobody wants it.
-    pub fn run(mut self, mut inbox: mpsc::UnboundedReceiver<WorkItem>) {
+    /// Runs until its channel or that of the combiner is closed.
+    pub(super) fn run(mut self, mut inbox: mpsc::UnboundedReceiver<WorkItem>) {
         while let Some(work) = inbox.blocking_recv() {
-            let done = self.work(work).into_iter();
+            let done = self.process(work).into_iter();
             if done
                 .map(|message| self.out.send(message))
                 .any(|sent| sent.is_err())
@@ -59,7 +59,7 @@ impl Worker {
         }
     }
 
-    fn work(&mut self, work: WorkItem) -> Vec<CombinerMessage> {
+    fn process(&mut self, work: WorkItem) -> Vec<CombinerMessage> {
         let worker = self.number;
         match work {
             WorkItem::Fetched { stream, fetched } => {
@@ -67,7 +67,7 @@ impl Worker {
                 match stream.take(&fetched) {
                     Ok(output) => vec![message(worker, stream, output)],
                     Err(broken) => vec![CombinerMessage::Failed(format!(
-                        "what was read of a partition is no sequence of batches: {broken}"
+                        "a fetch is not a sequence of batches: {broken}"
                     ))],
                 }
             }

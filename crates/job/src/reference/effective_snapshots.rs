@@ -31,7 +31,7 @@ struct FileStamp {
 
 impl SnapshotListing {
     /// Lists the files. Blocks.
-    pub fn list(job: &Job) -> Result<SnapshotListing, ReferenceError> {
+    pub(crate) fn list(job: &Job) -> Result<SnapshotListing, ReferenceError> {
         let mut listing = BTreeMap::new();
         for reference in &job.plan.references {
             let Some(input) = job.file.input(&reference.name) else {
@@ -58,19 +58,19 @@ impl SnapshotListing {
 
 impl EffectiveSnapshots {
     /// All snapshots, in effect from the times in their paths, for a first start.
-    pub fn initial(listing: &SnapshotListing) -> EffectiveSnapshots {
+    pub(crate) fn initial(listing: &SnapshotListing) -> EffectiveSnapshots {
         let mut snapshots = EffectiveSnapshots::default();
         snapshots.add_unknown(listing);
         snapshots
     }
 
     /// The time from which a snapshot is in effect; `None` if it is not used.
-    pub fn effective_from(&self, input: &str, named: Instant) -> Option<Instant> {
+    pub(crate) fn effective_from(&self, input: &str, named: Instant) -> Option<Instant> {
         self.0.get(input)?.get(&named).copied()
     }
 
     /// Adds new inputs and removes snapshots whose files are gone.
-    pub fn reconcile(&mut self, listing: &SnapshotListing) {
+    pub(crate) fn reconcile(&mut self, listing: &SnapshotListing) {
         self.add_unknown(listing);
         for (input, known) in &mut self.0 {
             let listed = listing.0.get(input);
@@ -87,7 +87,7 @@ impl EffectiveSnapshots {
     }
 
     /// Adopts new snapshots, with events up to `reached` processed. Returns log lines.
-    pub fn adopt(&mut self, listing: &SnapshotListing, reached: Instant) -> Vec<String> {
+    pub(crate) fn adopt(&mut self, listing: &SnapshotListing, reached: Instant) -> Vec<String> {
         let mut log = Vec::new();
         let at_once = Instant::from_ticks(reached.ticks().saturating_add(1));
         for (input, snapshots) in &listing.0 {
@@ -117,7 +117,7 @@ impl EffectiveSnapshots {
         log
     }
 
-    pub fn write(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
         out.count(self.0.len());
         for (input, snapshots) in &self.0 {
             out.blob(input.as_bytes());
@@ -129,7 +129,7 @@ impl EffectiveSnapshots {
         }
     }
 
-    pub fn read(from: &mut Reader<'_>) -> Result<EffectiveSnapshots, DecodeError> {
+    pub(crate) fn read(from: &mut Reader<'_>) -> Result<EffectiveSnapshots, DecodeError> {
         let mut force = BTreeMap::new();
         for _ in 0..from.count()? {
             let input = String::from_utf8_lossy(from.blob()?).into_owned();

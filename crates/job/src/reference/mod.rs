@@ -32,7 +32,7 @@ use highwater_time::{Duration, Instant};
 use crate::config::{FilesError, Input};
 use crate::load::Job;
 use crate::plan::InputFormat;
-use crate::report::{InputReport, Trouble, TroubleKind};
+use crate::report::{InputErrorKind, InputErrorSample, InputReport};
 pub(crate) use effective_snapshots::{EffectiveSnapshots, SnapshotListing};
 pub(crate) use table_copies::TableCopies;
 
@@ -128,13 +128,13 @@ fn load_with(
 
 impl References {
     /// The first error, if any.
-    pub fn first_error(&self) -> Option<String> {
+    pub(crate) fn first_error(&self) -> Option<String> {
         let samples = |report: &InputReport| {
-            let mut troubles = report.troubles.iter();
-            let trouble = troubles.find_map(|(_, sum)| sum.samples.first().cloned())?;
+            let mut errors = report.errors.iter();
+            let sample = errors.find_map(|(_, sum)| sum.samples.first().cloned())?;
             Some(format!(
                 "{}:{}: {}",
-                trouble.file, trouble.line, trouble.reason
+                sample.file, sample.line, sample.reason
             ))
         };
         self.reports.iter().find_map(samples)
@@ -425,12 +425,12 @@ fn field_of(read: &Read) -> Option<Field> {
 }
 
 fn report_bad_event(bad: &BadEvent, file: &str, report: &mut InputReport) {
-    let kind = TroubleKind::of(bad.kind, false);
-    report.troubles.add(kind, None, || Trouble {
+    let kind = InputErrorKind::of(bad.kind, false);
+    report.errors.add(kind, None, || InputErrorSample {
         file: file.to_owned(),
         line: bad.line,
         reason: bad.reason.clone(),
-        sample: bad.text.clone(),
+        event: bad.text.clone(),
     });
 }
 
@@ -483,6 +483,11 @@ mod tests {
         job.inputs.remove(0)
     }
 
+    fn load_paths(paths: &[PathBuf]) -> Result<(ReferenceTable, InputReport), ReferenceError> {
+        let always: EffectiveFrom<'_> = &|_, named| Some(named);
+        load(&reference(), &input(paths), Level::default(), always, None)
+    }
+
     fn reference() -> Reference {
         Reference {
             name: "Ref".into(),
@@ -513,15 +518,8 @@ mod tests {
         let [one, two] = ["one.jsonl", "two.jsonl"].map(|name| folder.path().join(name));
         write(&one, "{\"a\":1}\n{\"a\":\n{\"a\":2}\n");
         write(&two, "{\"a\":\"x\"}\n");
-        let (table, report) = load(
-            &reference(),
-            &input(&[one, two.clone()]),
-            Level::default(),
-            &|_, named| Some(named),
-            None,
-        )
-        .unwrap();
-        assert_eq!(report.troubles.count(), 1);
+        let (table, report) = load_paths(&[one, two.clone()]).unwrap();
+        assert_eq!(report.errors.count(), 1);
         assert_eq!((report.time.read, report.events()), (3, 4));
         let [(from, chunk)] = &table.snapshots[..] else {
             panic!("one snapshot");
@@ -535,17 +533,8 @@ mod tests {
         assert!(matches!(chunk.columns[2].get(0), ValueRef::Record(_)));
         assert!(chunk.columns[3].is_null(0));
 
-        let missing = input(&[folder.path().join("none.jsonl")]);
-        assert!(matches!(
-            load(
-                &reference(),
-                &missing,
-                Level::default(),
-                &|_, named| Some(named),
-                None
-            ),
-            Err(ReferenceError::Read(_))
-        ));
+        let missing = load_paths(&[folder.path().join("none.jsonl")]);
+        assert!(matches!(missing, Err(ReferenceError::Read(_))));
     }
 
     // proves S3
@@ -556,15 +545,7 @@ mod tests {
         write(&root.join("r/2026-01-02/00-30/t.jsonl"), "{\"a\":2}\n");
         write(&root.join("r/2026-01-01/12-00/t.jsonl"), "{\"a\":1}\n");
         write(&root.join("r/2026-01-01/12-00/u.jsonl"), "{\"a\":9}\n");
-        let pattern = root.join("r/{date}/{time}/t.jsonl");
-        let (table, _) = load(
-            &reference(),
-            &input(&[pattern]),
-            Level::default(),
-            &|_, named| Some(named),
-            None,
-        )
-        .unwrap();
+        let (table, _) = load_paths(&[root.join("r/{date}/{time}/t.jsonl")]).unwrap();
         let seen: Vec<_> = table
             .snapshots
             .iter()
@@ -576,28 +557,12 @@ mod tests {
         ];
         assert_eq!(seen, expected.map(|time| (time.to_string(), 1)));
 
-        let pattern = root.join("r/{date}/{time}/none.jsonl");
-        let error = load(
-            &reference(),
-            &input(&[pattern]),
-            Level::default(),
-            &|_, named| Some(named),
-            None,
-        )
-        .unwrap_err();
+        let error = load_paths(&[root.join("r/{date}/{time}/none.jsonl")]).unwrap_err();
         assert!(
             matches!(error, ReferenceError::NoSnapshot { .. }),
             "{error}"
         );
-        let pattern = root.join("r/{time}/t.jsonl");
-        let error = load(
-            &reference(),
-            &input(&[pattern]),
-            Level::default(),
-            &|_, named| Some(named),
-            None,
-        )
-        .unwrap_err();
+        let error = load_paths(&[root.join("r/{time}/t.jsonl")]).unwrap_err();
         assert!(
             matches!(error, ReferenceError::TimeWithoutDate { .. }),
             "{error}"

@@ -1,6 +1,6 @@
 //! Copies of the static tables in use.
 //!
-//! The file of a static table may be reindexd at any time. A live job stores a copy of the table in use beside its
+//! The file of a static table may be replaced at any time. A live job stores a copy of the table in use beside its
 //! checkpoints, so that after a crash the same events meet the same table, and a new table takes effect where it was adopted.
 
 use std::collections::BTreeMap;
@@ -15,23 +15,23 @@ use highwater_time::Instant;
 pub(crate) struct TableCopies(BTreeMap<usize, Chunk>);
 
 impl TableCopies {
-    pub fn get(&self, index: usize) -> Option<&Chunk> {
+    pub(crate) fn get(&self, index: usize) -> Option<&Chunk> {
         self.0.get(&index)
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Adds the static table, if there is one.
-    pub fn add(&mut self, index: usize, table: &ReferenceTable) {
+    pub(crate) fn add(&mut self, index: usize, table: &ReferenceTable) {
         let mut snapshots = table.snapshots.iter();
         if let Some((_, chunk)) = snapshots.find(|(from, _)| *from == Instant::BEFORE_ALL) {
             self.0.insert(index, chunk.clone());
         }
     }
 
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.count(self.0.len());
         for (index, chunk) in &self.0 {
@@ -47,7 +47,7 @@ impl TableCopies {
         out
     }
 
-    pub fn decode(bytes: &[u8]) -> Result<TableCopies, DecodeError> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<TableCopies, DecodeError> {
         let split = bytes.split_last_chunk();
         let (contents, sum) = split.ok_or(DecodeError::Truncated)?;
         if crc32c::crc32c(contents) != u32::from_le_bytes(*sum) {

@@ -6,7 +6,9 @@ use std::path::Path;
 
 use highwater_job::config::JobFile;
 use highwater_job::why::why;
-use highwater_job::{Job, Options, Outputs, Report, RunError, Trouble, TroubleKind, run};
+use highwater_job::{
+    InputErrorKind, InputErrorSample, Job, Options, Outputs, Report, RunError, run,
+};
 
 const GOOD: &str = r#"{"id":1,"t":"2026-01-01T00:00:01Z"}"#;
 const LAST: &str = r#"{"id":2,"t":"2026-01-01T00:00:02Z"}"#;
@@ -24,9 +26,9 @@ struct Ran {
 }
 
 impl Ran {
-    fn troubles(&self) -> Vec<(TroubleKind, u64, Vec<Trouble>)> {
-        let troubles = self.report.inputs[0].troubles.iter();
-        troubles
+    fn errors(&self) -> Vec<(InputErrorKind, u64, Vec<InputErrorSample>)> {
+        let errors = self.report.inputs[0].errors.iter();
+        errors
             .map(|(kind, sum)| (kind, sum.count, sum.samples.clone()))
             .collect()
     }
@@ -46,7 +48,7 @@ fn run_text(text: &[u8], sql: &str, more: &str) -> Ran {
         .iter()
         .filter(|f| f.verdict.starts_with("lost"))
         .count();
-    assert_eq!(lost as u64, report.inputs[0].troubles.count());
+    assert_eq!(lost as u64, report.inputs[0].errors.count());
     let rows = collected.lock().unwrap().remove("out").unwrap_or_default();
     Ran {
         rows: String::from_utf8(rows).unwrap(),
@@ -55,11 +57,11 @@ fn run_text(text: &[u8], sql: &str, more: &str) -> Ran {
 }
 
 /// One bad line between two good ones.
-fn one_bad(bad: &[u8], kind: TroubleKind, reason: &str) {
+fn one_bad(bad: &[u8], kind: InputErrorKind, reason: &str) {
     one_bad_in(bad, QUERY, "", kind, reason);
 }
 
-fn one_bad_in(bad: &[u8], sql: &str, more: &str, kind: TroubleKind, reason: &str) {
+fn one_bad_in(bad: &[u8], sql: &str, more: &str, kind: InputErrorKind, reason: &str) {
     let text = [GOOD.as_bytes(), b"\n", bad, b"\n", LAST.as_bytes(), b"\n"].concat();
     let ran = run_text(&text, sql, more);
     assert_eq!(ran.rows, "{\"id\":1}\n{\"id\":2}\n");
@@ -71,9 +73,9 @@ fn one_bad_in(bad: &[u8], sql: &str, more: &str, kind: TroubleKind, reason: &str
         ),
         (3, 2)
     );
-    let troubles = ran.troubles();
-    let [(found, 1, samples)] = &troubles[..] else {
-        panic!("{troubles:?}")
+    let errors = ran.errors();
+    let [(found, 1, samples)] = &errors[..] else {
+        panic!("{errors:?}")
     };
     assert_eq!(*found, kind);
     let [sample] = &samples[..] else {
@@ -86,7 +88,7 @@ fn one_bad_in(bad: &[u8], sql: &str, more: &str, kind: TroubleKind, reason: &str
         "{:?} does not say {reason:?}",
         sample.reason
     );
-    assert!(sample.sample.len() <= 200);
+    assert!(sample.event.len() <= 200);
 }
 
 // proves S2
@@ -94,32 +96,36 @@ fn one_bad_in(bad: &[u8], sql: &str, more: &str, kind: TroubleKind, reason: &str
 fn lines_that_are_no_event_are_named() {
     one_bad(
         b"{\"id\":",
-        TroubleKind::Json,
+        InputErrorKind::Json,
         "ends where a value should follow",
     );
-    one_bad(b"{\"id\":3,}", TroubleKind::Json, "field name");
-    one_bad(b"nonsense", TroubleKind::Json, "expected '{' but found 'n'");
-    one_bad(b"null", TroubleKind::Json, "holds null, not an object");
-    one_bad(b"[1,2]", TroubleKind::Json, "an array, not an object");
+    one_bad(b"{\"id\":3,}", InputErrorKind::Json, "field name");
+    one_bad(
+        b"nonsense",
+        InputErrorKind::Json,
+        "expected '{' but found 'n'",
+    );
+    one_bad(b"null", InputErrorKind::Json, "holds null, not an object");
+    one_bad(b"[1,2]", InputErrorKind::Json, "an array, not an object");
     one_bad(
         b"{\"id\":3}{\"id\":4}",
-        TroubleKind::Json,
+        InputErrorKind::Json,
         "line of its own",
     );
     one_bad(
         b"{\"id\":99999999999999999999}",
-        TroubleKind::Json,
+        InputErrorKind::Json,
         "64 bits",
     );
-    one_bad(b"{\"id\":1e999}", TroubleKind::Json, "64-bit float");
-    one_bad(b"{\"id\":\"\xff\xfe\"}", TroubleKind::Json, "UTF-8");
-    one_bad(b"\x00\x01\x02", TroubleKind::Json, "NUL");
+    one_bad(b"{\"id\":1e999}", InputErrorKind::Json, "64-bit float");
+    one_bad(b"{\"id\":\"\xff\xfe\"}", InputErrorKind::Json, "UTF-8");
+    one_bad(b"\x00\x01\x02", InputErrorKind::Json, "NUL");
 }
 
 // proves S2
 #[test]
 fn times_that_are_none_are_named() {
-    let kind = TroubleKind::Timestamp;
+    let kind = InputErrorKind::Timestamp;
     one_bad(br#"{"id":3}"#, kind, "no ISO 8601 date-time");
     one_bad(br#"{"id":3,"t":null}"#, kind, "no ISO 8601 date-time");
     one_bad(br#"{"id":3,"t":"yesterday"}"#, kind, "ISO 8601");
@@ -136,7 +142,7 @@ fn a_timestamp_expression_that_fails_is_named() {
         br#"{"id":3,"t":"soon"}"#,
         sql,
         "",
-        TroubleKind::Timestamp,
+        InputErrorKind::Timestamp,
         "soon",
     );
 }
@@ -146,7 +152,7 @@ fn a_timestamp_expression_that_fails_is_named() {
 fn a_null_key_of_a_substream_is_named() {
     let sql = "SELECT id INTO out FROM a TIMESTAMP BY t OVER id";
     let bad = br#"{"t":"2026-01-01T00:00:01Z"}"#;
-    one_bad_in(bad, sql, "", TroubleKind::Key, "NULL");
+    one_bad_in(bad, sql, "", InputErrorKind::Key, "NULL");
 }
 
 // proves S2 T1
@@ -157,9 +163,9 @@ fn a_missing_arrival_is_named() {
                 {\"id\":3,\"t\":\"2026-01-01T00:00:01Z\",\"arr\":7}\n";
     let ran = run_text(text.as_bytes(), QUERY, "arrival = \"arr\"");
     assert_eq!(ran.rows, "{\"id\":1}\n");
-    let troubles = ran.troubles();
-    let [(TroubleKind::Arrival, 2, samples)] = &troubles[..] else {
-        panic!("{troubles:?}")
+    let errors = ran.errors();
+    let [(InputErrorKind::Arrival, 2, samples)] = &errors[..] else {
+        panic!("{errors:?}")
     };
     let lines: Vec<u64> = samples.iter().map(|sample| sample.line).collect();
     assert_eq!(lines, [2, 3]);
@@ -220,7 +226,7 @@ fn a_line_of_ten_megabytes_is_an_event() {
 fn a_line_beyond_the_limit_is_passed_over() {
     one_bad(
         &vec![b'x'; (64 << 20) + 10],
-        TroubleKind::Json,
+        InputErrorKind::Json,
         "longer than",
     );
 }
@@ -229,9 +235,9 @@ fn a_line_beyond_the_limit_is_passed_over() {
 #[test]
 fn nesting_without_end_is_refused() {
     let deep = format!("{{\"id\":{}1{}}}", "[".repeat(10_000), "]".repeat(10_000));
-    one_bad(deep.as_bytes(), TroubleKind::Json, "128 levels");
+    one_bad(deep.as_bytes(), InputErrorKind::Json, "128 levels");
     let open = format!("{{\"id\":{}", "{\"a\":".repeat(10_000));
-    one_bad(open.as_bytes(), TroubleKind::Json, "128 levels");
+    one_bad(open.as_bytes(), InputErrorKind::Json, "128 levels");
 }
 
 /// Partitions may be told apart by anything, in any mixture: numbers, text that spells numbers, text that does not.
@@ -289,11 +295,11 @@ fn a_file_that_is_cut_while_it_is_read_is_named() {
     };
     let report = run(&job, outputs, options).unwrap().report;
     assert!(report.lost_data());
-    let troubles: Vec<_> = report.inputs[0].troubles.iter().collect();
+    let errors: Vec<_> = report.inputs[0].errors.iter().collect();
     // What was there is read, the last line is torn, and the file is named.
-    let kinds: Vec<TroubleKind> = troubles.iter().map(|(kind, _)| *kind).collect();
-    assert_eq!(kinds, [TroubleKind::Json, TroubleKind::File]);
-    let reason = &troubles[1].1.samples[0].reason;
+    let kinds: Vec<InputErrorKind> = errors.iter().map(|(kind, _)| *kind).collect();
+    assert_eq!(kinds, [InputErrorKind::Json, InputErrorKind::File]);
+    let reason = &errors[1].1.samples[0].reason;
     assert!(
         reason.contains("in.jsonl") && reason.contains("cut short"),
         "{reason}"
@@ -343,7 +349,7 @@ fn no_bytes_can_stop_a_run() {
         let text = pieces.concat();
         let ran = run_text(&text, QUERY, "");
         let input = &ran.report.inputs[0];
-        prop_assert_eq!(input.events(), input.time.kept + input.time.dropped() + input.troubles.count());
+        prop_assert_eq!(input.events(), input.time.kept + input.time.dropped() + input.errors.count());
     });
 }
 

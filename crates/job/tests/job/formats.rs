@@ -10,7 +10,7 @@ use std::path::Path;
 
 use highwater_connect::{Format, Level};
 use highwater_job::config::JobFile;
-use highwater_job::{Job, LoadError, Options, Outputs, Report, TroubleKind, run};
+use highwater_job::{InputErrorKind, Job, LoadError, Options, Outputs, Report, run};
 use highwater_time::{Duration, ViolationAction};
 
 fn write(folder: &Path, name: &str, text: impl AsRef<[u8]>) {
@@ -95,9 +95,9 @@ fn a_file_that_cannot_be_read_does_not_stop_the_others() {
     );
     for threads in [1, 2] {
         let report = run_in(folder, threads);
-        let troubles = &report.inputs[0].troubles;
-        assert_eq!(troubles.of(TroubleKind::Header), 1);
-        assert_eq!(troubles.of(TroubleKind::Compression), 1);
+        let errors = &report.inputs[0].errors;
+        assert_eq!(errors.of(InputErrorKind::Header), 1);
+        assert_eq!(errors.of(InputErrorKind::Compression), 1);
         assert_eq!((report.inputs[0].events(), report.dead_letters), (1, 2));
         assert_eq!(read(folder, "o.csv"), "a\r\n1\r\n");
         assert_eq!(read(folder, "d.jsonl").lines().count(), 2);

@@ -199,7 +199,7 @@ fn counts(counts: &VerdictCounts) -> Value {
 fn output(output: &OutputStatus) -> Value {
     json!({
         "name": output.name, "rows": output.rows, "next": output.next, "waiting": output.waiting,
-        "dropped": output.dropped, "retries": output.retries, "trouble": output.trouble,
+        "dropped": output.dropped, "retries": output.retries, "trouble": output.problem,
     })
 }
 
@@ -207,7 +207,7 @@ fn checkpoint(status: &JobStatus) -> Value {
     let last = &status.checkpoint;
     json!({
         "number": last.number, "at": last.at.and_then(time), "bytes": last.bytes,
-        "pause_seconds": last.pause.as_secs_f64(), "trouble": last.trouble,
+        "pause_seconds": last.pause.as_secs_f64(), "trouble": last.problem,
     })
 }
 

@@ -64,13 +64,17 @@ pub(super) const KIND: OutputKind = OutputKind {
         "rows_max",
         "options",
     ],
-    read: |from| {
-        let location = from.required_text("path", "out/alerts")?;
-        let mut output = FilesOutput::new(location, from.format());
-        output.folders = from.text("folders", "{date}/{hour}").unwrap_or_default();
-        output.every = from.duration_or_off("every").unwrap_or(output.every);
-        output.rows_max = from.number("rows_max").unwrap_or(output.rows_max);
-        output.options = from.pairs("options", "region = \"eu-central-1\"");
+    read: |reader, section| {
+        let location = reader.required_text(section, "path", "out/alerts")?;
+        let format = OutputFormat::read(reader, section, OutputFormat::JsonLines);
+        let mut output = FilesOutput::new(location, format);
+        let folders = reader.text(section, "folders", "{date}/{hour}");
+        output.folders = folders.unwrap_or_default();
+        let every = reader.duration_or_off(section, "every");
+        output.every = every.unwrap_or(output.every);
+        let rows_max = reader.number(section, "rows_max");
+        output.rows_max = rows_max.unwrap_or(output.rows_max);
+        output.options = reader.pairs(section, "options", "region = \"eu-central-1\"");
         Some(Arc::new(output))
     },
     missing_feature: None,
@@ -138,7 +142,7 @@ pub(super) struct FilesEndpoint {
     names: Vec<Name>,
     store: Box<dyn Store>,
     open_files: OpenFiles,
-    /// CompleteFile files that are not written yet.
+    /// Complete files that are not written yet.
     complete: VecDeque<CompleteFile>,
     /// The number of the next row to take.
     next: u64,

@@ -54,10 +54,10 @@ pub struct HubOutput {
 pub(super) const KIND: OutputKind = OutputKind {
     name: "hub",
     keys: &["hub", "key"],
-    read: |from| {
+    read: |reader, section| {
         Some(Arc::new(HubOutput {
-            hub: from.required_text("hub", "alerts")?,
-            key: from.text("key", "plate"),
+            hub: reader.required_text(section, "hub", "alerts")?,
+            key: reader.text(section, "key", "plate"),
         }))
     },
     missing_feature: None,

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use highwater_query::plan::Name;
 
+use super::registry::read_timeout;
 use super::state::{self, EndpointKind};
 use super::{
     Endpoint, EndpointError, EndpointFuture, OutputContext, OutputKind, OutputSettings, Rows,
@@ -58,13 +59,14 @@ impl PostgresOutput {
 pub(super) const KIND: OutputKind = OutputKind {
     name: "postgres",
     keys: &["connection", "table", "key", "timeout", "ca"],
-    read: |from| {
-        let connection = from.required_text("connection", "postgres://user@host/database")?;
-        let table = from.required_text("table", "alerts")?;
+    read: |reader, section| {
+        let example = "postgres://user@host/database";
+        let connection = reader.required_text(section, "connection", example)?;
+        let table = reader.required_text(section, "table", "alerts")?;
         let mut output = PostgresOutput::new(connection, table);
-        output.key = from.texts("key", "plate").unwrap_or_default();
-        output.timeout = from.timeout().unwrap_or(output.timeout);
-        output.ca = from.text("ca", "-----BEGIN CERTIFICATE-----");
+        output.key = reader.texts(section, "key", "plate").unwrap_or_default();
+        output.timeout = read_timeout(reader, section).unwrap_or(output.timeout);
+        output.ca = reader.text(section, "ca", "-----BEGIN CERTIFICATE-----");
         Some(Arc::new(output))
     },
     missing_feature: None,

@@ -34,10 +34,10 @@ struct QueueOutput {
 pub(super) const KIND: OutputKind = OutputKind {
     name: "queue",
     keys: &["queue", "session"],
-    read: |from| {
+    read: |reader, section| {
         Some(Arc::new(QueueOutput {
-            queue: from.required_text("queue", "orders")?,
-            session: from.text("session", "plate"),
+            queue: reader.required_text(section, "queue", "orders")?,
+            session: reader.text(section, "session", "plate"),
         }))
     },
     missing_feature: None,

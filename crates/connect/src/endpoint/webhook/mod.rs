@@ -19,6 +19,7 @@ use highwater_query::plan::Name;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 
+use super::registry::read_timeout;
 use super::state::{self, EndpointKind};
 use super::{
     Endpoint, EndpointError, EndpointFuture, OutputContext, OutputKind, OutputSettings, Rows,
@@ -60,14 +61,14 @@ impl WebhookOutput {
 pub(super) const KIND: OutputKind = OutputKind {
     name: "webhook",
     keys: &["url", "headers", "lines", "rows_max", "timeout"],
-    read: |from| {
-        let mut output =
-            WebhookOutput::new(from.required_text("url", "https://example.com/alerts")?);
-        output.headers = from.pairs("headers", "authorization = \"Bearer ..\"");
-        output.lines = from.boolean("lines").unwrap_or(output.lines);
-        let rows_max = from.number("rows_max");
+    read: |reader, section| {
+        let url = reader.required_text(section, "url", "https://example.com/alerts")?;
+        let mut output = WebhookOutput::new(url);
+        output.headers = reader.pairs(section, "headers", "authorization = \"Bearer ..\"");
+        output.lines = reader.boolean(section, "lines").unwrap_or(output.lines);
+        let rows_max = reader.number(section, "rows_max");
         output.rows_max = rows_max.map_or(output.rows_max, |rows| rows as usize);
-        output.timeout = from.timeout().unwrap_or(output.timeout);
+        output.timeout = read_timeout(reader, section).unwrap_or(output.timeout);
         Some(Arc::new(output))
     },
     missing_feature: None,

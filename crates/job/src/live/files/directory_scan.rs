@@ -25,7 +25,7 @@ struct UnreadablePath {
 
 impl DirectoryScan {
     /// Scans the disk. Blocks.
-    pub fn scan(paths: &[PathBuf], slicing: &SliceOptions) -> DirectoryScan {
+    pub(crate) fn scan(paths: &[PathBuf], slicing: &SliceOptions) -> DirectoryScan {
         let (mut scan, mut known) = (DirectoryScan::default(), BTreeSet::new());
         for path in paths {
             let is_folder = path.is_dir();
@@ -77,7 +77,7 @@ impl DirectoryScan {
     }
 
     /// Whether a file outside the scan is gone, and not just unreadable.
-    pub fn is_gone(&self, file: &str) -> bool {
+    pub(crate) fn is_gone(&self, file: &str) -> bool {
         let file = Path::new(file);
         let may_exist = |unreadable: &UnreadablePath| {
             file.starts_with(&unreadable.path)

@@ -28,14 +28,14 @@ pub(super) struct FilePosition {
 
 impl FilePosition {
     /// The start of a file.
-    pub fn start(stamp: Stamp) -> FilePosition {
+    pub(crate) fn start(stamp: Stamp) -> FilePosition {
         FilePosition {
             stamp,
             ..FilePosition::default()
         }
     }
 
-    pub fn write(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
         out.u64(self.next);
         out.u8(self.is_done.into());
         out.u64(self.known);
@@ -44,7 +44,7 @@ impl FilePosition {
         out.u64(self.stamp.len);
     }
 
-    pub fn read(from: &mut Reader<'_>) -> Result<FilePosition, DecodeError> {
+    pub(crate) fn read(from: &mut Reader<'_>) -> Result<FilePosition, DecodeError> {
         Ok(FilePosition {
             next: from.u64()?,
             is_done: from.u8()? != 0,
@@ -68,7 +68,7 @@ pub(in crate::live) struct FileMarker {
 
 impl FileMarker {
     /// The modification time of the file, in nanoseconds since 1970.
-    pub fn modified(&self) -> i128 {
+    pub(crate) fn modified(&self) -> i128 {
         self.position.stamp.modified
     }
 
@@ -107,7 +107,7 @@ impl FileMarker {
     }
 
     /// The marker in the headers of a record, if there is one.
-    pub fn of(mut headers: RecordHeaders<'_>) -> Option<Result<FileMarker, DecodeError>> {
+    pub(crate) fn of(mut headers: RecordHeaders<'_>) -> Option<Result<FileMarker, DecodeError>> {
         let (_, value) = headers.find(|(name, _)| name == HEADER)?;
         Some(FileMarker::decode(value.unwrap_or_default()))
     }

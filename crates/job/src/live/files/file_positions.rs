@@ -31,7 +31,7 @@ impl FilePositions {
     /// Restores the positions.
     ///
     /// First appends a record of its own: appends in flight of an earlier follower precede it, and are included.
-    pub async fn open(
+    pub(crate) async fn open(
         events: &dyn Partition,
         positions: &dyn Partition,
     ) -> Result<FilePositions, String> {
@@ -77,34 +77,34 @@ impl FilePositions {
         Ok(())
     }
 
-    pub fn get(&self, file: &str) -> Option<FilePosition> {
+    pub(crate) fn get(&self, file: &str) -> Option<FilePosition> {
         self.files.get(file).copied()
     }
 
-    pub fn files(&self) -> impl Iterator<Item = (&String, &FilePosition)> {
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&String, &FilePosition)> {
         self.files.iter()
     }
 
     /// Sets the position of a file by a marker whose batch ends at `end`.
-    pub fn set(&mut self, file: &str, position: FilePosition, end: Offset) {
+    pub(crate) fn set(&mut self, file: &str, position: FilePosition, end: Offset) {
         self.files.insert(file.to_owned(), position);
         self.changed.insert(file.to_owned());
         self.end = end;
     }
 
     /// Sets a position that is in no marker and need not survive a crash.
-    pub fn correct(&mut self, file: &str, position: FilePosition) {
+    pub(crate) fn correct(&mut self, file: &str, position: FilePosition) {
         self.set(file, position, self.end);
     }
 
-    pub fn forget(&mut self, file: &str) {
+    pub(crate) fn forget(&mut self, file: &str) {
         if self.files.remove(file).is_some() {
             self.changed.insert(file.to_owned());
         }
     }
 
     /// Stores the positions that have changed.
-    pub async fn store(&mut self, positions: &dyn Partition) -> Result<(), AppendError> {
+    pub(crate) async fn store(&mut self, positions: &dyn Partition) -> Result<(), AppendError> {
         // A few hundred names fit into a batch, whatever their lengths.
         const BATCH_FILES: usize = 256;
         while !self.changed.is_empty() {

@@ -32,7 +32,7 @@ const BACKLOG_BYTES_MAX: u64 = 256 << 20;
 
 impl Follower {
     /// Runs until the stop signal. An error is fatal.
-    pub async fn run(self) -> Result<(), String> {
+    pub(crate) async fn run(self) -> Result<(), String> {
         let stopped = shutdown_signal(self.stop.clone());
         // An append in flight at the stop counts: the next follower finds it in the log.
         tokio::select! {

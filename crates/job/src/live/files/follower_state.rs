@@ -34,7 +34,12 @@ pub(super) struct ScannedFile<'a> {
 }
 
 impl FollowerState {
-    pub fn observe<'a>(&mut self, name: &'a str, stamp: Stamp, now: Duration) -> ScannedFile<'a> {
+    pub(crate) fn observe<'a>(
+        &mut self,
+        name: &'a str,
+        stamp: Stamp,
+        now: Duration,
+    ) -> ScannedFile<'a> {
         let before = self.seen.get(name).filter(|(seen, _)| *seen == stamp);
         let (is_stable, since) = before.map_or((false, now), |(_, since)| (true, *since));
         self.seen.insert(name.to_owned(), (stamp, since));
@@ -48,13 +53,13 @@ impl FollowerState {
 }
 
 impl Backlog {
-    pub fn add(&mut self, end: Offset, bytes: u64) {
+    pub(crate) fn add(&mut self, end: Offset, bytes: u64) {
         self.batches.push_back((end, bytes));
         self.bytes += bytes;
     }
 
     /// Removes the batches before `next`, which the job has read.
-    pub fn advance(&mut self, next: Offset) {
+    pub(crate) fn advance(&mut self, next: Offset) {
         while let Some((_, bytes)) = self.batches.front().filter(|(end, _)| *end <= next) {
             self.bytes -= bytes;
             self.batches.pop_front();

@@ -50,7 +50,7 @@ pub(super) struct Follower {
 
 impl Follower {
     /// One for each followed input.
-    pub fn all(
+    pub(crate) fn all(
         job: &Job,
         context: &JobContext,
         options: &Options,

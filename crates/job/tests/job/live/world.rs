@@ -138,7 +138,7 @@ pub fn live() -> Options {
 /// Everything up to the end as it is now, without asking for anything.
 pub fn to_the_end() -> Options {
     Options {
-        until_end: Some(AtEnd::GoOnLater),
+        until_end: Some(AtEnd::Checkpoint),
         ..live()
     }
 }

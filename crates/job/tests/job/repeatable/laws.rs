@@ -55,7 +55,7 @@ fn check_report(world: &World, report: &Report, expected: &[Expected]) {
             input.events(),
             input.time.kept + input.time.dropped() + lost
         );
-        assert_eq!(input.troubles.count(), lost);
+        assert_eq!(input.errors.count(), lost);
         assert_eq!(input.time, counts(verdicts()));
     }
 }
@@ -213,7 +213,7 @@ fn same_in_other_blocks(world: &World, pads: &[usize]) {
         report
             .inputs
             .iter()
-            .map(|input| (input.time, input.troubles.count()))
+            .map(|input| (input.time, input.errors.count()))
             .collect()
     };
     assert_eq!(counts(&outcome.report), counts(&padded.report));

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use highwater_job::config::JobFile;
-use highwater_job::{Collected, Job, Options, Outcome, Outputs, run};
+use highwater_job::{CollectedOutputs, Job, Options, Outcome, Outputs, run};
 use highwater_time::{Duration, Instant, TICKS_PER_SECOND, TimePolicy, ViolationAction};
 use proptest::prelude::*;
 
@@ -240,7 +240,7 @@ pub fn outputs(job: &Job, threads: usize) -> (Vec<(String, String)>, Outcome) {
     (texts(&collected), outcome)
 }
 
-fn texts(collected: &Collected) -> Vec<(String, String)> {
+fn texts(collected: &CollectedOutputs) -> Vec<(String, String)> {
     let collected = collected.lock().expect("the run is over");
     let mut texts: Vec<(String, String)> = collected
         .iter()

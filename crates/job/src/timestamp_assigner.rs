@@ -1,7 +1,6 @@
-//! From decoded events to events that can be put in order: the columns that the query reads, and the times and keys of
-//! events.
+//! Assigns arrival time, event time and substream key to decoded events, and selects the columns that the query reads.
 //!
-//! Files and hubs differ here only by their [`BlockOrigin`].
+//! Files and hubs differ only by their [`BlockOrigin`].
 
 use std::sync::Arc;
 
@@ -12,35 +11,34 @@ use highwater_env::random::Random;
 use highwater_query::plan::Read;
 use highwater_time::{Arrivals, Instant};
 
-use crate::events::{RowTroubles, TimedEvents, event_times, substream_keys, times_column};
-use crate::plan::InputPlan;
-use crate::report::TroubleKind;
-use crate::witness::origin;
+use crate::event_trace::origin;
+use crate::events::{RowErrors, TimedEvents, event_times, substream_keys, times_column};
+use crate::plan::{InputPlan, PartitionId};
+use crate::report::InputErrorKind;
 
-/// Where a block of events was read.
+/// The source of a block of events.
 pub(crate) struct BlockOrigin<'a> {
-    /// The number of this file or partition among all that the job reads; the upper bits of origins.
+    /// The number of the file or partition within the job; the upper bits of origins.
     pub number: usize,
     /// The file name that metadata shows.
     pub name: &'a str,
-    /// When the file was last written.
+    /// The modification time of the file.
     pub modified: Instant,
-    /// The number of the partition among those of the input, and its PartitionId.
-    pub partition: (usize, &'a Value),
+    pub partition: &'a PartitionId,
 }
 
 /// The decoded columns and their uses.
-struct Columns {
+struct ColumnPlan {
     reads: Vec<ColumnSource>,
     arrival: Option<usize>,
     partition: Option<usize>,
-    /// The event as it is, for dead letters.
+    /// The whole event, for dead letters.
     whole: Option<usize>,
 }
 
 /// An event without a time or a key.
 pub(crate) struct UntimedEvent<'a> {
-    pub kind: TroubleKind,
+    pub kind: InputErrorKind,
     pub arrival: Option<Instant>,
     /// Its index among the decoded events.
     pub row: usize,
@@ -52,7 +50,7 @@ pub(crate) struct UntimedEvent<'a> {
 enum ColumnSource {
     Decoded(usize),
     /// The whole event with the columns that a hub adds.
-    Marked(usize),
+    WholeWithMetadata(usize),
     Arrival,
     Partition,
     FileName,
@@ -60,14 +58,14 @@ enum ColumnSource {
     /// The offset in a hub, as text and as a number.
     Offset,
     SequenceNumber,
-    /// Metadata that only other adapters have.
+    /// Metadata that this input does not have.
     Nothing,
-    /// An id of the event that is the same whenever it is read.
+    /// An id that is the same whenever the event is read.
     EventId,
 }
 
-impl Columns {
-    fn plan(input: &InputPlan) -> (Columns, Vec<Field>) {
+impl ColumnPlan {
+    fn new(input: &InputPlan) -> (ColumnPlan, Vec<Field>) {
         let mut fields = Vec::new();
         let mut want = |field| {
             fields.push(field);
@@ -85,7 +83,7 @@ impl Columns {
                 }
                 Read::Path(path) => ColumnSource::Decoded(want(Field::Path(path.clone()))),
                 Read::TimePath(path) => ColumnSource::Decoded(want(Field::Time(path.clone()))),
-                Read::Whole if input.hub => ColumnSource::Marked(want(Field::Whole)),
+                Read::Whole if input.hub => ColumnSource::WholeWithMetadata(want(Field::Whole)),
                 Read::Whole => ColumnSource::Decoded(want(Field::Whole)),
                 Read::Arrival => ColumnSource::Arrival,
                 Read::Partition => ColumnSource::Partition,
@@ -110,7 +108,7 @@ impl Columns {
             .map(|name| want(Field::Path(vec![name.clone()])));
         let whole = input.keeps_whole.then(|| want(Field::Whole));
         (
-            Columns {
+            ColumnPlan {
                 reads,
                 arrival,
                 partition,
@@ -121,7 +119,7 @@ impl Columns {
     }
 }
 
-/// The columns that a hub adds to every event. They beat a field of the same name, as in Stream Analytics.
+/// The columns that a hub adds to every event. They override fields of the same names, as in Stream Analytics.
 fn metadata(path: &[String]) -> Option<ColumnSource> {
     let [only] = path else { return None };
     metadata_of(only)
@@ -131,7 +129,7 @@ fn metadata_of(field: &str) -> Option<ColumnSource> {
     let is = |name: &str| field.eq_ignore_ascii_case(name);
     match is("PartitionId") {
         true => Some(ColumnSource::Partition),
-        // The processing time must not show in a result, because it cannot be repeated; the arrival stands in for it.
+        // The processing time would make results differ between runs, so the arrival time replaces it.
         false if is("EventEnqueuedUtcTime") || is("EventProcessedUtcTime") => {
             Some(ColumnSource::Arrival)
         }
@@ -139,8 +137,8 @@ fn metadata_of(field: &str) -> Option<ColumnSource> {
     }
 }
 
-/// Events as records with the columns that a hub adds, behind their own fields. Those of the same names give way.
-fn marked(events: &Column, arrivals: Option<&[Instant]>, partition: &Value) -> Column {
+/// Events as records with the columns that a hub adds after their own fields. Those replace fields of the same names.
+fn with_hub_metadata(events: &Column, arrivals: Option<&[Instant]>, partition: &Value) -> Column {
     let [processed, id, enqueued] = [
         "EventProcessedUtcTime",
         "PartitionId",
@@ -176,81 +174,77 @@ fn hub_metadata(name: &str) -> ColumnSource {
     }
 }
 
-/// Gives events their times and keys, in the order in which they were read.
-pub(crate) struct Intake {
+/// Assigns times and keys to events in the order of reading.
+pub(crate) struct TimestampAssigner {
     input: InputPlan,
-    columns: Columns,
-    /// The latest arrival; later events cannot have arrived before it.
+    columns: ColumnPlan,
+    /// The latest arrival. Arrivals never decrease.
     arrived: Instant,
-    /// The latest event time, which stands for the arrival where that is unknown.
+    /// The latest event time, used as the arrival where that is unknown.
     reached: Instant,
     /// Rows carry the origin of their event.
     origins: bool,
-    /// Substream keys are kept as text as well.
+    /// Substream keys are stored as text as well.
     show_keys: bool,
 }
 
-impl Intake {
-    /// Also answers with the fields that have to be decoded.
-    pub fn new(input: InputPlan, witness: bool) -> (Intake, Vec<Field>) {
-        let (columns, fields) = Columns::plan(&input);
-        let intake = Intake {
+impl TimestampAssigner {
+    /// Returns the fields to decode as well.
+    pub(crate) fn new(input: InputPlan, trace: bool) -> (TimestampAssigner, Vec<Field>) {
+        let (columns, fields) = ColumnPlan::new(&input);
+        let assigner = TimestampAssigner {
             columns,
             arrived: Instant::BEFORE_ALL,
             reached: Instant::BEFORE_ALL,
-            origins: witness || input.dead_letters,
-            show_keys: witness,
+            origins: trace || input.dead_letters,
+            show_keys: trace,
             input,
         };
-        (intake, fields)
+        (assigner, fields)
     }
 
-    pub fn input(&self) -> &InputPlan {
+    pub(crate) fn input(&self) -> &InputPlan {
         &self.input
     }
 
-    pub fn arrived(&self) -> Instant {
+    pub(crate) fn arrived(&self) -> Instant {
         self.arrived
     }
 
-    /// Whether events hold their arrival.
-    pub fn has_arrivals(&self) -> bool {
+    /// Whether events have an arrival column.
+    pub(crate) fn has_arrivals(&self) -> bool {
         self.columns.arrival.is_some()
     }
 
     /// The whole events, where dead letters or late events need them.
-    pub fn whole<'a>(&self, decoded: &'a Events) -> Option<&'a Column> {
+    pub(crate) fn whole<'a>(&self, decoded: &'a Events) -> Option<&'a Column> {
         self.columns.whole.map(|whole| &decoded.columns[whole])
     }
 
-    /// Reads the times of the decoded events. Those without one are left out and reported to `lose`. `arrivals` is for logs,
-    /// which know them without decoding the events.
-    pub fn timed(
+    /// Assigns times to decoded events; those without one are removed and passed to `reject`. `arrivals` is set for hubs,
+    /// whose batches have them.
+    pub(crate) fn assign(
         &mut self,
         decoded: Events,
-        place: &BlockOrigin<'_>,
+        block_origin: &BlockOrigin<'_>,
         arrivals: Option<Vec<Instant>>,
-        lose: &mut dyn FnMut(UntimedEvent<'_>),
+        reject: &mut dyn FnMut(UntimedEvent<'_>),
     ) -> TimedEvents {
         let rows = decoded.rows;
-        let mut troubles = RowTroubles::new(rows);
+        let mut errors = RowErrors::new(rows);
         let arrivals = match self.columns.arrival {
-            Some(column) => Some(self.arrivals(&decoded.columns[column], &mut troubles)),
+            Some(column) => Some(self.arrivals(&decoded.columns[column], &mut errors)),
             None => arrivals,
         };
-        let mut chunk = self.chunk(&decoded, arrivals.as_deref(), place);
+        let mut chunk = self.chunk(&decoded, arrivals.as_deref(), block_origin);
         let times = match &self.input.plan.timestamp {
-            Some(expr) => event_times(expr, &chunk, &mut troubles),
+            Some(expr) => event_times(expr, &chunk, &mut errors),
             None => arrivals
                 .clone()
-                .unwrap_or_else(|| vec![place.modified; rows]),
+                .unwrap_or_else(|| vec![block_origin.modified; rows]),
         };
-        let keys = substream_keys(
-            &self.input.plan.substream,
-            &chunk,
-            self.show_keys,
-            &mut troubles,
-        );
+        let substream = &self.input.plan.substream;
+        let keys = substream_keys(substream, &chunk, self.show_keys, &mut errors);
         let mut events = TimedEvents {
             partitions: self
                 .columns
@@ -263,42 +257,34 @@ impl Intake {
             lines: decoded.lines,
             times,
             arrivals,
-            otherwise: match self.input.plan.timestamp {
-                None => Arrivals::All(place.modified),
+            default_arrivals: match self.input.plan.timestamp {
+                None => Arrivals::All(block_origin.modified),
                 Some(_) => Arrivals::Unknown,
             },
             keys,
             chunk: Chunk::new(Vec::new().into(), Vec::new()),
         };
         if self.input.plan.timestamp.is_some() && events.arrivals.is_none() {
-            self.show_reached(&mut chunk, &events.times, &troubles);
+            self.show_latest_event_time(&mut chunk, &events.times, &errors);
         }
-        self.leave_behind(&mut chunk);
+        self.drop_uncarried_columns(&mut chunk);
         events.chunk = chunk;
-        if troubles.any() {
-            for (row, kind, reason) in troubles.iter() {
-                let arrivals = events.arrivals.as_ref();
-                let arrival = arrivals.filter(|_| kind != TroubleKind::Arrival);
-                let arrival = arrival.map(|arrivals| arrivals[row]);
-                lose(UntimedEvent {
-                    kind,
-                    arrival,
-                    row,
-                    line: events.lines[row],
-                    reason,
-                });
-            }
-            events = events.keep(&troubles.good());
+        if errors.any() {
+            report_untimed(&events, &errors, reject);
+            events = events.keep(&errors.good());
         }
         if self.origins {
-            let origins = events.lines.iter().map(|line| origin(place.number, *line));
+            let origins = events
+                .lines
+                .iter()
+                .map(|line| origin(block_origin.number, *line));
             events.chunk.origins = Some(origins.collect());
         }
         events
     }
 
-    /// Drops columns that only times and keys need.
-    fn leave_behind(&self, chunk: &mut Chunk) {
+    /// Drops the columns that only times and keys need.
+    fn drop_uncarried_columns(&self, chunk: &mut Chunk) {
         let rows = chunk.rows();
         for (column, carried) in chunk.columns.iter_mut().zip(&self.input.plan.carried) {
             if !carried {
@@ -307,13 +293,13 @@ impl Intake {
         }
     }
 
-    /// Arrival times never go back along a file, as they never do within a partition of a hub.
-    fn arrivals(&mut self, column: &Column, troubles: &mut RowTroubles) -> Vec<Instant> {
+    /// Arrival times never decrease within a file, as within a partition of a hub.
+    fn arrivals(&mut self, column: &Column, errors: &mut RowErrors) -> Vec<Instant> {
         (0..column.len())
             .map(|row| {
                 match column.get(row) {
                     ValueRef::Time(time) => self.arrived = self.arrived.max(time),
-                    _ => troubles.add(row, TroubleKind::Arrival, || {
+                    _ => errors.add(row, InputErrorKind::Arrival, || {
                         "the arrival column is missing or holds no ISO 8601 date-time".into()
                     }),
                 }
@@ -326,26 +312,26 @@ impl Intake {
         &self,
         decoded: &Events,
         arrivals: Option<&[Instant]>,
-        place: &BlockOrigin<'_>,
+        block_origin: &BlockOrigin<'_>,
     ) -> Chunk {
         let rows = decoded.rows;
         let same = |value: ValueRef<'_>| Column::repeat(value, rows);
-        let columns = self.columns.reads.iter().map(|serve| match serve {
+        let columns = self.columns.reads.iter().map(|source| match source {
             ColumnSource::Decoded(column) => decoded.columns[*column].clone(),
-            ColumnSource::Marked(column) => {
+            ColumnSource::WholeWithMetadata(column) => {
                 let events = &decoded.columns[*column];
-                marked(events, arrivals, place.partition.1)
+                with_hub_metadata(events, arrivals, &block_origin.partition.shown)
             }
             ColumnSource::Arrival => match arrivals {
                 Some(arrivals) => times_column(arrivals),
-                None => same(ValueRef::Time(place.modified)),
+                None => same(ValueRef::Time(block_origin.modified)),
             },
             ColumnSource::Partition => match self.columns.partition {
                 Some(column) => decoded.columns[column].clone(),
-                None => same(place.partition.1.view()),
+                None => same(block_origin.partition.shown.view()),
             },
-            ColumnSource::FileName => same(ValueRef::Text(place.name)),
-            ColumnSource::FileTime => same(ValueRef::Time(place.modified)),
+            ColumnSource::FileName => same(ValueRef::Text(block_origin.name)),
+            ColumnSource::FileTime => same(ValueRef::Time(block_origin.modified)),
             ColumnSource::Offset => {
                 let mut offsets = ColumnBuilder::with_capacity(rows);
                 let lines = decoded.lines.iter();
@@ -356,17 +342,17 @@ impl Intake {
                 Column::from_ints(decoded.lines.iter().map(|line| *line as i64).collect())
             }
             ColumnSource::Nothing => Column::Null(rows),
-            ColumnSource::EventId => self.event_ids(&decoded.lines, place),
+            ColumnSource::EventId => self.event_ids(&decoded.lines, block_origin),
         });
         Chunk::new(vec![0; rows].into(), columns.collect())
     }
 
-    fn event_ids(&self, lines: &[u64], place: &BlockOrigin<'_>) -> Column {
+    fn event_ids(&self, lines: &[u64], block_origin: &BlockOrigin<'_>) -> Column {
         let mut ids = ColumnBuilder::with_capacity(lines.len());
-        let partition = place.partition.0 as u64;
+        let partition = block_origin.partition.number as u64;
         let mut before = (0, 0);
         for line in lines {
-            // Several events may stand on one line, or in one record.
+            // One line or record may hold several events.
             let index = if before.0 == *line { before.1 + 1 } else { 0 };
             before = (*line, index);
             let identity = line ^ u64::rotate_right(index, 16);
@@ -375,23 +361,41 @@ impl Intake {
         ids.finish()
     }
 
-    /// Where arrivals are unknown, the latest event time up to an event is shown as its arrival.
-    fn show_reached(&mut self, chunk: &mut Chunk, times: &[Instant], troubles: &RowTroubles) {
+    /// Where arrivals are unknown, the arrival column shows the latest event time so far.
+    fn show_latest_event_time(&mut self, chunk: &mut Chunk, times: &[Instant], errors: &RowErrors) {
         let arrivals: Vec<Instant> = times
             .iter()
             .enumerate()
             .map(|(row, time)| {
-                if !troubles.has(row) {
+                if !errors.has(row) {
                     self.reached = self.reached.max(*time);
                 }
                 self.reached
             })
             .collect();
-        for (serve, column) in self.columns.reads.iter().zip(&mut chunk.columns) {
-            if let ColumnSource::Arrival = serve {
+        for (source, column) in self.columns.reads.iter().zip(&mut chunk.columns) {
+            if let ColumnSource::Arrival = source {
                 *column = times_column(&arrivals);
             }
         }
+    }
+}
+
+fn report_untimed(
+    events: &TimedEvents,
+    errors: &RowErrors,
+    reject: &mut dyn FnMut(UntimedEvent<'_>),
+) {
+    for (row, kind, reason) in errors.iter() {
+        let arrivals = events.arrivals.as_ref();
+        let arrivals = arrivals.filter(|_| kind != InputErrorKind::Arrival);
+        reject(UntimedEvent {
+            kind,
+            arrival: arrivals.map(|arrivals| arrivals[row]),
+            row,
+            line: events.lines[row],
+            reason,
+        });
     }
 }
 

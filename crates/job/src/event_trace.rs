@@ -1,33 +1,33 @@
-//! The fates of single events, kept only on request.
+//! The trace of single events, recorded on request.
 
 use highwater_engine::WindowEntry;
 use highwater_time::JudgedEvent;
 
-use crate::report::TroubleKind;
+use crate::report::InputErrorKind;
 
-/// The fates of single events.
+/// What happened to every event.
 #[derive(Debug, Default)]
-pub struct Witness {
-    pub fates: Vec<EventFate>,
-    /// Events that never got as far as a time policy.
+pub struct EventTrace {
+    pub events: Vec<TracedEvent>,
+    /// Events that were lost before any time policy.
     pub lost: Vec<LostEvent>,
     pub windows: Vec<WindowEntry>,
 }
 
 #[derive(Clone, Debug)]
-pub struct EventFate {
+pub struct TracedEvent {
     /// File and line; see [`origin_file`] and [`origin_line`].
     pub origin: u64,
     pub partition: usize,
     /// The substream key, where the input has substreams.
     pub key: Option<String>,
-    pub fate: JudgedEvent,
+    pub judged: JudgedEvent,
 }
 
 #[derive(Clone, Debug)]
 pub struct LostEvent {
     pub origin: u64,
-    pub kind: TroubleKind,
+    pub kind: InputErrorKind,
     pub reason: String,
 }
 
