@@ -1,12 +1,12 @@
 //! A processor over a cluster: another node, Apache Kafka, or Azure Event Hubs. Start it several times with
-//! the same group; the instances share the partitions, and take over from each other when one dies.
+//! the same group; the instances share the partitions, and take over those of an instance that dies.
 //!
 //! ```text
 //! cargo run -p highwater-kafka --example remote -- localhost:9092 send orders 1000
 //! cargo run -p highwater-kafka --example remote -- localhost:9092 handle orders billing
 //! ```
 //!
-//! With `KAFKA_CA`, a file with the certificates of authorities, it speaks TLS; with `KAFKA_USER` and
+//! With `KAFKA_CA`, a file with the certificates of authorities, it connects by TLS; with `KAFKA_USER` and
 //! `KAFKA_PASSWORD` it logs in.
 
 use std::env::var;
@@ -67,13 +67,13 @@ async fn make(log: &dyn Log, name: &str, partitions: u32) -> Result<(), Box<dyn 
         settings: HubSettings::default(),
     };
     match log.create(spec).await {
-        // Another instance was faster.
+        // Another instance created it.
         Ok(_) | Err(AdminError::Exists(_)) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Appends numbers, without waiting for one before the next is handed over.
+/// Appends numbers without waiting for each append.
 async fn send(log: &dyn Log, hub: &str, count: u32) -> Result<(), Box<dyn Error>> {
     let partitions = log.hub(hub).ok_or("it was just made")?.partitions;
     let mut pending = Vec::new();
@@ -94,7 +94,7 @@ async fn send(log: &dyn Log, hub: &str, count: u32) -> Result<(), Box<dyn Error>
     Ok(())
 }
 
-/// Prints every event of the partitions that are this instance's, until it is interrupted.
+/// Prints every event of this instance's partitions, until it is interrupted.
 async fn handle(remote: Remote, hub: &str, group: &str) -> Result<(), Box<dyn Error>> {
     let dead = format!("{hub}.dead");
     make(&remote, &dead, 1).await?;
@@ -141,7 +141,7 @@ async fn handle(remote: Remote, hub: &str, group: &str) -> Result<(), Box<dyn Er
         Ok::<_, Failure>(())
     });
     let interrupted = async {
-        // Without the signal there is no better time to stop than now.
+        // Without signals, stop now.
         let _ = tokio::signal::ctrl_c().await;
     };
     processor.run(handler, interrupted).await;

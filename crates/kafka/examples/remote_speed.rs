@@ -1,12 +1,11 @@
-//! What the client itself costs: CPU seconds of this process for a million events, appended to a broker and
-//! read back.
+//! The cost of the client: CPU seconds of this process for a million events, appended to a broker and read back.
 //!
 //! ```text
 //! cargo run --release -p highwater-kafka --example remote_speed -- localhost:9092
 //! ```
 //!
-//! Events have 200 bytes, on 4 partitions. The broker is another process, and what it costs is not in here;
-//! the seconds that went by are, and depend on it.
+//! Events have 200 bytes, on 4 partitions. The broker is another process, whose cost is not included;
+//! the elapsed seconds depend on it.
 
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ use highwater_log::{HubName, HubSettings, HubSpec, Isolation, Log, Offset, Parti
 const EVENTS: usize = 1_000_000;
 const PARTITIONS: u32 = 4;
 const VALUE: [u8; 200] = [7; 200];
-/// Events that are handed over before the first of them is waited for.
+/// Events in flight.
 const AHEAD: usize = 20_000;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
@@ -114,7 +113,7 @@ async fn singles(partitions: &[Arc<dyn Partition>]) -> Outcome {
     Ok(())
 }
 
-/// Every record is looked at.
+/// Decodes every record.
 async fn read(partitions: &[Arc<dyn Partition>]) -> Outcome {
     let mut decompressor = Decompressor::new(1 << 26);
     let mut count = 0;

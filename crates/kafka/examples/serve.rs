@@ -1,6 +1,5 @@
-//! A Kafka broker that forgets everything when it ends: the protocol, groups and transactions over a
-//! log in memory. It shows what a node must put together, and is what other people's clients are
-//! tried against.
+//! A Kafka broker in memory: the protocol, groups and transactions over a log in memory. It shows the parts that a node
+//! combines, and other clients are tested against it.
 //!
 //! ```text
 //! cargo run --release -p highwater-kafka --example serve -- 127.0.0.1:9092
@@ -55,7 +54,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let forever = std::future::pending;
     let interrupted = async {
-        // Without the signal there is no better time to stop than now.
+        // Without signals, stop now.
         let _ = tokio::signal::ctrl_c().await;
     };
     tokio::select! {

@@ -1,10 +1,10 @@
-//! Who may do what. The node decides; this crate asks.
+//! Authorization: the node implements [`Authorizer`], this crate asks it.
 
 use std::sync::Arc;
 
 use subtle::ConstantTimeEq;
 
-/// Who a connection speaks for.
+/// The authenticated user of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity(Arc<str>);
 
@@ -13,7 +13,7 @@ impl Identity {
         Identity(name.into())
     }
 
-    /// Whoever comes to a listener that asks for no authentication.
+    /// Clients of a listener without authentication.
     pub fn anonymous() -> Identity {
         Identity::new("anonymous")
     }
@@ -29,34 +29,33 @@ pub enum Right {
     Send,
     /// Read records, and use consumer groups.
     Listen,
-    /// Make, change and delete.
+    /// Create, change and delete.
     Manage,
 }
 
-/// What a right is asked for.
+/// The object of a right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource<'a> {
     Hub(&'a str),
     Group(&'a str),
-    /// By transactional id.
+    /// A transactional id.
     Transaction(&'a str),
     Node,
 }
 
 pub trait Authorizer: Send + Sync {
-    /// `None` unless the password is the user's; compare with [`same_secret`].
+    /// `None` if user and password do not match; compare with [`same_secret`].
     fn login(&self, user: &str, password: &str) -> Option<Identity>;
 
     fn may(&self, who: &Identity, right: Right, on: Resource<'_>) -> bool;
 }
 
-/// Takes the same time wherever the texts differ, so that nobody can find a secret byte by byte.
+/// Compares in constant time, so that the time does not reveal a secret byte by byte.
 pub fn same_secret(given: &str, secret: &str) -> bool {
     given.as_bytes().ct_eq(secret.as_bytes()).into()
 }
 
-/// For a node without keys on a loopback address: nobody can log in, and everybody may do
-/// everything.
+/// For a node without keys on a loopback address: there are no logins, and every client has all rights.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AllowAll;
 

@@ -1,4 +1,4 @@
-//! Which of Kafka's error codes says what went wrong, chosen by what clients do when they meet it.
+//! The Kafka error code for each error, chosen by how clients react to it.
 
 use highwater_log::batch::BatchError;
 use highwater_log::{AdminError, AppendError, GroupError, ReadError, TransactionError};
@@ -52,15 +52,14 @@ impl ErrorCode for AppendError {
             AppendError::TooLarge { .. } => Code::MessageTooLarge,
             AppendError::OutOfSequence { .. } => Code::OutOfOrderSequenceNumber,
             AppendError::DuplicateTooOld { .. } => Code::DuplicateSequenceNumber,
-            // Not ProducerFenced: that one is final, while this lets a producer whose transaction
-            // timed out abort and go on. Coordinator calls of a fenced producer do get it.
+            // Not ProducerFenced, which is final: this code lets a producer whose transaction timed out abort and
+            // continue. Coordinator requests of a fenced producer do get ProducerFenced.
             AppendError::Fenced { .. } => Code::InvalidProducerEpoch,
             AppendError::NoTransaction { .. } => Code::InvalidTxnState,
-            // The code made for throttling is final to librdkafka, which would report the messages
-            // as lost. This one means "not written, send it again" to every client, without asking
-            // for metadata first.
+            // librdkafka treats the throttling code as final and reports the messages as lost. Every client
+            // retries this one, without a metadata request.
             AppendError::QueueFull { .. } => Code::NotEnoughReplicas,
-            // Retried by every client, for as long as its delivery timeout allows.
+            // Every client retries this until its delivery timeout.
             AppendError::DiskFull { .. } | AppendError::Stopped { .. } => Code::KafkaStorageError,
             AppendError::OutcomeUnknown { .. } => Code::RequestTimedOut,
             AppendError::Deleted(_) => Code::UnknownTopicOrPartition,
@@ -72,7 +71,7 @@ impl ErrorCode for ReadError {
     fn kind(&self) -> Code {
         match self {
             ReadError::OutOfRange { .. } => Code::OffsetOutOfRange,
-            // A code that makes clients skip would lose data without a word; this one is retried.
+            // Clients retry this code. One that makes them skip would lose data silently.
             ReadError::Damaged { .. } | ReadError::Storage { .. } => Code::KafkaStorageError,
             ReadError::Deleted(_) => Code::UnknownTopicOrPartition,
         }

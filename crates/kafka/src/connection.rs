@@ -1,7 +1,7 @@
-//! One connection, in one task: reads requests, works on them, writes the answers in order.
+//! One connection, in one task: reads requests, handles them, writes the responses in order.
 //!
-//! Reading pauses when too much waits for an answer, here or in the whole server, so a client that
-//! sends faster than the log takes is slowed down by its own socket.
+//! Reading pauses while too many requests are in flight, on the connection or in the whole server. TCP then slows
+//! down a client that sends faster than the log appends.
 
 use std::future::Future;
 use std::io;
@@ -18,23 +18,23 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Sleep};
 
 use crate::Identity;
-use crate::answer::{Outcome, Output, Then};
 use crate::api::Api;
-use crate::broker::Broker;
-use crate::call::{self, Call, ListenerInfo, ProtocolError, RequestHead};
+use crate::broker::{self, Broker};
 use crate::frame::{FrameError, Frames};
 use crate::memory_budget::{MemoryBudget, Share};
 use crate::queue::{Queue, Work};
+use crate::request::{self, ListenerInfo, ProtocolError, RequestContext, RequestHead};
+use crate::response::{ConnectionAction, EncodedResponse, Output};
 use crate::warnings::WarningLimiter;
 
-/// Answers are made while less than this waits to be written.
+/// No further response is built while this many bytes wait to be written.
 const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
-/// What connections have in common beyond the broker.
+/// The state that connections share, beyond the broker.
 pub(crate) struct ServerContext {
     pub broker: Arc<Broker>,
     pub warnings: WarningLimiter,
-    /// For requests that wait for their answers.
+    /// For requests in flight.
     pub memory: MemoryBudget,
     pub stop: watch::Receiver<bool>,
 }
@@ -49,32 +49,31 @@ pub(crate) struct Connection<S> {
     frames: Frames,
     queue: Queue,
     output: Output,
-    /// The memory for the request being read, once it has been granted.
+    /// The memory for the request being read, once granted.
     share: Option<Share>,
     share_wait: Option<ShareWait>,
-    /// Set while the client has been asked to wait.
+    /// Set while the client is throttled.
     pause: Option<Pin<Box<Sleep>>>,
     timer: Pin<Box<Sleep>>,
-    /// Something came in or went out since the last tick of the timer.
-    stirred: bool,
-    /// How many ticks have passed without that.
-    quiet_ticks: u32,
-    /// Nothing more is read; what is under way is finished.
+    /// Bytes were read or written since the last tick of the timer.
+    active: bool,
+    idle_ticks: u32,
+    /// Nothing more is read; requests in flight are finished.
     draining: bool,
     stop: watch::Receiver<bool>,
 }
 
-/// Who is at the other end.
+/// The other end of the connection.
 struct Client {
     address: IpAddr,
     host: Arc<str>,
-    listener_info: Arc<ListenerInfo>,
-    /// `None` until somebody has authenticated who must.
-    who: Option<Identity>,
+    listener: Arc<ListenerInfo>,
+    /// `None` until the client has authenticated.
+    identity: Option<Identity>,
 }
 
 enum Event {
-    Answered(Result<Outcome, ProtocolError>),
+    Responded(Result<EncodedResponse, ProtocolError>),
     Wrote(io::Result<usize>),
     Read(io::Result<usize>),
     Granted(Share),
@@ -84,15 +83,15 @@ enum Event {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
-    pub fn new(
+    pub(crate) fn new(
         common: Arc<ServerContext>,
         stream: S,
         address: IpAddr,
-        listener_info: Arc<ListenerInfo>,
+        listener: Arc<ListenerInfo>,
     ) -> Connection<S> {
         let (reader, writer) = tokio::io::split(stream);
         let options = &common.broker.options;
-        let first_tick = match listener_info.sasl {
+        let first_tick = match listener.sasl {
             true => options.login_timeout,
             false => options.idle_timeout / 2,
         };
@@ -102,8 +101,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             client: Client {
                 address,
                 host: format!("/{address}").into(),
-                who: (!listener_info.sasl).then(Identity::anonymous),
-                listener_info,
+                identity: (!listener.sasl).then(Identity::anonymous),
+                listener,
             },
             frames: Frames::new(options.frame_bytes_max),
             queue: Queue::default(),
@@ -112,15 +111,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             share_wait: None,
             pause: None,
             timer: Box::pin(tokio::time::sleep(first_tick)),
-            stirred: false,
-            quiet_ticks: 0,
+            active: false,
+            idle_ticks: 0,
             draining: false,
             stop: common.stop.clone(),
             common,
         }
     }
 
-    pub async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         self.draining = *self.stop.borrow();
         loop {
             self.take_requests();
@@ -131,23 +130,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 break;
             }
             let event = self.next_event().await;
-            if !self.go_on(event) {
+            if !self.handle(event) {
                 break;
             }
         }
     }
 
-    /// Answers come before writes, so that those that are ready together are written together, and
-    /// writes come before reads, so that memory is freed before more is taken.
+    /// Responses come before writes, so that those that are ready together are written together. Writes come
+    /// before reads, so that memory is freed before more is taken.
     async fn next_event(&mut self) -> Event {
-        let reads = self.takes_more();
-        let length = self.frames.length(self.client.who.is_some());
-        let room = self.frames.room(length.ok().flatten().filter(|_| reads));
+        let reads = self.may_read();
+        let length = self.frames.length(self.client.identity.is_some());
+        let buffer = self
+            .frames
+            .read_buffer(length.ok().flatten().filter(|_| reads));
         let output = &mut self.output;
-        let may_answer = !self.queue.is_empty() && output.bytes() < OUTPUT_BYTES_MAX;
+        let may_respond = !self.queue.is_empty() && output.bytes() < OUTPUT_BYTES_MAX;
         tokio::select! {
             biased;
-            outcome = self.queue.first(), if may_answer => Event::Answered(outcome),
+            response = self.queue.first(), if may_respond => Event::Responded(response),
             written = output.write_some(&mut self.writer), if output.bytes() > 0 => {
                 Event::Wrote(written)
             }
@@ -155,27 +156,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 Event::Granted(granted)
             }
             () = ready(&mut self.pause), if self.pause.is_some() => Event::Resumed,
-            read = self.reader.read_buf(room), if reads => Event::Read(read),
+            read = self.reader.read_buf(buffer), if reads => Event::Read(read),
             () = &mut self.timer => Event::Tick,
             _ = self.stop.changed(), if !self.draining => Event::Stop,
         }
     }
 
-    /// What an event leads to; false ends the connection.
-    fn go_on(&mut self, event: Event) -> bool {
+    /// Returns false if the connection ends.
+    fn handle(&mut self, event: Event) -> bool {
         let metrics = &self.common.broker.metrics;
         match event {
-            Event::Answered(Ok(outcome)) => self.answered(outcome),
-            Event::Answered(Err(refusal)) => self.refused(&refusal),
+            Event::Responded(Ok(response)) => self.respond(response),
+            Event::Responded(Err(error)) => self.fail(&error),
             Event::Wrote(Ok(bytes)) => {
-                self.stirred = true;
+                self.active = true;
                 metrics.bytes_out.add(bytes as u64);
             }
             Event::Read(Ok(bytes)) if bytes > 0 => {
-                self.stirred = true;
+                self.active = true;
                 metrics.bytes_in.add(bytes as u64);
             }
-            // The client is gone, and nobody waits for what is under way.
+            // The client is gone, so nobody waits for the requests in flight.
             Event::Read(_) | Event::Wrote(Err(_)) => return false,
             Event::Granted(share) => {
                 self.share_wait = None;
@@ -188,26 +189,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         true
     }
 
-    fn answered(&mut self, outcome: Outcome) {
-        self.output.push(outcome.pieces, outcome.share);
-        match outcome.then {
-            Then::GoOn => {}
-            Then::Known(who) => {
-                self.client.who = Some(who);
+    fn respond(&mut self, response: EncodedResponse) {
+        self.output.push(response.pieces, response.share);
+        match response.action {
+            ConnectionAction::Continue => {}
+            ConnectionAction::Authenticated(identity) => {
+                self.client.identity = Some(identity);
                 self.set_timer(self.common.broker.options.idle_timeout / 2);
             }
-            Then::Pause(time) => self.pause = Some(Box::pin(tokio::time::sleep(time))),
-            Then::Close => self.close(),
+            ConnectionAction::Pause(time) => self.pause = Some(Box::pin(tokio::time::sleep(time))),
+            ConnectionAction::Close => self.close(),
         }
     }
 
-    fn refused(&mut self, refusal: &ProtocolError) {
+    fn fail(&mut self, error: &ProtocolError) {
         self.common.broker.metrics.malformed.add(1);
-        self.common.warnings.about(self.client.address, refusal);
+        self.common
+            .warnings
+            .connection_closed(self.client.address, error);
         self.close();
     }
 
-    /// Ends the connection once what has been answered is written.
+    /// Ends the connection once the finished responses are written.
     fn close(&mut self) {
         self.draining = true;
         self.queue = Queue::default();
@@ -217,25 +220,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         self.timer.as_mut().reset(Instant::now() + time);
     }
 
-    /// Half an idle timeout has passed, or the time to log in. Who waits for us is not idle, but who
-    /// does not read what we write is.
+    /// Half an idle timeout has passed, or the login timeout. A client that waits for a response is not idle; one
+    /// that does not read its responses is.
     fn tick(&mut self) -> bool {
-        if self.client.who.is_none() {
+        if self.client.identity.is_none() {
             return false;
         }
-        let waits_for_us = !self.queue.is_empty() && self.output.bytes() == 0;
-        self.quiet_ticks = match std::mem::take(&mut self.stirred) || waits_for_us {
+        let awaits_response = !self.queue.is_empty() && self.output.bytes() == 0;
+        self.idle_ticks = match std::mem::take(&mut self.active) || awaits_response {
             true => 0,
-            false => self.quiet_ticks + 1,
+            false => self.idle_ticks + 1,
         };
         if self.queue.is_empty() {
-            self.frames.rest();
+            self.frames.release();
         }
         self.set_timer(self.common.broker.options.idle_timeout / 2);
-        self.quiet_ticks < 2
+        self.idle_ticks < 2
     }
 
-    fn takes_more(&self) -> bool {
+    fn may_read(&self) -> bool {
         let options = &self.common.broker.options;
         !self.draining
             && self.pause.is_none()
@@ -244,15 +247,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             && (self.queue.is_empty() || self.queue.bytes() < options.inflight_bytes_max)
     }
 
-    /// Queues the requests that have come in whole.
+    /// Queues the complete requests of the read buffer.
     fn take_requests(&mut self) {
-        while self.takes_more() {
-            let length = match self.frames.length(self.client.who.is_some()) {
+        while self.may_read() {
+            let length = match self.frames.length(self.client.identity.is_some()) {
                 Ok(Some(length)) => length,
                 Ok(None) => return,
-                Err(error) => return self.unreadable(error),
+                Err(error) => return self.reject_frame(error),
             };
-            if self.share.is_none() && !self.has_memory_for(length) {
+            if self.share.is_none() && !self.reserve(length) {
                 return;
             }
             let Some(frame) = self.frames.next(length) else {
@@ -265,19 +268,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     let share = self.share.take().unwrap_or_default();
                     self.queue.push(head, frame, share, begin);
                 }
-                Err(error) => return self.queue.push_refusal(error.into()),
+                Err(error) => return self.queue.push_error(error.into()),
             }
         }
     }
 
-    fn unreadable(&mut self, error: FrameError) {
-        self.queue.push_refusal(ProtocolError::Frame(error));
+    fn reject_frame(&mut self, error: FrameError) {
+        self.queue.push_error(ProtocolError::Frame(error));
         self.frames = Frames::new(0);
         self.draining = true;
     }
 
-    /// Takes a share of the server's memory, or begins to wait for one.
-    fn has_memory_for(&mut self, length: usize) -> bool {
+    /// Takes memory for a request, or begins to wait for it.
+    fn reserve(&mut self, length: usize) -> bool {
         let memory = &self.common.memory;
         self.share = memory.try_take(length);
         if self.share.is_none() {
@@ -287,7 +290,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 }
 
-/// Waits for what is there; the caller has seen that it is.
+/// Waits for the future, which the caller has checked to be there.
 async fn ready<F: Future + ?Sized>(future: &mut Option<Pin<Box<F>>>) -> F::Output {
     match future {
         Some(future) => future.as_mut().await,
@@ -297,38 +300,44 @@ async fn ready<F: Future + ?Sized>(future: &mut Option<Pin<Box<F>>>) -> F::Outpu
 
 impl Client {
     fn begin(&self, broker: &Arc<Broker>, head: RequestHead, frame: Bytes) -> Work {
-        match self.call(head, frame) {
-            Ok((call, body)) => broker.begin(call, body),
-            Err(refusal) => Box::pin(std::future::ready(Err(refusal))),
+        match self.context(broker, head, frame) {
+            Ok((context, body)) => broker::begin(context, body),
+            Err(error) => Box::pin(std::future::ready(Err(error))),
         }
     }
 
-    fn call(&self, head: RequestHead, mut frame: Bytes) -> Result<(Call, Bytes), ProtocolError> {
+    fn context(
+        &self,
+        broker: &Arc<Broker>,
+        head: RequestHead,
+        mut frame: Bytes,
+    ) -> Result<(RequestContext, Bytes), ProtocolError> {
         let api = Api::of(head.key).ok_or(ProtocolError::UnknownKey(head.key))?;
         let before_login = [
             ApiKey::ApiVersions,
             ApiKey::SaslHandshake,
             ApiKey::SaslAuthenticate,
         ];
-        let who = match &self.who {
-            Some(who) => who.clone(),
+        let identity = match &self.identity {
+            Some(identity) => identity.clone(),
             None if before_login.contains(&api.key) => Identity::anonymous(),
             None => return Err(ProtocolError::Unauthenticated(head.key)),
         };
         let client_id = match api.reads(head.version) {
-            true => call::client_id(&api, head.version, &mut frame)?,
-            // Nobody knows how to read what is in there.
+            true => request::client_id(&api, head.version, &mut frame)?,
+            // The header of an unknown version cannot be read.
             false => StrBytes::default(),
         };
-        let call = Call {
+        let context = RequestContext {
+            broker: Arc::clone(broker),
             api,
             version: head.version,
             correlation: head.correlation,
             client_id,
-            who,
+            identity,
             client_host: Arc::clone(&self.host),
-            listener_info: Arc::clone(&self.listener_info),
+            listener: Arc::clone(&self.listener),
         };
-        Ok((call, frame))
+        Ok((context, frame))
     }
 }

@@ -1,24 +1,24 @@
-//! Cuts a stream of bytes into requests.
+//! Splits a stream of bytes into requests.
 //!
-//! A length is judged before room is made for it. Requests are slices of the buffer they were read
-//! into; when nobody holds them any longer, the buffer is used again.
+//! A length is checked before memory is reserved for it. Requests are slices of the read buffer, which is reused
+//! when all of them are dropped.
 
 use bytes::{Bytes, BytesMut};
 
-/// A read asks for at least this much, so that many small requests come in one.
+/// The minimum size of a read, so that one read returns many small requests.
 const READ_BYTES: usize = 8 << 10;
-/// The longest request other than Produce, which alone carries data.
+/// The longest request other than Produce, the only one that carries data.
 const PLAIN_BYTES_MAX: usize = 4 << 20;
-/// The longest request of somebody who has not said who they are.
-const STRANGER_BYTES_MAX: usize = 64 << 10;
-/// The header's fixed part: key, version, correlation id.
+/// The longest request before authentication.
+const UNAUTHENTICATED_BYTES_MAX: usize = 64 << 10;
+/// The fixed part of the header: key, version, correlation id.
 const HEAD_BYTES: usize = 8;
 const LENGTH_BYTES: usize = 4;
 const PRODUCE: i16 = 0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FrameError {
-    #[error("a request cannot have {0} bytes")]
+    #[error("{0} is not a valid request length")]
     Length(i32),
     #[error("a request of {length} bytes is longer than the {max} allowed")]
     TooLong { length: usize, max: usize },
@@ -31,15 +31,15 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    pub fn new(bytes_max: usize) -> Frames {
+    pub(crate) fn new(bytes_max: usize) -> Frames {
         Frames {
             buffer: BytesMut::new(),
             bytes_max,
         }
     }
 
-    /// Where to read into, with room for the rest of the request that has begun.
-    pub fn room(&mut self, length: Option<usize>) -> &mut BytesMut {
+    /// The buffer to read into, with capacity for the rest of the current request.
+    pub(crate) fn read_buffer(&mut self, length: Option<usize>) -> &mut BytesMut {
         let have = self.buffer.len();
         let missing = length.map_or(0, |length| (length + LENGTH_BYTES).saturating_sub(have));
         if self.buffer.capacity() - have < missing.max(1) {
@@ -48,15 +48,15 @@ impl Frames {
         &mut self.buffer
     }
 
-    /// Gives the memory of an idle connection back.
-    pub fn rest(&mut self) {
+    /// Frees the buffer of an idle connection.
+    pub(crate) fn release(&mut self) {
         if self.buffer.is_empty() {
             self.buffer = BytesMut::new();
         }
     }
 
-    /// The length of the next request, once it can be told and found fit.
-    pub fn length(&self, known: bool) -> Result<Option<usize>, FrameError> {
+    /// The length of the next request, once it is known and valid.
+    pub(crate) fn length(&self, authenticated: bool) -> Result<Option<usize>, FrameError> {
         let Some((prefix, rest)) = self.buffer.split_first_chunk::<LENGTH_BYTES>() else {
             return Ok(None);
         };
@@ -67,7 +67,7 @@ impl Frames {
         }
         let key = rest.first_chunk().map(|key| i16::from_be_bytes(*key));
         let max = match key {
-            _ if !known => STRANGER_BYTES_MAX,
+            _ if !authenticated => UNAUTHENTICATED_BYTES_MAX,
             Some(PRODUCE) | None => self.bytes_max,
             Some(_) => PLAIN_BYTES_MAX,
         };
@@ -77,8 +77,8 @@ impl Frames {
         }
     }
 
-    /// The next request, if all of it is there.
-    pub fn next(&mut self, length: usize) -> Option<Bytes> {
+    /// The next request, if it is complete.
+    pub(crate) fn next(&mut self, length: usize) -> Option<Bytes> {
         if self.buffer.len() < LENGTH_BYTES + length {
             return None;
         }
@@ -93,12 +93,12 @@ mod tests {
 
     fn frames(bytes: &[u8]) -> Frames {
         let mut frames = Frames::new(10 << 20);
-        frames.room(None).extend_from_slice(bytes);
+        frames.read_buffer(None).extend_from_slice(bytes);
         frames
     }
 
     #[test]
-    fn a_length_is_refused_before_room_is_made_for_it() {
+    fn a_length_is_refused_before_memory_is_reserved() {
         assert_eq!(
             frames(&[0x80, 0, 0, 0]).length(true),
             Err(FrameError::Length(i32::MIN))
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn only_produce_may_be_large_and_only_of_somebody_known() {
+    fn only_an_authenticated_produce_may_be_large() {
         let five_megabytes = |key: u8| [0, 0x50, 0, 0, 0, key];
         assert_eq!(frames(&five_megabytes(0)).length(true), Ok(Some(0x50_0000)));
         assert!(frames(&five_megabytes(3)).length(true).is_err());
@@ -123,11 +123,13 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_cut_wherever_the_reads_ended() {
+    fn requests_are_split_wherever_the_reads_end() {
         let mut frames = frames(&[0, 0, 0, 8, 0, 3, 0, 1, 0, 0, 0]);
         assert_eq!(frames.length(true), Ok(Some(8)));
         assert_eq!(frames.next(8), None);
-        frames.room(Some(8)).extend_from_slice(&[9, 0, 0, 0, 8, 0]);
+        frames
+            .read_buffer(Some(8))
+            .extend_from_slice(&[9, 0, 0, 0, 8, 0]);
         assert_eq!(&frames.next(8).unwrap()[..], [0, 3, 0, 1, 0, 0, 0, 9]);
         assert_eq!(frames.length(true), Ok(None));
     }

@@ -1,27 +1,25 @@
-//! The Kafka wire protocol in front of any log, and a log at the other end of it.
+//! The Kafka wire protocol in front of any log, and a client that is a log.
 //!
-//! Existing Kafka clients produce, consume, use groups and run transactions against whatever
-//! implements the traits of `highwater-log`. This crate knows nothing of storage and nothing of
-//! SQL: it turns frames into calls of [`Log`](highwater_log::Log),
-//! [`GroupCoordinator`](highwater_log::GroupCoordinator) and
+//! Kafka clients produce, consume, use groups and run transactions against any implementation of the traits of
+//! `highwater-log`. This crate knows no storage and no SQL: it turns frames into calls of
+//! [`Log`](highwater_log::Log), [`GroupCoordinator`](highwater_log::GroupCoordinator) and
 //! [`TransactionCoordinator`](highwater_log::TransactionCoordinator), and their results into frames.
 //!
-//! The way of a request: [`Server`] accepts a connection and gives it a task; the task cuts frames
-//! out of the stream, keeps the requests in a queue and writes the answers in order; the broker
-//! finds the handler; the handler calls the log. Batches are slices of the frame they came in, and
-//! fetched records are written to the socket from where the log has them: nothing on this way is
-//! done per record.
+//! The path of a request: [`Server`] accepts a connection and spawns its task; the task splits the stream into frames,
+//! queues the requests and writes the responses in order; the broker dispatches to the handler; the handler calls the
+//! log. Batches are slices of the frame they arrived in, and fetched records are written to the socket from the
+//! memory of the log: no work on this path is done per record.
 //!
-//! [`client`] is the other side: a [`Log`](highwater_log::Log) that is a cluster elsewhere.
+//! [`client`] is the other side: a [`Log`](highwater_log::Log) over a remote cluster.
 //!
-//! Whatever comes in is taken for hostile until it is shown to be otherwise: lengths are checked
-//! before memory is taken, and a request that is not one ends its own connection and no other.
+//! Input is not trusted: lengths are checked before memory is reserved, and a malformed request closes only its own
+//! connection.
+
+#![warn(unreachable_pub)]
 
 mod access;
-mod answer;
 mod api;
 mod broker;
-mod call;
 pub mod client;
 mod codes;
 mod connection;
@@ -31,6 +29,8 @@ mod memory_budget;
 mod metrics;
 mod options;
 mod queue;
+mod request;
+mod response;
 mod server;
 mod shape;
 mod warnings;

@@ -1,11 +1,11 @@
-//! Memory shared out among the connections, so that all of them together stay within a limit.
+//! A limit on the memory that all connections use together.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The unit in which it is shared out.
+/// The unit of allocation.
 const UNIT_BYTES: usize = 1 << 10;
 
 #[derive(Debug)]
@@ -14,12 +14,12 @@ pub(crate) struct MemoryBudget {
     all: u32,
 }
 
-/// A part of the memory, given back when it is dropped.
+/// A part of the memory, released on drop.
 #[derive(Debug, Default)]
 pub(crate) struct Share(Option<OwnedSemaphorePermit>);
 
 impl MemoryBudget {
-    pub fn new(bytes: usize) -> MemoryBudget {
+    pub(crate) fn new(bytes: usize) -> MemoryBudget {
         let all = units(bytes).max(1);
         let units = Semaphore::new((all as usize).min(Semaphore::MAX_PERMITS));
         MemoryBudget {
@@ -28,21 +28,21 @@ impl MemoryBudget {
         }
     }
 
-    /// Enough for this many bytes, or for as many as there are at all.
-    pub fn try_take(&self, bytes: usize) -> Option<Share> {
+    /// Takes this many bytes, at most the whole budget. `None` if they are not free.
+    pub(crate) fn try_take(&self, bytes: usize) -> Option<Share> {
         let units = Arc::clone(&self.units);
         let taken = units.try_acquire_many_owned(self.needed(bytes));
         taken.ok().map(|permit| Share(Some(permit)))
     }
 
-    /// The same, waiting for others to give some back.
-    pub fn take(&self, bytes: usize) -> impl Future<Output = Share> + Send + use<> {
+    /// Takes this many bytes, at most the whole budget, and waits until they are free.
+    pub(crate) fn take(&self, bytes: usize) -> impl Future<Output = Share> + Send + use<> {
         let (units, needed) = (Arc::clone(&self.units), self.needed(bytes));
         async move { Share(units.acquire_many_owned(needed).await.ok()) }
     }
 
-    /// What is free, up to this many bytes; perhaps nothing.
-    pub fn take_up_to(&self, bytes: usize) -> Share {
+    /// Takes the free part of this many bytes, which may be nothing.
+    pub(crate) fn take_up_to(&self, bytes: usize) -> Share {
         let free = u32::try_from(self.units.available_permits()).unwrap_or(u32::MAX);
         let taken = Arc::clone(&self.units).try_acquire_many_owned(units(bytes).min(free));
         Share(taken.ok())
@@ -54,20 +54,20 @@ impl MemoryBudget {
 }
 
 impl Share {
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let permits = self.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         permits * UNIT_BYTES
     }
 
-    /// Gives back what is not needed for this many bytes.
-    pub fn keep(&mut self, bytes: usize) {
+    /// Releases all but this many bytes.
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
         if let Some(permit) = &mut self.0 {
-            let kept = (units(bytes) as usize).min(permit.num_permits());
-            drop(permit.split(permit.num_permits() - kept));
+            let remaining = (units(bytes) as usize).min(permit.num_permits());
+            drop(permit.split(permit.num_permits() - remaining));
         }
     }
 
-    pub fn add(&mut self, other: Share) {
+    pub(crate) fn add(&mut self, other: Share) {
         match (&mut self.0, other.0) {
             (Some(permit), Some(other)) => permit.merge(other),
             (own @ None, other) => *own = other,
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_taken_and_given_back_adds_up() {
+    fn taken_and_released_bytes_add_up() {
         let memory = MemoryBudget::new(10 * UNIT_BYTES);
         let free = || memory.units.available_permits();
         let mut share = memory.try_take(3 * UNIT_BYTES + 1).unwrap();
@@ -94,16 +94,16 @@ mod tests {
         share.add(memory.take_up_to(100 * UNIT_BYTES));
         assert_eq!((share.bytes(), free()), (10 * UNIT_BYTES, 0));
         assert_eq!(memory.take_up_to(1).bytes(), 0);
-        share.keep(1);
+        share.shrink_to(1);
         assert_eq!((share.bytes(), free()), (UNIT_BYTES, 9));
-        share.keep(5 * UNIT_BYTES);
+        share.shrink_to(5 * UNIT_BYTES);
         assert_eq!(share.bytes(), UNIT_BYTES);
         drop(share);
         assert_eq!(free(), 10);
     }
 
     #[test]
-    fn a_request_larger_than_everything_takes_everything() {
+    fn a_request_larger_than_the_budget_takes_all_of_it() {
         let memory = MemoryBudget::new(2 * UNIT_BYTES);
         assert_eq!(
             memory.try_take(100 * UNIT_BYTES).unwrap().bytes(),

@@ -1,4 +1,4 @@
-//! What the server counts. Reading is cheap and never stops anybody.
+//! The counters of the server, without locks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,29 +26,29 @@ pub(crate) struct Metrics {
 pub struct MetricsSnapshot {
     /// Requests by the name of their API, in the order of their keys.
     pub requests: Vec<(String, u64)>,
-    /// Error codes sent, one for each partition or group that a request named.
+    /// Error codes sent, one for each partition or group of a request.
     pub errors: u64,
-    /// Connections ended because what came was not a request.
+    /// Connections closed because of a malformed request.
     pub malformed: u64,
     pub bytes_in: u64,
     pub bytes_out: u64,
     pub connections: u64,
     pub connections_total: u64,
-    /// Connections closed because there were too many.
+    /// Connections above the limit.
     pub connections_refused: u64,
     pub logins_refused: u64,
-    /// Requests answered with the wish to wait.
+    /// Responses with a throttle time.
     pub throttled: u64,
 }
 
 impl Metrics {
-    pub fn request(&self, key: ApiKey) {
+    pub(crate) fn request(&self, key: ApiKey) {
         if let Some(at) = APIS.iter().position(|api| api.key == key) {
             self.requests[at].fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    pub fn snapshot(&self) -> MetricsSnapshot {
+    pub(crate) fn snapshot(&self) -> MetricsSnapshot {
         let requests = APIS.iter().zip(&self.requests);
         MetricsSnapshot {
             requests: requests
@@ -71,15 +71,15 @@ impl Metrics {
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    pub fn add(&self, count: u64) {
+    pub(crate) fn add(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    pub fn subtract(&self, count: u64) {
+    pub(crate) fn subtract(&self, count: u64) {
         self.0.fetch_sub(count, Ordering::Relaxed);
     }
 
-    pub fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }

@@ -1,4 +1,4 @@
-//! What can be set, with the defaults.
+//! Options of the server, with their defaults.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,39 +7,38 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Options {
     pub listeners: Vec<Listener>,
-    /// The number under which clients know this node.
+    /// The broker id of this node.
     pub node_id: i32,
     pub cluster_id: String,
     /// A longer request ends its connection. Kafka's limit is 100 MiB too.
     pub frame_bytes_max: usize,
-    /// Connections beyond this are closed as soon as they are made.
+    /// Further connections are closed immediately.
     pub connections_max: usize,
-    /// A connection is not read from while this many of its requests wait for their answers.
+    /// A connection with this many requests in flight is not read.
     pub inflight_requests_max: usize,
-    /// The same for the bytes of its requests; one request alone may be larger. A few connections
-    /// must fit into what may wait in one partition, or they are refused instead of slowed down.
+    /// The same for the bytes of its requests; a single request may be larger. A few connections must fit into the
+    /// append queue of a partition, or their appends are refused instead of slowed down.
     pub inflight_bytes_max: usize,
-    /// And for the bytes of all connections together.
+    /// The same for the bytes of all connections together.
     pub server_inflight_bytes_max: usize,
-    /// What answers to Fetch may take until they are written, of all connections together. When
-    /// little is left, answers become smaller.
+    /// Memory for unwritten Fetch responses of all connections together. When it runs short, responses become
+    /// smaller.
     pub server_fetch_bytes_max: usize,
-    /// The most that one answer to Fetch brings, whatever the client asks for, unless a single batch
-    /// is larger.
+    /// The largest Fetch response, unless a single batch is larger.
     pub fetch_bytes_max: usize,
-    /// A connection on which nothing happens for this long is closed, or up to half as much later.
+    /// A connection that is idle for this long is closed, up to half as much later.
     pub idle_timeout: Duration,
-    /// How long a client may take for the TLS handshake and to authenticate.
+    /// The time limit for the TLS handshake and authentication.
     pub login_timeout: Duration,
-    /// How long a refused login waits for its answer, which makes guessing slow.
+    /// The delay before a refused login is answered, which makes guessing slow.
     pub login_delay: Duration,
-    /// How long a client is asked to wait when a partition takes no more for now.
+    /// The throttle time sent to clients when the append queue of a partition is full.
     pub throttle: Duration,
-    /// How long requests may take to finish once the server is told to stop.
+    /// The time limit for requests in flight after shutdown.
     pub stop_timeout: Duration,
-    /// Asking for a hub that does not exist makes it, if the client allows that and may manage.
+    /// Metadata requests create a missing hub, if the client allows it and has the right to manage it.
     pub auto_create: bool,
-    /// For hubs made on demand or without saying how many.
+    /// For hubs that are created without a number of partitions.
     pub partitions_default: u32,
 }
 
@@ -70,17 +69,15 @@ impl Default for Options {
     }
 }
 
-/// An address to listen on.
+/// A listening address.
 #[derive(Clone, Debug)]
 pub struct Listener {
-    /// Port 0 takes any free one.
+    /// Port 0 selects a free port.
     pub address: SocketAddr,
-    /// Where clients are told to connect; they go there even from a connection they have. Without
-    /// it, the address itself.
+    /// The address that clients are told to connect to. Default: the address itself.
     pub advertised: Option<(String, u16)>,
     pub tls: Option<Arc<rustls::ServerConfig>>,
-    /// Clients must authenticate before anything else. Without it they are
-    /// [`Identity::anonymous`](crate::Identity::anonymous).
+    /// Clients must authenticate first. Without SASL they are [`Identity::anonymous`](crate::Identity::anonymous).
     pub sasl: bool,
 }
 

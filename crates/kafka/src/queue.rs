@@ -1,9 +1,8 @@
-//! The requests of a connection that wait for their answers, in the order in which they came.
+//! The requests of a connection that are in flight, in the order of their arrival.
 //!
-//! Only the first is worked on, so that a client sees its requests done one after another. The
-//! exception is what makes pipelining fast: a Produce is begun as soon as it is read, which gives it
-//! its place in the log, if nothing but Produce and Fetch is before it. Behind anything else it
-//! waits, because that may be the creation of its hub or the login of its client.
+//! Only the first is handled, so that a client sees its requests executed in order. The exception makes pipelining
+//! fast: a Produce with only Produce and Fetch requests before it is enqueued in the log as soon as it is read.
+//! Behind any other request it waits, because that may create its hub or log its client in.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -12,25 +11,25 @@ use bytes::Bytes;
 use highwater_log::BoxFuture;
 use kafka_protocol::messages::ApiKey;
 
-use crate::answer::Outcome;
-use crate::call::{ProtocolError, RequestHead};
 use crate::memory_budget::Share;
+use crate::request::{ProtocolError, RequestHead};
+use crate::response::EncodedResponse;
 
-pub(crate) type Work = BoxFuture<Result<Outcome, ProtocolError>>;
+pub(crate) type Work = BoxFuture<Result<EncodedResponse, ProtocolError>>;
 
-/// One request.
+/// A request in flight.
 struct Entry {
     state: State,
     /// Produce or Fetch.
     is_data: bool,
     bytes: usize,
-    /// Its share of what the server holds in memory, given back when the answer is there.
+    /// Its memory, released with the response.
     _share: Share,
 }
 
 enum State {
     Waiting(RequestHead, Bytes),
-    PendingProduce(Work),
+    Started(Work),
 }
 
 #[derive(Default)]
@@ -40,20 +39,20 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Takes a request in, beginning it if its turn has come.
-    pub fn push(
+    /// Queues a request, and starts it if its turn has come.
+    pub(crate) fn push(
         &mut self,
         head: RequestHead,
         frame: Bytes,
@@ -65,7 +64,7 @@ impl Queue {
         let bytes = frame.len();
         let now = is_produce && self.entries.iter().all(|entry| entry.is_data);
         let state = match now {
-            true => State::PendingProduce(begin(head, frame)),
+            true => State::Started(begin(head, frame)),
             false => State::Waiting(head, frame),
         };
         self.bytes += bytes;
@@ -77,30 +76,30 @@ impl Queue {
         });
     }
 
-    /// Puts the end of the connection behind everything that has come.
-    pub fn push_refusal(&mut self, refusal: ProtocolError) {
+    /// Queues an error, which ends the connection after the requests before it.
+    pub(crate) fn push_error(&mut self, error: ProtocolError) {
         self.entries.push_back(Entry {
-            state: State::PendingProduce(Box::pin(std::future::ready(Err(refusal)))),
+            state: State::Started(Box::pin(std::future::ready(Err(error)))),
             is_data: false,
             bytes: 0,
             _share: Share::default(),
         });
     }
 
-    /// Begins the first request if it has not been.
-    pub fn begin_first(&mut self, begin: impl FnOnce(RequestHead, Bytes) -> Work) {
+    /// Starts the first request, unless it has been started.
+    pub(crate) fn begin_first(&mut self, begin: impl FnOnce(RequestHead, Bytes) -> Work) {
         if let Some(entry) = self.entries.front_mut()
             && let State::Waiting(head, frame) = &mut entry.state
         {
-            entry.state = State::PendingProduce(begin(*head, std::mem::take(frame)));
+            entry.state = State::Started(begin(*head, std::mem::take(frame)));
         }
     }
 
-    /// What the first request comes to. Waits for ever if there is none that was begun.
-    pub async fn first(&mut self) -> Result<Outcome, ProtocolError> {
-        let outcome = poll_fn(|context| match self.entries.front_mut() {
+    /// The response to the first request. Never ready if no request was started.
+    pub(crate) async fn first(&mut self) -> Result<EncodedResponse, ProtocolError> {
+        let response = poll_fn(|context| match self.entries.front_mut() {
             Some(Entry {
-                state: State::PendingProduce(work),
+                state: State::Started(work),
                 ..
             }) => work.as_mut().poll(context),
             _ => std::task::Poll::Pending,
@@ -109,6 +108,6 @@ impl Queue {
         if let Some(entry) = self.entries.pop_front() {
             self.bytes -= entry.bytes;
         }
-        outcome
+        response
     }
 }

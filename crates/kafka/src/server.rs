@@ -1,4 +1,4 @@
-//! Listens, and gives every connection a task of its own.
+//! Accepts connections and runs a task for each.
 
 use std::future::Future;
 use std::io;
@@ -15,14 +15,14 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::broker::{Broker, Services};
-use crate::call::ListenerInfo;
 use crate::connection::{Connection, ServerContext};
 use crate::memory_budget::MemoryBudget;
 use crate::metrics::{Metrics, MetricsSnapshot};
 use crate::options::{Listener, Options};
+use crate::request::ListenerInfo;
 use crate::warnings::WarningLimiter;
 
-/// When the system gives no more sockets, trying again at once would not help.
+/// The pause after a failed accept: when the system is out of sockets, an immediate retry fails too.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug, thiserror::Error)]
@@ -34,15 +34,15 @@ pub enum BindError {
     },
 }
 
-/// Addresses that are taken, with nothing behind them yet: whoever connects waits. So a node learns
-/// at once that an address is in use, and not after it has read its log.
+/// Bound addresses without a server yet: clients that connect wait. A node binds before it opens its log, so that an
+/// address in use is reported immediately.
 pub struct BoundListeners {
     options: Options,
     listeners: Vec<BoundListener>,
     addresses: Arc<[SocketAddr]>,
 }
 
-/// A server that has its addresses and does not accept yet.
+/// A bound server that does not accept yet.
 pub struct Server {
     common: Arc<ServerContext>,
     listeners: Vec<BoundListener>,
@@ -50,14 +50,14 @@ pub struct Server {
     handle: Handle,
 }
 
-/// A listener that has its address.
+/// A listener with its socket.
 struct BoundListener {
     socket: TcpListener,
     options: Listener,
     tls: Option<TlsAcceptor>,
 }
 
-/// What can be asked of a server while it runs.
+/// Metrics and addresses of a running server.
 #[derive(Clone, Debug)]
 pub struct Handle {
     metrics: Arc<Metrics>,
@@ -69,7 +69,7 @@ impl Handle {
         self.metrics.snapshot()
     }
 
-    /// Where it listens, in the order of the options.
+    /// The bound addresses, in the order of the options.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -97,7 +97,6 @@ impl BoundListeners {
         })
     }
 
-    /// The server that is behind them.
     pub fn into_server(self, services: Services) -> Server {
         let (stop, stopped) = watch::channel(false);
         let common = common(self.options, services, stopped);
@@ -122,7 +121,7 @@ impl Server {
         self.handle.clone()
     }
 
-    /// Serves until `shutdown`, then finishes what is under way for as long as the options allow.
+    /// Serves until `shutdown`, then finishes requests in flight within [`Options::stop_timeout`].
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let free = Arc::new(Semaphore::new(self.common.broker.options.connections_max));
         let mut accepting = JoinSet::new();
@@ -131,12 +130,14 @@ impl Server {
             accepting.spawn(accept(common, listener, free));
         }
         shutdown.await;
-        // Nobody may be left to hear it.
+        // Fails only if no connection is left.
         let _ = self.stop.send(true);
         let finish = async { while accepting.join_next().await.is_some() {} };
         let limit = self.common.broker.options.stop_timeout;
         if tokio::time::timeout(limit, finish).await.is_err() {
-            tracing::warn!("connections were cut off, because they took longer than {limit:?}");
+            tracing::warn!(
+                "connections were aborted because they took longer than {limit:?} to stop"
+            );
         }
     }
 }
@@ -155,25 +156,25 @@ fn common(options: Options, services: Services, stop: watch::Receiver<bool>) -> 
     })
 }
 
-/// Serves one connection that is there already, such as a pipe, until either side ends it.
+/// Serves one existing connection, such as a pipe, until either side closes it.
 pub async fn serve<S>(options: Options, services: Services, stream: S)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let (_stop, stopped) = watch::channel(false);
-    let listener_info = ListenerInfo {
+    let listener = ListenerInfo {
         host: StrBytes::from_static_str("localhost"),
         port: 9092,
         sasl: options.listeners.iter().any(|listener| listener.sasl),
     };
     let common = common(options, services, stopped);
-    let nobody = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    Connection::new(common, stream, nobody, Arc::new(listener_info))
+    let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    Connection::new(common, stream, address, Arc::new(listener))
         .run()
         .await;
 }
 
-/// Accepts until told to stop, then waits for the connections. Dropped, it drops them.
+/// Accepts until shutdown, then waits for the connections. Dropping the future drops them.
 async fn accept(common: Arc<ServerContext>, listener: BoundListener, free: Arc<Semaphore>) {
     let mut connections = JoinSet::new();
     let mut stopped = std::pin::pin!(shutdown_signal(common.stop.clone()));
@@ -188,7 +189,7 @@ async fn accept(common: Arc<ServerContext>, listener: BoundListener, free: Arc<S
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },
@@ -236,7 +237,7 @@ fn serve_connection(
     let tls = listener.tls.clone();
     async move {
         let _slot = slot;
-        // Answers are small and awaited; a socket that refuses this works all the same.
+        // Responses are small and awaited. A socket that refuses this works without it.
         let _ = stream.set_nodelay(true);
         let Some(tls) = tls else {
             return Connection::new(common, stream, address.ip(), listener_info)
@@ -252,14 +253,14 @@ fn serve_connection(
             }
             Ok(Err(error)) => {
                 common.broker.metrics.malformed.add(1);
-                common.warnings.about(address.ip(), &error);
+                common.warnings.connection_closed(address.ip(), &error);
             }
             Err(_) => {}
         }
     }
 }
 
-/// Without an advertised address, clients are told the one that they have reached us at.
+/// Without an advertised address, clients are told the address that they connected to.
 fn listener_info(options: &Listener, stream: &TcpStream) -> Arc<ListenerInfo> {
     let reached = stream.local_addr().unwrap_or(options.address);
     let (host, port) = match &options.advertised {

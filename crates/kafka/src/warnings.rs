@@ -1,5 +1,4 @@
-//! Lines in the log about bad clients, not more than one a second: a broken client must not fill the
-//! disk.
+//! Warnings about bad clients, at most one a second: a broken client must not fill the disk.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,7 +10,7 @@ use highwater_env::Clock;
 
 pub(crate) struct WarningLimiter {
     clock: Arc<dyn Clock>,
-    /// When the next line may come, in milliseconds of the clock.
+    /// The earliest time of the next line, in milliseconds of the clock.
     next_ms: AtomicU64,
     withheld: AtomicU64,
 }
@@ -19,7 +18,7 @@ pub(crate) struct WarningLimiter {
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl WarningLimiter {
-    pub fn new(clock: Arc<dyn Clock>) -> WarningLimiter {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> WarningLimiter {
         WarningLimiter {
             clock,
             next_ms: AtomicU64::new(0),
@@ -27,14 +26,14 @@ impl WarningLimiter {
         }
     }
 
-    pub fn about(&self, client: IpAddr, why: &dyn fmt::Display) {
-        if let Some(withheld) = self.may_speak() {
-            tracing::warn!(%client, withheld, "connection closed: {why}");
+    pub(crate) fn connection_closed(&self, client: IpAddr, reason: &dyn fmt::Display) {
+        if let Some(withheld) = self.permit() {
+            tracing::warn!(%client, withheld, "connection closed: {reason}");
         }
     }
 
-    /// How many lines were withheld since the last, if another may come now.
-    fn may_speak(&self) -> Option<u64> {
+    /// The number of lines withheld since the last one, if another is due.
+    fn permit(&self) -> Option<u64> {
         let now_ms = self.clock.elapsed().as_millis() as u64;
         let next_ms = self.next_ms.load(Ordering::Relaxed);
         let due_ms = now_ms + PAUSE.as_millis() as u64;
@@ -60,11 +59,11 @@ mod tests {
     fn one_line_a_second_says_how_many_were_withheld() {
         let clock = Arc::new(SimClock::at_unix_nanos(0));
         let warnings = WarningLimiter::new(Arc::clone(&clock) as Arc<dyn Clock>);
-        assert_eq!(warnings.may_speak(), Some(0));
-        assert_eq!(warnings.may_speak(), None);
-        assert_eq!(warnings.may_speak(), None);
+        assert_eq!(warnings.permit(), Some(0));
+        assert_eq!(warnings.permit(), None);
+        assert_eq!(warnings.permit(), None);
         clock.advance(PAUSE);
-        assert_eq!(warnings.may_speak(), Some(2));
-        assert_eq!(warnings.may_speak(), None);
+        assert_eq!(warnings.permit(), Some(2));
+        assert_eq!(warnings.permit(), None);
     }
 }

@@ -1,11 +1,10 @@
-//! The hubs of a cluster, as they were when the catalogue was last read, and the ways to change them.
+//! The hubs of a cluster: read from the cached catalogue, changed by requests to the controller.
 
 use std::sync::Arc;
 
 use highwater_log::{
     AdminError, BoxFuture, HubId, HubInfo, HubName, HubSettings, HubSpec, Log, Partition,
 };
-use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use kafka_protocol::messages::incremental_alter_configs_request::{
@@ -15,20 +14,21 @@ use kafka_protocol::messages::{
     CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest,
     IncrementalAlterConfigsRequest,
 };
+use kafka_protocol::protocol::Request;
 
 use super::Remote;
-use super::cluster::{Cluster, ClusterRequest, Destination, TOPIC};
-use super::errors::{Failure, admin_error, all_ok, ok_or};
+use super::cluster::{Cluster, Destination, Route, TOPIC};
+use super::errors::{BrokerError, Failure, admin_error, all_ok, ok_or, single};
 use super::groups::millis;
 use super::retry::Retry;
 use crate::handlers::configs::settings;
 use crate::handlers::{text, topic};
 
-/// So that the time of a record is that of the log, as everywhere else here.
+/// Makes the log stamp records, as embedded logs do.
 const LOG_TIME: (&str, &str) = ("message.timestamp.type", "LogAppendTime");
 
 impl Log for Remote {
-    /// As of the last reading of the catalogue, at most [`refresh`](super::Options::refresh) ago.
+    /// From the last reading of the catalogue, at most [`refresh`](super::Options::refresh) ago.
     fn hubs(&self) -> Vec<Arc<HubInfo>> {
         let view = self.cluster().view();
         view.hubs
@@ -60,23 +60,18 @@ impl Log for Remote {
             if !(1..=max).contains(&requested) {
                 return Err(AdminError::Partitions { requested, max });
             }
-            let created = cluster.ask(
-                ClusterRequest::new(Destination::Controller),
-                |_| create_request(&cluster, &spec),
-                |answer| {
-                    let one = answer.topics.into_iter().next();
-                    let one = one.ok_or(Code::UnknownServerError)?;
-                    ok_or(one.error_code, one.error_message)
-                },
-            );
+            let request = |_| create_request(&cluster, &spec);
+            let created = alter(&cluster, &spec.name, requested, request, |response| {
+                let topic = single(response.topics)?;
+                ok_or(topic.error_code, topic.error_message)
+            });
             let created = created.await;
-            let created = created.map_err(|failure| admin_error(&spec.name, requested, failure));
-            // One that exists is seen from now on, too, whoever made it.
+            // A hub that exists becomes visible now, even if another client created it.
             if matches!(created, Ok(()) | Err(AdminError::Exists(_))) {
-                shown(&cluster, &spec.name, |hub| hub.is_some()).await?;
+                wait_for_catalogue(&cluster, &spec.name, |hub| hub.is_some()).await?;
             }
             created?;
-            found(&cluster, &spec.name)
+            existing_hub(&cluster, &spec.name)
         })
     }
 
@@ -89,25 +84,18 @@ impl Log for Remote {
                     .with_topic_names(vec![topic(name.as_str())])
                     .with_timeout_ms(timeout_ms)
             };
-            let deleted = cluster.ask(
-                ClusterRequest::new(Destination::Controller),
-                request,
-                |answer| {
-                    let codes = answer.responses.iter().map(|one| one.error_code);
-                    all_ok(codes)
-                },
-            );
-            deleted
-                .await
-                .map_err(|failure| admin_error(&name, 0, failure))?;
-            shown(&cluster, &name, |hub| hub.is_none()).await
+            let deleted = alter(&cluster, &name, 0, request, |response| {
+                all_ok(response.responses.iter().map(|one| one.error_code))
+            });
+            deleted.await?;
+            wait_for_catalogue(&cluster, &name, |hub| hub.is_none()).await
         })
     }
 
     fn grow(&self, name: &HubName, partitions: u32) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
         let (cluster, name) = (self.cluster(), name.clone());
         Box::pin(async move {
-            let (hub, max) = (found(&cluster, &name)?, HubSpec::PARTITIONS_MAX);
+            let (hub, max) = (existing_hub(&cluster, &name)?, HubSpec::PARTITIONS_MAX);
             let (requested, have) = (partitions, hub.partitions);
             match requested {
                 _ if requested > max => return Err(AdminError::Partitions { requested, max }),
@@ -117,29 +105,23 @@ impl Log for Remote {
             }
             let timeout_ms = millis(cluster.options.request_timeout);
             let request = |_| {
-                let grown = CreatePartitionsTopic::default()
+                let topic = CreatePartitionsTopic::default()
                     .with_name(topic(name.as_str()))
                     .with_count(partitions as i32)
                     .with_assignments(None);
                 CreatePartitionsRequest::default()
-                    .with_topics(vec![grown])
+                    .with_topics(vec![topic])
                     .with_timeout_ms(timeout_ms)
             };
-            let grown = cluster.ask(
-                ClusterRequest::new(Destination::Controller),
-                request,
-                |answer| {
-                    let one = answer.results.into_iter().next();
-                    let one = one.ok_or(Code::UnknownServerError)?;
-                    ok_or(one.error_code, one.error_message)
-                },
-            );
-            let failed = |failure| admin_error(&name, partitions, failure);
-            grown.await.map_err(failed)?;
+            let grown = alter(&cluster, &name, partitions, request, |response| {
+                let topic = single(response.results)?;
+                ok_or(topic.error_code, topic.error_message)
+            });
+            grown.await?;
             let has_grown =
                 |hub: Option<&HubInfo>| hub.is_some_and(|hub| hub.partitions >= partitions);
-            shown(&cluster, &name, has_grown).await?;
-            found(&cluster, &name)
+            wait_for_catalogue(&cluster, &name, has_grown).await?;
+            existing_hub(&cluster, &name)
         })
     }
 
@@ -150,22 +132,31 @@ impl Log for Remote {
     ) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
         let (cluster, name) = (self.cluster(), name.clone());
         Box::pin(async move {
-            let changed = cluster.ask(
-                ClusterRequest::new(Destination::Controller),
-                |_| change_request(&name, &settings),
-                |answer| {
-                    let one = answer.responses.into_iter().next();
-                    let one = one.ok_or(Code::UnknownServerError)?;
-                    ok_or(one.error_code, one.error_message)
-                },
-            );
-            let failed = |failure| admin_error(&name, 0, failure);
-            changed.await.map_err(failed)?;
-            let is_so = |hub: Option<&HubInfo>| hub.is_some_and(|hub| hub.settings == settings);
-            shown(&cluster, &name, is_so).await?;
-            found(&cluster, &name)
+            let request = |_| change_request(&name, &settings);
+            let changed = alter(&cluster, &name, 0, request, |response| {
+                let resource = single(response.responses)?;
+                ok_or(resource.error_code, resource.error_message)
+            });
+            changed.await?;
+            let has_changed =
+                |hub: Option<&HubInfo>| hub.is_some_and(|hub| hub.settings == settings);
+            wait_for_catalogue(&cluster, &name, has_changed).await?;
+            existing_hub(&cluster, &name)
         })
     }
+}
+
+/// Sends a change to the controller.
+async fn alter<R: Request>(
+    cluster: &Cluster,
+    name: &HubName,
+    partitions: u32,
+    make: impl Fn(i16) -> R,
+    read: impl Fn(R::Response) -> Result<(), BrokerError>,
+) -> Result<(), AdminError> {
+    let route = Route::new(Destination::Controller);
+    let altered = cluster.call(route, make, read).await;
+    altered.map_err(|failure| admin_error(name, partitions, failure))
 }
 
 fn create_request(cluster: &Cluster, spec: &HubSpec) -> CreateTopicsRequest {
@@ -178,13 +169,13 @@ fn create_request(cluster: &Cluster, spec: &HubSpec) -> CreateTopicsRequest {
             .with_name(text(name))
             .with_value(Some(text(value)))
     });
-    let made = CreatableTopic::default()
+    let topic = CreatableTopic::default()
         .with_name(topic(spec.name.as_str()))
         .with_num_partitions(spec.partitions as i32)
         .with_replication_factor(cluster.options.replication)
         .with_configs(configs.collect());
     CreateTopicsRequest::default()
-        .with_topics(vec![made])
+        .with_topics(vec![topic])
         .with_timeout_ms(millis(cluster.options.request_timeout))
 }
 
@@ -202,22 +193,22 @@ fn change_request(name: &HubName, settings: &HubSettings) -> IncrementalAlterCon
     IncrementalAlterConfigsRequest::default().with_resources(vec![resource])
 }
 
-/// Reads the catalogue until it shows the change.
-async fn shown(
+/// Reads the catalogue until it has the change.
+async fn wait_for_catalogue(
     cluster: &Cluster,
     name: &HubName,
-    shows: impl Fn(Option<&HubInfo>) -> bool,
+    is_visible: impl Fn(Option<&HubInfo>) -> bool,
 ) -> Result<(), AdminError> {
     let mut retry = Retry::new(&cluster.options);
     loop {
         let seen = cluster.view().number;
         let read = cluster.refresh(seen).await;
-        if shows(cluster.hub(name.as_str()).as_deref()) {
+        if is_visible(cluster.hub(name.as_str()).as_deref()) {
             return Ok(());
         }
         if !retry.pause().await {
             let reason = match read {
-                Ok(()) => "it was carried out, but the catalogue does not show it".into(),
+                Ok(()) => "the change was made, but the catalogue does not show it".into(),
                 Err(error) => Failure::Call(error).to_string(),
             };
             return Err(AdminError::Storage(reason));
@@ -225,7 +216,7 @@ async fn shown(
     }
 }
 
-fn found(cluster: &Cluster, name: &HubName) -> Result<Arc<HubInfo>, AdminError> {
+fn existing_hub(cluster: &Cluster, name: &HubName) -> Result<Arc<HubInfo>, AdminError> {
     let hub = cluster.hub(name.as_str());
     hub.ok_or_else(|| AdminError::Unknown(name.clone()))
 }

@@ -1,5 +1,5 @@
-//! The way to whoever can answer: the leader of a partition, the coordinator of a group, the controller, or
-//! anybody; found out, remembered, and found out again when it has changed.
+//! Routes requests to the broker that is responsible: the leader of a partition, the coordinator of a group, the
+//! controller, or any. Addresses are cached, and looked up again when they have changed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -18,6 +18,7 @@ use tokio::runtime::Handle;
 use super::connection::{CallError, CallOptions, Connection};
 use super::dial::Address;
 use super::errors::{BrokerError, Failure, is_retriable, is_unknown, ok_or};
+use super::lock;
 use super::options::Options;
 use super::pool::{ConnectionClass, Pool};
 use super::retry::Retry;
@@ -26,61 +27,60 @@ use crate::codes::OK;
 use crate::handlers::configs::settings::{self, MEANINGFUL};
 use crate::handlers::text;
 
-/// As often a hub may be unknown to a broker before it counts as deleted: word of a new one takes a moment
-/// to reach all of them.
+/// How often a hub may be unknown to a broker before it counts as deleted: brokers learn of a new hub with a delay.
 pub(super) const UNKNOWN_MAX: u32 = 4;
 
-/// Kafka's number for a topic among what has settings.
+/// Kafka's resource type of topics.
 pub(super) const TOPIC: i8 = 2;
 
 pub(crate) struct Cluster {
     pub options: Arc<Options>,
     clock: Arc<dyn Clock>,
-    /// Whoever appends may do so from a thread that has no runtime.
+    /// Appends may come from a thread without a runtime.
     pub runtime: Handle,
     pub pool: Pool,
     servers: Vec<Address>,
     view: RwLock<Arc<View>>,
-    /// Held by the one who reads the catalogue.
-    reading: tokio::sync::Mutex<()>,
-    coordinators: Mutex<HashMap<Key, Address>>,
+    /// Held while the catalogue is read.
+    refreshing: tokio::sync::Mutex<()>,
+    coordinators: Mutex<HashMap<CoordinatorKey, Address>>,
 }
 
-/// What has a coordinator.
+/// The resource of a coordinator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Key {
+pub(crate) enum CoordinatorKey {
     Group(String),
     Transaction(String),
 }
 
-/// Who is asked.
+/// The broker that a request goes to.
 #[derive(Clone, Debug)]
 pub(crate) enum Destination {
-    Anybody,
+    AnyBroker,
     Controller,
     Leader(Target),
-    Coordinator(Key),
+    Coordinator(CoordinatorKey),
     Broker(Address),
 }
 
-/// How something is asked.
+/// Where and how a request is sent.
 #[derive(Clone, Debug)]
-pub(crate) struct ClusterRequest {
+pub(crate) struct Route {
     pub to: Destination,
     pub class: ConnectionClass,
-    /// The broker may hold the answer back for so long; it has a connection of its own then.
-    pub held: Option<Duration>,
+    /// How long the broker may hold the response. Such a request uses an exclusive connection.
+    pub hold_max: Option<Duration>,
     pub version_max: i16,
-    /// Under which name, if not that of the options.
+    /// The client id, if not that of the options.
     pub client: Option<String>,
 }
 
-impl ClusterRequest {
-    pub fn new(to: Destination) -> ClusterRequest {
-        ClusterRequest {
+impl Route {
+    pub(super) fn new(to: Destination) -> Route {
+        Route {
             to,
             class: ConnectionClass::Control,
-            held: None,
+            hold_max: None,
             version_max: i16::MAX,
             client: None,
         }
@@ -88,7 +88,7 @@ impl ClusterRequest {
 }
 
 impl Cluster {
-    pub fn new(options: Options, clock: Arc<dyn Clock>) -> Result<Cluster, String> {
+    pub(super) fn new(options: Options, clock: Arc<dyn Clock>) -> Result<Cluster, String> {
         let address = |server: &String| {
             Address::parse(server).ok_or_else(|| format!("`{server}` is not host:port"))
         };
@@ -98,7 +98,7 @@ impl Cluster {
             .map(address)
             .collect::<Result<_, _>>()?;
         if servers.is_empty() {
-            return Err("no server was named".into());
+            return Err("no server is configured".into());
         }
         let options = Arc::new(options);
         Ok(Cluster {
@@ -108,51 +108,54 @@ impl Cluster {
             runtime: Handle::current(),
             servers,
             view: RwLock::default(),
-            reading: tokio::sync::Mutex::default(),
+            refreshing: tokio::sync::Mutex::default(),
             coordinators: Mutex::default(),
         })
     }
 
-    pub fn now_ms(&self) -> i64 {
+    pub(super) fn now_ms(&self) -> i64 {
         self.clock.unix_millis()
     }
 
-    pub fn view(&self) -> Arc<View> {
+    pub(super) fn view(&self) -> Arc<View> {
         Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub fn hub(&self, name: &str) -> Option<Arc<HubInfo>> {
+    pub(super) fn hub(&self, name: &str) -> Option<Arc<HubInfo>> {
         let view = self.view();
         view.hubs.get(name).map(|topic| Arc::clone(&topic.info))
     }
 
-    /// Reads the catalogue, unless somebody has since the view of this number.
-    pub async fn refresh(&self, seen: u64) -> Result<(), CallError> {
-        let _reading = self.reading.lock().await;
+    /// Reads the catalogue, unless there is a newer view than this number.
+    pub(super) async fn refresh(&self, seen: u64) -> Result<(), CallError> {
+        let _refreshing = self.refreshing.lock().await;
         let number = self.view().number;
         if number > seen {
             return Ok(());
         }
-        let (_, connection) = self.anybody().await?;
+        let (_, connection) = self.any_broker().await?;
         let request = |_| {
             MetadataRequest::default()
                 .with_topics(None)
                 .with_allow_auto_topic_creation(false)
         };
-        let answer = connection.call(self.with_timeout(), request).await?;
-        let settings = self.settings(&connection, &answer).await;
-        let view = View::read(answer, &settings, number + 1);
+        let response = connection.call(self.with_timeout(), request).await?;
+        let settings = self.settings(&connection, &response).await;
+        let view = View::read(response, &settings, number + 1);
         *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
         Ok(())
     }
 
-    /// Settings of all hubs; of those whose settings we may not see, or on a cluster that shows none, nothing.
+    /// The settings of all hubs, except those that the client may not read or the cluster does not return.
     async fn settings(
         &self,
         connection: &Connection,
-        answer: &MetadataResponse,
+        response: &MetadataResponse,
     ) -> BTreeMap<HubName, HubSettings> {
-        let topics = answer.topics.iter().filter(|topic| topic.error_code == OK);
+        let topics = response
+            .topics
+            .iter()
+            .filter(|topic| topic.error_code == OK);
         let names = topics.filter_map(|topic| topic.name.clone());
         let resources: Vec<_> = names
             .map(|name| {
@@ -178,7 +181,7 @@ impl Cluster {
                 let pairs = result.configs.iter();
                 let pairs = pairs.map(|config| (config.name.as_str(), config.value.as_deref()));
                 let known = pairs.fold(HubSettings::default(), |known, pair| {
-                    // What a cluster has that we have no word for stays the default.
+                    // A setting that is unknown here keeps its default.
                     settings::read(known.clone(), std::iter::once(pair)).unwrap_or(known)
                 });
                 Some((HubName::new(&result.resource_name).ok()?, known))
@@ -190,28 +193,27 @@ impl Cluster {
         CallOptions::with_timeout(self.options.request_timeout)
     }
 
-    /// Any broker that can be reached, and a connection to it.
-    async fn anybody(&self) -> Result<(Address, Arc<Connection>), CallError> {
+    /// A connection to any broker, and its address.
+    async fn any_broker(&self) -> Result<(Address, Arc<Connection>), CallError> {
         let view = self.view();
-        let mut trouble = None;
-        for address in view.anybody().chain(&self.servers) {
+        let mut failed = None;
+        for address in view.addresses().chain(&self.servers) {
             match self
                 .pool
                 .connection(address, ConnectionClass::Control)
                 .await
             {
                 Ok(connection) => return Ok((address.clone(), connection)),
-                Err(error) => trouble = Some(error),
+                Err(error) => failed = Some(error),
             }
         }
-        Err(trouble.unwrap_or(CallError::Lost("there is no broker".into())))
+        Err(failed.unwrap_or(CallError::Lost("there is no broker".into())))
     }
 
-    /// Asks until there is an answer that is one, for as long as the options have patience. `read` says what
-    /// the broker has against it, if it has.
-    pub async fn ask<R: Request, T>(
+    /// Sends a request and retries within the patience of the options. `read` returns the error of a response.
+    pub(super) async fn call<R: Request, T>(
         &self,
-        ask: ClusterRequest,
+        route: Route,
         make: impl Fn(i16) -> R,
         read: impl Fn(R::Response) -> Result<T, BrokerError>,
     ) -> Result<T, Failure> {
@@ -219,9 +221,9 @@ impl Cluster {
         let mut unknown = 0;
         loop {
             let seen = self.view().number;
-            let failure = match self.ask_once(&ask, &make).await {
-                Ok(answer) => match read(answer) {
-                    Ok(done) => return Ok(done),
+            let failure = match self.call_once(&route, &make).await {
+                Ok(response) => match read(response) {
+                    Ok(value) => return Ok(value),
                     Err(error) => Failure::Broker(error),
                 },
                 Err(failure) => failure,
@@ -235,27 +237,27 @@ impl Cluster {
             if !is_retriable || !retry.pause().await {
                 return Err(failure);
             }
-            self.look_again(&ask.to, seen).await;
+            self.invalidate(&route.to, seen).await;
         }
     }
 
-    async fn ask_once<R: Request>(
+    async fn call_once<R: Request>(
         &self,
-        ask: &ClusterRequest,
+        route: &Route,
         make: impl Fn(i16) -> R,
     ) -> Result<R::Response, Failure> {
-        let address = self.find(&ask.to).await?;
+        let address = self.find(&route.to).await?;
         let mut options = CallOptions {
-            version_max: ask.version_max,
-            client: ask.client.as_deref(),
+            version_max: route.version_max,
+            client: route.client.as_deref(),
             timeout: self.options.request_timeout,
         };
-        let Some(held) = ask.held else {
-            let connection = self.pool.connection(&address, ask.class).await;
+        let Some(hold_max) = route.hold_max else {
+            let connection = self.pool.connection(&address, route.class).await;
             let called = connection.map_err(Failure::Call)?.call(options, make).await;
             return called.map_err(Failure::Call);
         };
-        options.timeout += held;
+        options.timeout += hold_max;
         let connection = self.pool.exclusive(&address).await.map_err(Failure::Call)?;
         let called = connection.call(options, make).await;
         if called.is_ok() {
@@ -264,8 +266,8 @@ impl Cluster {
         called.map_err(Failure::Call)
     }
 
-    /// Where to ask, as far as it is known or can be found out at once.
-    pub async fn find(&self, to: &Destination) -> Result<Address, Failure> {
+    /// The address of a destination.
+    pub(super) async fn find(&self, to: &Destination) -> Result<Address, Failure> {
         let view = self.view();
         let found = match to {
             Destination::Broker(address) => Some(address),
@@ -276,63 +278,51 @@ impl Cluster {
                 return leader.cloned().map_err(|code| Failure::Broker(code.into()));
             }
             Destination::Coordinator(key) => return self.coordinator(key).await,
-            Destination::Anybody => None,
+            Destination::AnyBroker => None,
         };
         match found {
             Some(address) => Ok(address.clone()),
             None => {
-                let (address, _) = self.anybody().await.map_err(Failure::Call)?;
+                let (address, _) = self.any_broker().await.map_err(Failure::Call)?;
                 Ok(address)
             }
         }
     }
 
-    async fn coordinator(&self, key: &Key) -> Result<Address, Failure> {
-        let known = {
-            let coordinators = self.coordinators.lock();
-            let coordinators = coordinators.unwrap_or_else(PoisonError::into_inner);
-            coordinators.get(key).cloned()
-        };
-        if let Some(address) = known {
+    async fn coordinator(&self, key: &CoordinatorKey) -> Result<Address, Failure> {
+        let cached = lock(&self.coordinators).get(key).cloned();
+        if let Some(address) = cached {
             return Ok(address);
         }
-        let (_, connection) = self.anybody().await.map_err(Failure::Call)?;
+        let (_, connection) = self.any_broker().await.map_err(Failure::Call)?;
         let (kind, name) = match key {
-            Key::Group(name) => (0, name),
-            Key::Transaction(name) => (1, name),
+            CoordinatorKey::Group(name) => (0, name),
+            CoordinatorKey::Transaction(name) => (1, name),
         };
         let request = |_| {
             FindCoordinatorRequest::default()
                 .with_key(text(&**name))
                 .with_key_type(kind)
         };
-        let answer = connection.call(self.with_timeout(), request).await;
-        let answer = answer.map_err(Failure::Call)?;
-        ok_or(answer.error_code, answer.error_message).map_err(Failure::Broker)?;
-        let address = Address::of(&answer.host, answer.port)
+        let response = connection.call(self.with_timeout(), request).await;
+        let response = response.map_err(Failure::Call)?;
+        ok_or(response.error_code, response.error_message).map_err(Failure::Broker)?;
+        let address = Address::of(&response.host, response.port)
             .ok_or(Failure::Broker(Code::CoordinatorNotAvailable.into()))?;
-        let mut coordinators = self
-            .coordinators
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        coordinators.insert(key.clone(), address.clone());
+        lock(&self.coordinators).insert(key.clone(), address.clone());
         Ok(address)
     }
 
-    /// Forgets who was asked in vain.
-    pub async fn look_again(&self, to: &Destination, seen: u64) {
+    /// Drops the cached address of a destination that failed.
+    pub(super) async fn invalidate(&self, to: &Destination, seen: u64) {
         match to {
             Destination::Coordinator(key) => {
-                let mut coordinators = self
-                    .coordinators
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner);
-                coordinators.remove(key);
+                lock(&self.coordinators).remove(key);
             }
             Destination::Broker(_) => {}
-            Destination::Anybody | Destination::Controller | Destination::Leader(_) => {
+            Destination::AnyBroker | Destination::Controller | Destination::Leader(_) => {
                 if let Err(error) = self.refresh(seen).await {
-                    tracing::debug!(%error, "the catalogue could not be read");
+                    tracing::debug!(%error, "cannot read the catalogue");
                 }
             }
         }

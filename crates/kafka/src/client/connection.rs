@@ -1,8 +1,8 @@
-//! One connection to a broker: requests go out as they come, answers come back in the same order.
+//! One connection to a broker: requests are pipelined, responses arrive in the same order.
 //!
-//! A task owns the socket. Whoever sends has a place in the order when [`Connection::send`] is ready, and may
-//! wait for the answer later. Whatever is wrong, an answer that nobody asked for, a length that cannot be,
-//! an answer that does not come, ends the connection, and everybody who waits is told why.
+//! A task owns the socket. A request is in order once [`Connection::send`] is ready; the caller may await the response
+//! later. Any violation, such as an unexpected response, an invalid length or a timeout, closes the connection, and
+//! all waiting callers get the reason.
 
 use std::io;
 use std::marker::PhantomData;
@@ -22,26 +22,26 @@ use super::versions::Versions;
 use crate::handlers::text;
 use crate::shape;
 
-/// Requests that may wait to be written, and as many that wait for their answers.
-const UNDER_WAY_MAX: usize = 64;
-/// However long an answer says it is, room is made for no more than this before it comes.
+/// The limit of requests to be written, and of requests that wait for a response.
+const IN_FLIGHT_MAX: usize = 64;
+/// The most memory that is reserved for a response before its bytes arrive.
 const READ_BYTES: usize = 256 << 10;
 const LENGTH_BYTES: usize = 4;
 const CORRELATION_BYTES: usize = 4;
 
-/// Why there is no answer.
+/// Why a request got no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CallError {
-    /// The connection was not made or has ended. The request may have arrived or not.
+    /// The connection failed. The request may or may not have been executed.
     #[error("{0}")]
     Lost(String),
-    /// Trying again would change nothing.
+    /// A retry would not help.
     #[error("{0}")]
     Refused(String),
 }
 
 impl CallError {
-    pub fn with(self, address: &Address) -> CallError {
+    pub(super) fn with(self, address: &Address) -> CallError {
         match self {
             CallError::Lost(reason) => CallError::Lost(format!("{address}: {reason}")),
             CallError::Refused(reason) => CallError::Refused(format!("{address}: {reason}")),
@@ -51,7 +51,7 @@ impl CallError {
 
 impl From<io::Error> for CallError {
     fn from(error: io::Error) -> CallError {
-        // What TLS has against a certificate comes as this, and stays.
+        // TLS reports an invalid certificate as this.
         match error.kind() {
             io::ErrorKind::InvalidData => CallError::Refused(error.to_string()),
             _ => CallError::Lost(error.to_string()),
@@ -67,40 +67,40 @@ pub(crate) struct Connection {
     timeout: Duration,
     sent: AtomicI32,
     outgoing: mpsc::Sender<OutgoingRequest>,
-    ending: Arc<CloseState>,
+    close: Arc<CloseState>,
 }
 
-/// How a connection is ended by those who use it, and why it has ended.
+/// Requests the end of a connection, and holds the reason.
 #[derive(Debug, Default)]
 struct CloseState {
-    wanted: Notify,
+    requested: Notify,
     reason: OnceLock<String>,
 }
 
 #[derive(Debug)]
 struct OutgoingRequest {
     frame: Bytes,
-    expected: PendingReply,
+    pending: PendingReply,
 }
 
 #[derive(Debug)]
 struct PendingReply {
     correlation: i32,
-    answer: oneshot::Sender<Bytes>,
+    response: oneshot::Sender<Bytes>,
 }
 
-/// How a request is sent.
+/// Options of one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallOptions<'a> {
     pub version_max: i16,
-    /// Under which name, if not that of the options.
+    /// The client id, if not that of the client's options.
     pub client: Option<&'a str>,
-    /// An answer that takes longer ends the connection.
+    /// A later response closes the connection.
     pub timeout: Duration,
 }
 
 impl CallOptions<'_> {
-    pub fn with_timeout(timeout: Duration) -> CallOptions<'static> {
+    pub(super) fn with_timeout(timeout: Duration) -> CallOptions<'static> {
         CallOptions {
             version_max: i16::MAX,
             client: None,
@@ -109,7 +109,7 @@ impl CallOptions<'_> {
     }
 }
 
-/// An answer to come.
+/// A response in flight.
 #[derive(Debug)]
 pub(crate) struct Reply<R> {
     connection: Arc<Connection>,
@@ -119,21 +119,21 @@ pub(crate) struct Reply<R> {
 }
 
 impl Connection {
-    pub fn start(
+    pub(super) fn start(
         stream: impl AsyncRead + AsyncWrite + Send + 'static,
         address: &Address,
         options: &Options,
         versions: Versions,
     ) -> Connection {
-        let (outgoing, requests) = mpsc::channel(UNDER_WAY_MAX);
-        let ending = Arc::new(CloseState::default());
+        let (outgoing, requests) = mpsc::channel(IN_FLIGHT_MAX);
+        let close = Arc::new(CloseState::default());
         let (reader, writer) = tokio::io::split(stream);
         let task = serve(
             reader,
             writer,
             requests,
-            options.answer_bytes_max,
-            Arc::clone(&ending),
+            options.response_bytes_max,
+            Arc::clone(&close),
         );
         tokio::spawn(task);
         Connection {
@@ -143,41 +143,41 @@ impl Connection {
             timeout: options.request_timeout,
             sent: AtomicI32::new(0),
             outgoing,
-            ending,
+            close,
         }
     }
 
-    pub fn set_versions(&mut self, versions: Versions) {
+    pub(super) fn set_versions(&mut self, versions: Versions) {
         self.versions = versions;
     }
 
-    pub fn is_open(&self) -> bool {
+    pub(super) fn is_open(&self) -> bool {
         !self.outgoing.is_closed()
     }
 
-    /// The version in which a request of this kind is sent, `max` at most.
-    pub fn version<R: Request>(&self, max: i16) -> Result<i16, CallError> {
-        self.versions.of(R::KEY, max).ok_or_else(|| {
-            let what = ApiKey::try_from(R::KEY);
-            let what = what.map_or_else(|()| R::KEY.to_string(), |key| format!("{key:?}"));
-            let reason = format!("it understands no version of {what} that we speak");
+    /// The version for a request of this type, at most `max`.
+    pub(super) fn version<R: Request>(&self, max: i16) -> Result<i16, CallError> {
+        self.versions.highest(R::KEY, max).ok_or_else(|| {
+            let api = ApiKey::try_from(R::KEY);
+            let api = api.map_or_else(|()| R::KEY.to_string(), |key| format!("{key:?}"));
+            let reason = format!("no common version of {api}");
             CallError::Refused(reason).with(&self.address)
         })
     }
 
-    /// Sends a request and waits for the answer.
-    pub async fn call<R: Request>(
+    /// Sends a request and waits for the response.
+    pub(super) async fn call<R: Request>(
         &self,
         options: CallOptions<'_>,
         make: impl FnOnce(i16) -> R,
     ) -> Result<R::Response, CallError> {
         let version = self.version::<R>(options.version_max)?;
         let frame = self.push(version, options.client, &make(version)).await?;
-        self.answer::<R>(version, options.timeout, frame).await
+        self.receive::<R>(version, options.timeout, frame).await
     }
 
-    /// Sends a request, which has its place in the order of this connection when this is ready.
-    pub async fn send<R: Request>(
+    /// Sends a request. It is in the order of this connection when the future is ready.
+    pub(super) async fn send<R: Request>(
         self: &Arc<Self>,
         version: i16,
         request: &R,
@@ -203,17 +203,14 @@ impl Connection {
             .with_correlation_id(correlation)
             .with_client_id(Some(text(client.unwrap_or(&self.client_id))));
         let frame = self.encode(version, &header, request)?;
-        let (answer, frame_of_answer) = oneshot::channel();
-        let expected = PendingReply {
+        let (sender, response) = oneshot::channel();
+        let pending = PendingReply {
             correlation,
-            answer,
+            response: sender,
         };
-        let sent = self
-            .outgoing
-            .send(OutgoingRequest { frame, expected })
-            .await;
+        let sent = self.outgoing.send(OutgoingRequest { frame, pending }).await;
         sent.map_err(|_| self.lost())?;
-        Ok(frame_of_answer)
+        Ok(response)
     }
 
     fn encode<R: Request>(
@@ -227,14 +224,14 @@ impl Connection {
         header
             .encode(&mut frame, R::header_version(version))
             .and_then(|()| request.encode(&mut frame, version))
-            .map_err(|error| refused(format!("a request could not be written: {error}")))?;
+            .map_err(|error| refused(format!("cannot encode a request: {error}")))?;
         let length = i32::try_from(frame.len() - LENGTH_BYTES)
             .map_err(|_| refused("a request is longer than 2 GiB".into()))?;
         (&mut frame[..LENGTH_BYTES]).put_i32(length);
         Ok(frame.freeze())
     }
 
-    async fn answer<R: Request>(
+    async fn receive<R: Request>(
         &self,
         version: i16,
         timeout: Duration,
@@ -243,59 +240,59 @@ impl Connection {
         let frame = match tokio::time::timeout(timeout, frame).await {
             Ok(Ok(frame)) => frame,
             Ok(Err(_)) => return Err(self.lost()),
-            Err(_) => return Err(self.end(format!("no answer within {timeout:?}"))),
+            Err(_) => return Err(self.end(format!("no response within {timeout:?}"))),
         };
         decode::<R>(frame, version).map_err(|reason| self.end(reason))
     }
 
-    /// Ends the connection for everybody.
+    /// Closes the connection for all callers.
     fn end(&self, reason: String) -> CallError {
-        let _ = self.ending.reason.set(reason);
-        self.ending.wanted.notify_one();
+        let _ = self.close.reason.set(reason);
+        self.close.requested.notify_one();
         self.lost()
     }
 
     fn lost(&self) -> CallError {
-        let reason = self.ending.reason.get();
+        let reason = self.close.reason.get();
         let reason = reason.map_or("the connection has ended", String::as_str);
         CallError::Lost(reason.into()).with(&self.address)
     }
 }
 
 impl<R: Request> Reply<R> {
-    pub async fn wait(self) -> Result<R::Response, CallError> {
+    pub(super) async fn wait(self) -> Result<R::Response, CallError> {
         let timeout = self.connection.timeout;
         self.connection
-            .answer::<R>(self.version, timeout, self.frame)
+            .receive::<R>(self.version, timeout, self.frame)
             .await
     }
 }
 
 fn decode<R: Request>(mut frame: Bytes, version: i16) -> Result<R::Response, String> {
-    let malformed = |reason: &dyn std::fmt::Display| format!("an answer is malformed: {reason}");
+    let malformed = |reason: &dyn std::fmt::Display| format!("malformed response: {reason}");
     ResponseHeader::decode(&mut frame, R::Response::header_version(version))
         .map_err(|error| malformed(&error))?;
-    let key = ApiKey::try_from(R::KEY).map_err(|()| malformed(&"of no known kind"))?;
-    shape::check_answer(key, version, &frame).map_err(|error| malformed(&error))?;
+    let key = ApiKey::try_from(R::KEY).map_err(|()| malformed(&"unknown API key"))?;
+    shape::check_response(key, version, &frame).map_err(|error| malformed(&error))?;
     R::Response::decode(&mut frame, version).map_err(|error| malformed(&error))
 }
 
-/// Until nobody can send any more, somebody wants it to end, or it breaks.
+/// Runs until all senders are dropped, the end is requested, or the connection fails.
 async fn serve<S: AsyncRead + AsyncWrite>(
     reader: ReadHalf<S>,
     writer: WriteHalf<S>,
     requests: mpsc::Receiver<OutgoingRequest>,
-    answer_bytes_max: usize,
-    ending: Arc<CloseState>,
+    response_bytes_max: usize,
+    close: Arc<CloseState>,
 ) {
-    let (expect, expected) = mpsc::channel(UNDER_WAY_MAX);
+    let (expect, expected) = mpsc::channel(IN_FLIGHT_MAX);
     let reason = tokio::select! {
         ended = write(writer, requests, expect) => ended.err().map(|error| error.to_string()),
-        broken = read(reader, expected, answer_bytes_max) => Some(broken),
-        () = ending.wanted.notified() => None,
+        broken = read(reader, expected, response_bytes_max) => Some(broken),
+        () = close.requested.notified() => None,
     };
     if let Some(reason) = reason {
-        let _ = ending.reason.set(reason);
+        let _ = close.reason.set(reason);
     }
 }
 
@@ -304,8 +301,8 @@ async fn write<S: AsyncRead + AsyncWrite>(
     mut requests: mpsc::Receiver<OutgoingRequest>,
     expect: mpsc::Sender<PendingReply>,
 ) -> io::Result<()> {
-    while let Some(OutgoingRequest { frame, expected }) = requests.recv().await {
-        if expect.send(expected).await.is_err() {
+    while let Some(OutgoingRequest { frame, pending }) = requests.recv().await {
+        if expect.send(pending).await.is_err() {
             return Ok(());
         }
         writer.write_all(&frame).await?;
@@ -314,30 +311,30 @@ async fn write<S: AsyncRead + AsyncWrite>(
     Ok(())
 }
 
-/// Hands out answers until something is wrong, and says what.
+/// Delivers responses until an error, which it returns.
 async fn read<S: AsyncRead + AsyncWrite>(
     mut reader: ReadHalf<S>,
     mut expected: mpsc::Receiver<PendingReply>,
-    answer_bytes_max: usize,
+    response_bytes_max: usize,
 ) -> String {
     let mut buffer = BytesMut::new();
     loop {
-        let frame = match next_frame(&mut reader, &mut buffer, answer_bytes_max).await {
+        let frame = match next_frame(&mut reader, &mut buffer, response_bytes_max).await {
             Ok(frame) => frame,
             Err(reason) => return reason,
         };
         let correlation = frame.first_chunk().map(|head| i32::from_be_bytes(*head));
         let Ok(next) = expected.try_recv() else {
-            return "it answered what nobody asked".into();
+            return "unexpected response".into();
         };
         if correlation != Some(next.correlation) {
             return format!(
-                "it answered {correlation:?} where {} was due",
+                "response with correlation id {correlation:?}, expected {}",
                 next.correlation
             );
         }
-        // Who asked may have gone.
-        let _ = next.answer.send(frame);
+        // The caller may be gone.
+        let _ = next.response.send(frame);
     }
 }
 
@@ -352,7 +349,7 @@ async fn next_frame<S: AsyncRead>(
             .map(|length| i32::from_be_bytes(*length));
         let length = length.map(|length| match usize::try_from(length) {
             Ok(bytes) if (CORRELATION_BYTES..=bytes_max).contains(&bytes) => Ok(bytes),
-            _ => Err(format!("an answer cannot have {length} bytes")),
+            _ => Err(format!("invalid response length {length}")),
         });
         let missing = match length.transpose()? {
             Some(length) if buffer.len() >= LENGTH_BYTES + length => {

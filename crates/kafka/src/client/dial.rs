@@ -1,4 +1,4 @@
-//! Makes a connection that can be used: TCP, TLS and its handshake, what the broker understands, the login.
+//! Opens a connection: TCP, TLS, the versions of the broker, login.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::versions::Versions;
 use crate::codes::OK;
 use crate::handlers::text;
 
-/// Where a broker listens.
+/// The address of a broker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Address {
     pub host: String,
@@ -29,8 +29,8 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// From `host:port`; of an IPv6 address in brackets as well.
-    pub fn parse(server: &str) -> Option<Address> {
+    /// Parses `host:port`; an IPv6 address may be in brackets.
+    pub(super) fn parse(server: &str) -> Option<Address> {
         let (host, port) = server.rsplit_once(':')?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let port = port.parse().ok()?;
@@ -40,8 +40,8 @@ impl Address {
         })
     }
 
-    /// As a broker names one.
-    pub fn of(host: &str, port: i32) -> Option<Address> {
+    /// An address in a response.
+    pub(super) fn of(host: &str, port: i32) -> Option<Address> {
         let port = u16::try_from(port).ok().filter(|port| *port > 0)?;
         (!host.is_empty()).then(|| Address {
             host: host.into(),
@@ -56,17 +56,17 @@ impl fmt::Display for Address {
     }
 }
 
-/// Whom to believe: the authorities in `pem`. Those of the system are in a file that most systems have,
-/// such as `/etc/ssl/certs/ca-certificates.crt`.
+/// A TLS configuration that trusts the authorities in `pem`. On most systems a file has those of the system, such as
+/// `/etc/ssl/certs/ca-certificates.crt`.
 pub fn trust(pem: &[u8]) -> Result<Arc<ClientConfig>, String> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
         let certificate = certificate.map_err(|error| format!("the certificate: {error}"))?;
-        // One that cannot be used is no reason not to use the others.
+        // An unusable certificate does not affect the others.
         let _ = roots.add(certificate);
     }
     if roots.is_empty() {
-        return Err("there is no certificate of an authority in it".into());
+        return Err("no certificate authority found".into());
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
@@ -77,14 +77,14 @@ pub fn trust(pem: &[u8]) -> Result<Arc<ClientConfig>, String> {
     Ok(Arc::new(config))
 }
 
-/// A connection over which requests can be sent.
 pub(super) async fn dial(
     address: &Address,
     options: &Arc<Options>,
 ) -> Result<Arc<Connection>, CallError> {
-    let made = tokio::time::timeout(options.request_timeout, open(address, options));
-    made.await
-        .unwrap_or_else(|_| Err(CallError::Lost("it takes too long to connect".into())))
+    let opened = tokio::time::timeout(options.request_timeout, open(address, options));
+    opened
+        .await
+        .unwrap_or_else(|_| Err(CallError::Lost("connecting timed out".into())))
         .map_err(|error| error.with(address))
 }
 
@@ -115,7 +115,7 @@ async fn set_up(
         .await?;
     if versions.error_code != OK {
         let code = Code::Unknown(versions.error_code);
-        return Err(CallError::Refused(format!("it tells no versions: {code}")));
+        return Err(CallError::Refused(format!("ApiVersions failed: {code}")));
     }
     let ranges = versions.api_keys.iter();
     connection.set_versions(Versions::new(
@@ -132,27 +132,34 @@ async fn log_in(
     options: CallOptions<'_>,
     login: &Login,
 ) -> Result<(), CallError> {
-    let shaken = connection
+    let handshake = connection
         .call(options, |_| {
             SaslHandshakeRequest::default().with_mechanism(text("PLAIN"))
         })
         .await?;
-    if shaken.error_code != OK {
-        let known: Vec<_> = shaken.mechanisms.iter().map(|name| name.as_str()).collect();
-        let reason = format!("it takes no login by PLAIN, but by {}", known.join(", "));
+    if handshake.error_code != OK {
+        let supported: Vec<_> = handshake
+            .mechanisms
+            .iter()
+            .map(|name| name.as_str())
+            .collect();
+        let reason = format!(
+            "PLAIN is not supported; supported mechanisms: {}",
+            supported.join(", ")
+        );
         return Err(CallError::Refused(reason));
     }
     let token = Bytes::from(format!("\0{}\0{}", login.user, login.password));
-    let answer = connection
+    let response = connection
         .call(options, |_| {
             SaslAuthenticateRequest::default().with_auth_bytes(token.clone())
         })
         .await?;
-    match answer.error_code {
+    match response.error_code {
         OK => Ok(()),
         code => {
-            let error = answer.error_message.map(|error| error.to_string());
-            let error = error.unwrap_or_else(|| super::errors::kind(code).to_string());
+            let error = response.error_message.map(|error| error.to_string());
+            let error = error.unwrap_or_else(|| super::errors::code_from(code).to_string());
             Err(CallError::Refused(format!(
                 "the login was refused: {error}"
             )))
@@ -177,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_authority_nobody_would_be_believed() {
+    fn a_file_without_an_authority_is_refused() {
         assert!(trust(b"").is_err());
         assert!(trust(b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----").is_err());
     }

@@ -1,4 +1,4 @@
-//! What a broker's error codes mean in the words of the log, and which of them pass.
+//! The log's errors for a broker's error codes, and which codes are retriable.
 
 use highwater_log::batch::{Batch, BatchError};
 use highwater_log::{
@@ -10,7 +10,7 @@ use kafka_protocol::ResponseError as Code;
 use super::connection::CallError;
 use crate::codes::OK;
 
-/// What a broker has against a request.
+/// An error response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BrokerError {
     pub code: Code,
@@ -35,7 +35,7 @@ impl std::fmt::Display for BrokerError {
     }
 }
 
-/// Why a call failed for good.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     Call(CallError),
@@ -52,7 +52,7 @@ impl std::fmt::Display for Failure {
 }
 
 impl Failure {
-    pub fn code(&self) -> Option<Code> {
+    pub(super) fn code(&self) -> Option<Code> {
         match self {
             Failure::Broker(error) => Some(error.code),
             Failure::Call(_) => None,
@@ -60,16 +60,21 @@ impl Failure {
     }
 }
 
-pub(crate) fn kind(code: i16) -> Code {
+pub(crate) fn code_from(code: i16) -> Code {
     Code::try_from_code(code).unwrap_or(Code::Unknown(code))
 }
 
-/// What a code says, if it is one of an error.
 pub(crate) fn ok(code: i16) -> Result<(), BrokerError> {
     ok_or(code, None)
 }
 
-/// The first of several that says something.
+/// The only element of a response to a request with one element.
+pub(crate) fn single<T>(items: Vec<T>) -> Result<T, BrokerError> {
+    let first = items.into_iter().next();
+    first.ok_or(Code::UnknownServerError.into())
+}
+
+/// The first error of several codes.
 pub(crate) fn all_ok(codes: impl IntoIterator<Item = i16>) -> Result<(), BrokerError> {
     codes.into_iter().try_for_each(ok)
 }
@@ -81,13 +86,13 @@ pub(crate) fn ok_or(
     match code {
         OK => Ok(()),
         code => Err(BrokerError {
-            code: kind(code),
+            code: code_from(code),
             message: message.map(|text| text.to_string()),
         }),
     }
 }
 
-/// The broker asked is not, or not yet, the one to ask; or it cannot for the moment.
+/// Another broker is responsible, or this one is temporarily unable.
 pub(crate) fn is_retriable(code: Code) -> bool {
     is_unknown(code)
         || matches!(
@@ -114,7 +119,7 @@ pub(crate) fn is_retriable(code: Code) -> bool {
         )
 }
 
-/// The broker does not know the hub: it is gone, or has not come to this broker yet.
+/// The broker does not know the hub: it was deleted, or this broker does not know it yet.
 pub(crate) fn is_unknown(code: Code) -> bool {
     matches!(
         code,
@@ -133,8 +138,7 @@ pub(crate) fn read_error(topic_partition: &TopicPartition, failure: Failure) -> 
     }
 }
 
-/// Of a refusal, after which the batch is surely not there. What a broker does not tell, the number that was
-/// due, is -1.
+/// For a refused batch, which is certainly not in the log. The expected sequence number is not in the response: -1.
 pub(crate) fn append_error(
     topic_partition: &TopicPartition,
     batch: &Batch,
@@ -173,7 +177,7 @@ pub(crate) fn append_error(
         | Code::UnsupportedCompressionType
         | Code::UnsupportedForMessageFormat => AppendError::Malformed(BatchError::Record {
             index: 0,
-            reason: "the broker does not take it, for reasons of its own",
+            reason: "the broker refuses it",
         }),
         _ => AppendError::Stopped {
             topic_partition,
@@ -196,7 +200,7 @@ pub(crate) fn admin_error(hub: &HubName, partitions: u32, failure: Failure) -> A
     }
 }
 
-/// `topic_partition` is the one that was asked about, if there was one.
+/// `topic_partition` is that of the request, if it has one.
 pub(crate) fn group_error(
     member: &Membership,
     topic_partition: Option<&TopicPartition>,
@@ -246,7 +250,7 @@ pub(crate) fn transaction_error(
             TransactionError::Fenced(producer)
         }
         (Some(Code::InvalidTxnState), _) => {
-            TransactionError::InvalidState("the coordinator has it in another one")
+            TransactionError::InvalidState("the coordinator has another state")
         }
         (Some(Code::ConcurrentTransactions), _) => TransactionError::Concurrent,
         (Some(Code::CoordinatorLoadInProgress), _) => TransactionError::Loading,
@@ -254,7 +258,6 @@ pub(crate) fn transaction_error(
     }
 }
 
-/// Where a reader was when the partition had nothing there.
 pub(crate) fn out_of_range(
     topic_partition: &TopicPartition,
     requested: Offset,

@@ -1,4 +1,4 @@
-//! Fetch, from the other side: asks for records, and lets through only whole batches with right checksums.
+//! Fetch requests, and their responses reduced to whole batches with valid checksums.
 
 use bytes::Bytes;
 use highwater_log::batch::{Batches, CorruptBatch};
@@ -13,7 +13,7 @@ use super::versions::BY_ID;
 use super::view::Target;
 use crate::handlers::topic;
 
-/// What is wanted of one partition.
+/// The request for one partition.
 #[derive(Clone, Debug)]
 pub(crate) struct FetchPartitionRequest {
     pub target: Target,
@@ -21,23 +21,23 @@ pub(crate) struct FetchPartitionRequest {
     pub bytes_max: usize,
 }
 
-/// The version in which these can be asked for.
-pub(crate) fn version_max(wanted: &[FetchPartitionRequest]) -> i16 {
-    match wanted.iter().all(|wanted| wanted.target.by_id) {
+/// The highest version for these partitions.
+pub(crate) fn version_max(partitions: &[FetchPartitionRequest]) -> i16 {
+    match partitions.iter().all(|one| one.target.by_id) {
         true => i16::MAX,
         false => BY_ID - 1,
     }
 }
 
-/// Partitions of one hub stand next to each other in `wanted`.
+/// Partitions of one hub are adjacent in `partitions`.
 pub(crate) fn request(
     version: i16,
-    wanted: &[FetchPartitionRequest],
+    partitions: &[FetchPartitionRequest],
     isolation: Isolation,
     wait_ms: i32,
 ) -> FetchRequest {
-    let by_hub = wanted.chunk_by(|a, b| a.target.id == b.target.id);
-    let bytes_max = wanted.iter().map(|wanted| wanted.bytes_max).max();
+    let by_hub = partitions.chunk_by(|a, b| a.target.id == b.target.id);
+    let bytes_max = partitions.iter().map(|one| one.bytes_max).max();
     FetchRequest::default()
         .with_replica_id(BrokerId(-1))
         .with_max_wait_ms(wait_ms)
@@ -45,7 +45,7 @@ pub(crate) fn request(
         .with_max_bytes(bytes(bytes_max.unwrap_or(0)))
         .with_isolation_level(level(isolation))
         .with_session_epoch(-1)
-        .with_topics(by_hub.map(|of_hub| of_one(version, of_hub)).collect())
+        .with_topics(by_hub.map(|of_hub| fetch_topic(version, of_hub)).collect())
 }
 
 pub(crate) fn level(isolation: Isolation) -> i8 {
@@ -55,15 +55,16 @@ pub(crate) fn level(isolation: Isolation) -> i8 {
     }
 }
 
-fn of_one(version: i16, wanted: &[FetchPartitionRequest]) -> FetchTopic {
-    let partition = |wanted: &FetchPartitionRequest| {
+fn fetch_topic(version: i16, partitions: &[FetchPartitionRequest]) -> FetchTopic {
+    let partition = |one: &FetchPartitionRequest| {
         FetchPartition::default()
-            .with_partition(wanted.target.topic_partition.partition as i32)
-            .with_fetch_offset(wanted.from.0)
-            .with_partition_max_bytes(bytes(wanted.bytes_max))
+            .with_partition(one.target.topic_partition.partition as i32)
+            .with_fetch_offset(one.from.0)
+            .with_partition_max_bytes(bytes(one.bytes_max))
     };
-    let requested = FetchTopic::default().with_partitions(wanted.iter().map(partition).collect());
-    match wanted.first() {
+    let requested =
+        FetchTopic::default().with_partitions(partitions.iter().map(partition).collect());
+    match partitions.first() {
         Some(first) if version >= BY_ID => {
             requested.with_topic_id(Uuid::from_bytes(first.target.id.0))
         }
@@ -76,12 +77,12 @@ fn bytes(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
-/// What was said of each partition, in no order.
-pub(crate) fn answers(
-    answer: FetchResponse,
+/// Topic id, topic name and data of each partition, in any order.
+pub(crate) fn partitions(
+    response: FetchResponse,
 ) -> Result<impl Iterator<Item = (Uuid, String, PartitionData)>, BrokerError> {
-    ok(answer.error_code)?;
-    let topics = answer.responses.into_iter();
+    ok(response.error_code)?;
+    let topics = response.responses.into_iter();
     Ok(topics.flat_map(|topic| {
         let (id, name) = (topic.topic_id, topic.topic.to_string());
         let partitions = topic.partitions.into_iter();
@@ -89,8 +90,10 @@ pub(crate) fn answers(
     }))
 }
 
-/// What one partition has; an error of the data is told as a [`CorruptBatch`].
-pub(crate) fn found(data: PartitionData) -> Result<Result<FetchData, CorruptBatch>, BrokerError> {
+/// The batches of a partition. Corrupt data is the inner error.
+pub(crate) fn fetch_data(
+    data: PartitionData,
+) -> Result<Result<FetchData, CorruptBatch>, BrokerError> {
     ok(data.error_code)?;
     let mut bounds = Bounds {
         start: Offset(data.log_start_offset.max(0)),
@@ -107,7 +110,7 @@ pub(crate) fn found(data: PartitionData) -> Result<Result<FetchData, CorruptBatc
         producer_id: aborted.producer_id.0,
         first: Offset(aborted.first_offset),
     });
-    let (piece, last) = match whole(data.records.unwrap_or_default()) {
+    let (piece, last) = match whole_batches(data.records.unwrap_or_default()) {
         Ok(whole) => whole,
         Err(broken) => return Ok(Err(broken)),
     };
@@ -124,9 +127,10 @@ pub(crate) fn found(data: PartitionData) -> Result<Result<FetchData, CorruptBatc
     }))
 }
 
-/// As many whole batches as there are, each with a right checksum, with the end and the time of the last. A
-/// broker cuts off the last one where it likes.
-fn whole(mut records: Bytes) -> Result<(Bytes, Option<(Offset, EnqueueTime)>), CorruptBatch> {
+/// The whole batches, with end offset and time of the last. Brokers may truncate the last batch.
+fn whole_batches(
+    mut records: Bytes,
+) -> Result<(Bytes, Option<(Offset, EnqueueTime)>), CorruptBatch> {
     let mut batches = Batches::new(&records);
     let mut last = None;
     let mut good = 0;
@@ -137,7 +141,7 @@ fn whole(mut records: Bytes) -> Result<(Bytes, Option<(Offset, EnqueueTime)>), C
                 good = batch.end();
                 last = Some((batch.header.next_offset(), batch.header.enqueue_time()));
             }
-            Some(Err(broken)) if !is_cut(&records[broken.position..]) => return Err(broken),
+            Some(Err(broken)) if !is_truncated(&records[broken.position..]) => return Err(broken),
             _ => break,
         }
     }
@@ -145,8 +149,8 @@ fn whole(mut records: Bytes) -> Result<(Bytes, Option<(Offset, EnqueueTime)>), C
     Ok((records, last))
 }
 
-/// Whether this is the beginning of a batch and no more.
-fn is_cut(rest: &[u8]) -> bool {
+/// Whether this is only the beginning of a batch.
+fn is_truncated(rest: &[u8]) -> bool {
     match highwater_log::batch::BatchHeader::read(rest) {
         Err(_) => true,
         Ok(header) => header.size().is_ok_and(|size| size > rest.len()) && header.magic() == 2,
@@ -171,11 +175,11 @@ mod tests {
     }
 
     #[test]
-    fn what_a_broker_cut_off_is_left_out_wherever_that_was() {
+    fn a_truncated_batch_is_left_out() {
         let two = [batch(3), batch(4)].concat();
         let one = two.len() / 2;
         for cut in 0..=two.len() {
-            let (piece, last) = whole(Bytes::copy_from_slice(&two[..cut])).unwrap();
+            let (piece, last) = whole_batches(Bytes::copy_from_slice(&two[..cut])).unwrap();
             assert_eq!(piece.len(), cut / one * one, "{cut}");
             let ends = [
                 None,
@@ -187,15 +191,15 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_bit_is_noticed_unless_it_only_says_that_more_should_follow() {
+    fn a_flipped_bit_is_detected_unless_it_looks_like_truncation() {
         let two = [batch(3), batch(4)].concat();
         for at in 0..two.len() {
             let mut flipped = two.clone();
             flipped[at] ^= 1;
-            let Ok((piece, last)) = whole(flipped.into()) else {
+            let Ok((piece, last)) = whole_batches(flipped.into()) else {
                 continue;
             };
-            // Offset and epoch are not covered by the checksum; a length may claim more than came.
+            // The checksum does not cover offset and epoch; a larger length looks like truncation.
             let in_batch = at % (two.len() / 2);
             assert!(in_batch < 16, "byte {at}: {} bytes, {last:?}", piece.len());
         }

@@ -1,17 +1,14 @@
-//! A log that is elsewhere: another node, an Apache Kafka cluster, or Azure Event Hubs through its Kafka
-//! endpoint.
+//! A remote log: another node, an Apache Kafka cluster, or Azure Event Hubs through its Kafka endpoint.
 //!
-//! [`Remote`] implements the traits of `highwater-log` over the Kafka protocol, so whatever works on a log
-//! in its own process works on a cluster as well. The traits are the protocol's own vocabulary, and batches
-//! travel as they are: none is taken apart or put together on the way.
+//! [`Remote`] implements the traits of `highwater-log` over the Kafka protocol, so code that works on an embedded log
+//! works on a cluster too. The traits follow the protocol, and batches are sent unchanged.
 //!
-//! A call is carried out by whoever can: the leader of a partition, the coordinator of a group, the
-//! controller. Which broker that is, is found out and remembered; when it has changed, or a connection
-//! has ended, the call is made again, for as long as [`Options::patience`] lasts. Appending again is safe,
-//! because every batch has a number by which a broker knows a repeat.
+//! A request goes to the leader of a partition, the coordinator of a group, or the controller. Their addresses are
+//! cached; when one has moved or a connection has ended, the request is retried within [`Options::patience`].
+//! Retrying an append is safe, because brokers recognise a duplicate by its sequence number.
 //!
-//! What the traits ask for without waiting, such as the hubs there are, is answered from what was last
-//! heard; the catalogue is read every [`Options::refresh`].
+//! Synchronous calls, such as the list of hubs, return cached state; the catalogue is read every
+//! [`Options::refresh`].
 
 mod append;
 mod catalogue;
@@ -31,7 +28,7 @@ mod view;
 mod watch;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use highwater_env::Clock;
 use highwater_log::{HubName, TopicPartition};
@@ -46,46 +43,44 @@ use watch::Watch;
 pub use dial::trust;
 pub use options::{Login, Options};
 
-/// Why there is no connection to a cluster.
+/// The cluster cannot be reached.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no broker could be reached: {0}")]
 pub struct ConnectError(pub String);
 
-/// A cluster. Clones are the same one; when the last is gone, and the partitions asked of it, its connections
-/// are closed.
+/// A cluster. Clones share it; its connections are closed when the last clone and the last partition are dropped.
 #[derive(Clone)]
 pub struct Remote(Arc<Inner>);
 
 struct Inner {
     cluster: Arc<Cluster>,
     watch: Arc<Watch>,
-    /// One for each partition that was asked for, because all who append must share a queue.
+    /// The partitions in use: all appends to a partition must share one queue.
     partitions: Mutex<HashMap<TopicPartition, RemotePartition>>,
-    reading: AbortHandle,
+    catalogue_reader: AbortHandle,
 }
 
 impl Remote {
-    /// Ready when a broker has told which hubs there are. The clock gives records their times where the
-    /// log does not.
+    /// Ready when the catalogue has been read. The clock gives records their timestamps where the log does not.
     pub async fn connect(options: Options, clock: Arc<dyn Clock>) -> Result<Remote, ConnectError> {
         let cluster = Arc::new(Cluster::new(options, clock).map_err(ConnectError)?);
         let mut retry = Retry::new(&cluster.options);
         while let Err(error) = cluster.refresh(0).await {
-            let hopeless = matches!(error, connection::CallError::Refused(_));
-            if hopeless || !retry.pause().await {
+            let is_final = matches!(error, connection::CallError::Refused(_));
+            if is_final || !retry.pause().await {
                 return Err(ConnectError(error.to_string()));
             }
         }
-        let reading = tokio::spawn(keep_reading(Arc::downgrade(&cluster)));
+        let reader = tokio::spawn(refresh_periodically(Arc::downgrade(&cluster)));
         Ok(Remote(Arc::new(Inner {
             watch: Arc::new(Watch::new(Arc::clone(&cluster))),
             cluster,
             partitions: Mutex::default(),
-            reading: reading.abort_handle(),
+            catalogue_reader: reader.abort_handle(),
         })))
     }
 
-    /// Reads the catalogue now, for those who know that it has changed.
+    /// Reads the catalogue now.
     pub async fn refresh(&self) -> Result<(), ConnectError> {
         let seen = self.0.cluster.view().number;
         let read = self.0.cluster.refresh(seen).await;
@@ -106,8 +101,7 @@ impl Remote {
         if partition >= topic.info.partitions {
             return None;
         }
-        let partitions = self.0.partitions.lock();
-        let mut partitions = partitions.unwrap_or_else(PoisonError::into_inner);
+        let mut partitions = lock(&self.0.partitions);
         let known = partitions.get(&topic_partition);
         if let Some(known) = known.filter(|known| known.target.id == topic.info.id) {
             return Some(known.clone());
@@ -117,20 +111,24 @@ impl Remote {
             id: topic.info.id,
             by_id: topic.by_id,
         };
-        let made = RemotePartition::new(self.cluster(), Arc::clone(&self.0.watch), target);
-        partitions.insert(topic_partition, made.clone());
-        Some(made)
+        let created = RemotePartition::new(self.cluster(), Arc::clone(&self.0.watch), target);
+        partitions.insert(topic_partition, created.clone());
+        Some(created)
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.reading.abort();
+        self.catalogue_reader.abort();
     }
 }
 
-/// Reads the catalogue now and then, until nobody needs it any more.
-async fn keep_reading(cluster: Weak<Cluster>) {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Reads the catalogue periodically, until the cluster is dropped.
+async fn refresh_periodically(cluster: Weak<Cluster>) {
     loop {
         let Some(pause) = cluster.upgrade().map(|cluster| cluster.options.refresh) else {
             return;
@@ -140,7 +138,7 @@ async fn keep_reading(cluster: Weak<Cluster>) {
             return;
         };
         if let Err(error) = cluster.refresh(cluster.view().number).await {
-            tracing::warn!(%error, "the catalogue of the cluster could not be read");
+            tracing::warn!(%error, "cannot read the catalogue of the cluster");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How to reach a cluster, and how much patience to have with it.
+//! Options of the client: addresses, security, timeouts and limits.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,33 +6,30 @@ use std::time::Duration;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// `host:port` of some of the brokers; the others are learnt from them.
+    /// `host:port` of some brokers; the others are discovered.
     pub servers: Vec<String>,
-    /// For people who look at the brokers.
+    /// Shown in the logs and metrics of brokers.
     pub client_id: String,
-    /// Speak TLS, with whom this says; [`trust`](super::trust) makes one.
+    /// Connect by TLS; [`trust`](super::trust) builds the configuration.
     pub tls: Option<Arc<rustls::ClientConfig>>,
     /// Log in with SASL PLAIN.
     pub login: Option<Login>,
-    /// How long a connection may take until it can be used, and an answer until the connection is given
-    /// up.
+    /// The time limit for setting up a connection and for a response.
     pub request_timeout: Duration,
-    /// How long a call goes on trying before it fails.
+    /// How long a request is retried before it fails.
     pub patience: Duration,
-    /// Between two tries; twice as long after each, up to the other.
+    /// The pause before a retry: doubles from the first to the second.
     pub backoff_min: Duration,
     pub backoff_max: Duration,
-    /// How often the catalogue is read again. What was made, removed or grown by others is seen after
-    /// this long at the latest.
+    /// How often the catalogue is read, and so the longest time until changes by others are seen.
     pub refresh: Duration,
-    /// How long a broker is asked to wait for records before it says that there are none.
+    /// How long a Fetch waits for records.
     pub poll: Duration,
-    /// A longer answer ends its connection.
-    pub answer_bytes_max: usize,
-    /// Bytes that may wait for their append in one partition; more is refused with
-    /// [`QueueFull`](highwater_log::AppendError::QueueFull).
+    /// A longer response closes its connection.
+    pub response_bytes_max: usize,
+    /// Bytes in the append queue of a partition; more is refused with [`QueueFull`](highwater_log::AppendError::QueueFull).
     pub waiting_bytes_max: usize,
-    /// Copies of every partition of a hub that is made; -1 leaves it to the cluster.
+    /// The replication factor of created hubs; -1 is the default of the cluster.
     pub replication: i16,
 }
 
@@ -49,14 +46,14 @@ impl Options {
             backoff_max: Duration::from_secs(1),
             refresh: Duration::from_secs(10),
             poll: Duration::from_millis(500),
-            answer_bytes_max: 100 << 20,
+            response_bytes_max: 100 << 20,
             waiting_bytes_max: 32 << 20,
             replication: -1,
         }
     }
 }
 
-/// For Azure Event Hubs: `$ConnectionString`, and the connection string itself.
+/// A SASL PLAIN login. For Azure Event Hubs: `$ConnectionString`, and the connection string.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
     pub user: String,

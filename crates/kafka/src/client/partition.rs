@@ -1,6 +1,6 @@
-//! One partition of a cluster: read by Fetch, looked into by ListOffsets, and what was last heard of it.
+//! One partition of a cluster: reads, offsets by time, trimming, and its cached bounds.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use highwater_log::batch::{Batch, BatchError, NewRecord};
 use highwater_log::{
@@ -15,19 +15,20 @@ use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListO
 use kafka_protocol::messages::{BrokerId, DeleteRecordsRequest, ListOffsetsRequest};
 
 use super::append::Appender;
-use super::cluster::{Cluster, ClusterRequest, Destination};
-use super::errors::{Failure, ok, out_of_range, read_error};
+use super::cluster::{Cluster, Destination, Route};
+use super::errors::{ok, out_of_range, read_error, single};
 use super::fetch::{self, FetchPartitionRequest};
+use super::lock;
 use super::pool::ConnectionClass;
 use super::view::Target;
 use super::watch::Watch;
 use crate::handlers::topic;
 
-/// ListOffsets for the end and for the start instead of a time.
+/// Timestamps of ListOffsets that stand for the end and the start.
 const END: i64 = -1;
 const START: i64 = -2;
 
-/// A handle; clones and everybody who asks for the same partition share it.
+/// A handle. Clones share the partition's queue and cache.
 #[derive(Clone)]
 pub(crate) struct RemotePartition {
     pub cluster: Arc<Cluster>,
@@ -37,11 +38,11 @@ pub(crate) struct RemotePartition {
     watch: Arc<Watch>,
 }
 
-/// What was last heard of a partition.
+/// The last known state of a partition.
 #[derive(Debug, Default)]
 pub(crate) struct PartitionCache {
     bounds: Mutex<Bounds>,
-    /// What came with the answer that said there is more.
+    /// Batches that a poll returned.
     prefetched: Mutex<Option<PrefetchedData>>,
 }
 
@@ -53,12 +54,12 @@ struct PrefetchedData {
 }
 
 impl PartitionCache {
-    pub fn bounds(&self) -> Bounds {
+    pub(super) fn bounds(&self) -> Bounds {
         *lock(&self.bounds)
     }
 
-    /// Answers overtake each other, and a partition never goes back: the furthest counts.
-    pub fn observe(&self, observed: Bounds) {
+    /// Responses may arrive out of order and bounds never decrease, so the maximum counts.
+    pub(super) fn observe(&self, observed: Bounds) {
         let mut bounds = lock(&self.bounds);
         if observed.end >= bounds.end {
             bounds.last_time = observed
@@ -70,8 +71,8 @@ impl PartitionCache {
         bounds.end = bounds.end.max(observed.end);
     }
 
-    /// Asked for outright, which counts even if the partition did go back: the cluster may have lost its
-    /// end with a broker.
+    /// Sets the bounds that ListOffsets returned, even if they decreased: the cluster may have lost its end with a
+    /// broker.
     fn correct(&self, listed: Bounds) {
         let mut bounds = lock(&self.bounds);
         let last_time = bounds.last_time.filter(|_| listed.end == bounds.end);
@@ -81,7 +82,7 @@ impl PartitionCache {
         };
     }
 
-    pub fn keep(&self, from: Offset, isolation: Isolation, fetched: FetchData) {
+    pub(super) fn store(&self, from: Offset, isolation: Isolation, fetched: FetchData) {
         *lock(&self.prefetched) = Some(PrefetchedData {
             from,
             isolation,
@@ -103,12 +104,8 @@ impl PartitionCache {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl RemotePartition {
-    pub fn new(cluster: Arc<Cluster>, watch: Arc<Watch>, target: Target) -> RemotePartition {
+    pub(super) fn new(cluster: Arc<Cluster>, watch: Arc<Watch>, target: Target) -> RemotePartition {
         let cache = Arc::new(PartitionCache::default());
         let appender = Appender::new(Arc::clone(&cluster), target.clone(), Arc::clone(&cache));
         RemotePartition {
@@ -120,7 +117,7 @@ impl RemotePartition {
         }
     }
 
-    pub fn append_in(
+    pub(super) fn append_in(
         &self,
         transaction: &str,
         batch: Batch,
@@ -135,22 +132,22 @@ impl RemotePartition {
         isolation: Isolation,
     ) -> Result<FetchData, ReadError> {
         let topic_partition = &self.target.topic_partition;
-        let wanted = [FetchPartitionRequest {
+        let partitions = [FetchPartitionRequest {
             target: self.target.clone(),
             from,
             bytes_max,
         }];
-        let ask = ClusterRequest {
+        let route = Route {
             class: ConnectionClass::Read,
-            version_max: fetch::version_max(&wanted),
-            ..ClusterRequest::new(Destination::Leader(self.target.clone()))
+            version_max: fetch::version_max(&partitions),
+            ..Route::new(Destination::Leader(self.target.clone()))
         };
-        let requested = self.cluster.ask(
-            ask,
-            |version| fetch::request(version, &wanted, isolation, 0),
-            |answer| {
-                let answer = fetch::answers(answer)?.next();
-                fetch::found(answer.ok_or(Code::UnknownServerError)?.2)
+        let requested = self.cluster.call(
+            route,
+            |version| fetch::request(version, &partitions, isolation, 0),
+            |response| {
+                let (_, _, data) = single(fetch::partitions(response)?.collect())?;
+                fetch::fetch_data(data)
             },
         );
         let fetched = match requested.await {
@@ -158,7 +155,7 @@ impl RemotePartition {
             Ok(Err(broken)) => {
                 return Err(ReadError::Damaged {
                     topic_partition: topic_partition.clone(),
-                    file: "an answer of the cluster".into(),
+                    file: "a response of the cluster".into(),
                     position: broken.position as u64,
                     reason: broken.error.to_string(),
                 });
@@ -178,12 +175,12 @@ impl RemotePartition {
         Ok(fetched)
     }
 
-    /// What ListOffsets says of a time, or of one of the ends.
+    /// ListOffsets for a time, or for the start or end.
     async fn offset_at(
         &self,
         time: i64,
         isolation: Isolation,
-    ) -> Result<(Offset, EnqueueTime), Failure> {
+    ) -> Result<(Offset, EnqueueTime), ReadError> {
         let topic_partition = &self.target.topic_partition;
         let request = |_| {
             let partition = ListOffsetsPartition::default()
@@ -197,47 +194,36 @@ impl RemotePartition {
                 .with_isolation_level(fetch::level(isolation))
                 .with_topics(vec![of_hub])
         };
-        let requested = self.cluster.ask(
-            ClusterRequest::new(Destination::Leader(self.target.clone())),
+        let requested = self.cluster.call(
+            Route::new(Destination::Leader(self.target.clone())),
             request,
-            |answer| {
-                let answer = answer.topics.into_iter().next();
-                let answer = answer.and_then(|topic| topic.partitions.into_iter().next());
-                let answer = answer.ok_or(Code::UnknownServerError)?;
-                ok(answer.error_code)?;
-                Ok((Offset(answer.offset), EnqueueTime(answer.timestamp)))
+            |response| {
+                let partition = single(single(response.topics)?.partitions)?;
+                ok(partition.error_code)?;
+                Ok((Offset(partition.offset), EnqueueTime(partition.timestamp)))
             },
         );
-        requested.await
+        let requested = requested.await;
+        requested.map_err(|failure| read_error(topic_partition, failure))
     }
 
-    pub async fn list_bounds(&self) -> Result<Bounds, ReadError> {
-        let failed = |failure| read_error(&self.target.topic_partition, failure);
-        // The end last, so that it is not before the others.
-        let (start, _) = self
-            .offset_at(START, Isolation::Uncommitted)
-            .await
-            .map_err(failed)?;
-        let (stable, _) = self
-            .offset_at(END, Isolation::Committed)
-            .await
-            .map_err(failed)?;
-        let (end, _) = self
-            .offset_at(END, Isolation::Uncommitted)
-            .await
-            .map_err(failed)?;
-        let known = Bounds {
+    pub(super) async fn list_bounds(&self) -> Result<Bounds, ReadError> {
+        // The end comes last, so that it is not below the others.
+        let (start, _) = self.offset_at(START, Isolation::Uncommitted).await?;
+        let (stable, _) = self.offset_at(END, Isolation::Committed).await?;
+        let (end, _) = self.offset_at(END, Isolation::Uncommitted).await?;
+        let listed = Bounds {
             start,
             stable,
             end,
             last_time: None,
             bytes: 0,
         };
-        self.cache.correct(known);
+        self.cache.correct(listed);
         Ok(self.cache.bounds())
     }
 
-    async fn forget(self, offset: Offset) -> Result<Offset, ReadError> {
+    async fn delete_records(self, offset: Offset) -> Result<Offset, ReadError> {
         let topic_partition = &self.target.topic_partition;
         let timeout_ms = self.cluster.options.request_timeout.as_millis() as i32;
         let request = |_| {
@@ -251,15 +237,13 @@ impl RemotePartition {
                 .with_topics(vec![of_hub])
                 .with_timeout_ms(timeout_ms)
         };
-        let requested = self.cluster.ask(
-            ClusterRequest::new(Destination::Leader(self.target.clone())),
+        let requested = self.cluster.call(
+            Route::new(Destination::Leader(self.target.clone())),
             request,
-            |answer| {
-                let answer = answer.topics.into_iter().next();
-                let answer = answer.and_then(|topic| topic.partitions.into_iter().next());
-                let answer = answer.ok_or(Code::UnknownServerError)?;
-                ok(answer.error_code)?;
-                Ok(Offset(answer.low_watermark))
+            |response| {
+                let partition = single(single(response.topics)?.partitions)?;
+                ok(partition.error_code)?;
+                Ok(Offset(partition.low_watermark))
             },
         );
         match requested.await {
@@ -294,8 +278,8 @@ impl Partition for RemotePartition {
         &self.target.topic_partition
     }
 
-    /// A batch without a producer is given one, so that sending it again when the answer was lost appends it
-    /// once. [`AppendInfo::duplicate`] is false even then: brokers do not say.
+    /// A batch without a producer gets one, so that a retry after a lost response appends it once.
+    /// [`AppendInfo::duplicate`] is always false: brokers do not return it.
     fn append(&self, batch: Batch) -> BoxFuture<Result<AppendInfo, AppendError>> {
         self.appender.append(batch, None)
     }
@@ -316,7 +300,7 @@ impl Partition for RemotePartition {
         ready(Err(BatchError::Control.into()))
     }
 
-    /// A cluster has no word for it.
+    /// Clusters have no punctuation.
     fn punctuate(&self, _: Offset) -> BoxFuture<Result<Option<AppendInfo>, AppendError>> {
         ready(Err(BatchError::Control.into()))
     }
@@ -333,7 +317,7 @@ impl Partition for RemotePartition {
         }
     }
 
-    /// As every answer about the partition leaves them; nothing at all before the first.
+    /// Cached from the last response; empty before the first.
     fn bounds(&self) -> Bounds {
         self.cache.bounds()
     }
@@ -348,8 +332,8 @@ impl Partition for RemotePartition {
         Box::pin(watch.wait_past(partition, offset, isolation))
     }
 
-    /// By the times of the records, which are those of the log only where it stamps them
-    /// (`message.timestamp.type=LogAppendTime`), as in every hub that was made here.
+    /// By the timestamps of the records. These are append times only with `message.timestamp.type=LogAppendTime`, as
+    /// in every hub that this client creates.
     fn offset_for_time(
         &self,
         time: EnqueueTime,
@@ -358,13 +342,11 @@ impl Partition for RemotePartition {
         Box::pin(async move {
             let found = partition.offset_at(time.0.max(0), Isolation::Uncommitted);
             let found = found.await;
-            let found =
-                found.map_err(|failure| read_error(&partition.target.topic_partition, failure))?;
-            Ok(Some(found).filter(|(offset, _)| offset.0 >= 0))
+            Ok(Some(found?).filter(|(offset, _)| offset.0 >= 0))
         })
     }
 
     fn trim(&self, offset: Offset) -> BoxFuture<Result<Offset, ReadError>> {
-        Box::pin(self.clone().forget(offset))
+        Box::pin(self.clone().delete_records(offset))
     }
 }

@@ -1,28 +1,29 @@
-//! Connections to brokers, made when they are needed and made again when they have ended.
+//! Connections to brokers, opened on demand and reopened when they have ended.
 //!
-//! A broker answers the requests of a connection one after another, so what may wait does not share one with
-//! what may not. There is a connection for each [`ConnectionClass`]; what a broker may hold back for long, a join or a
-//! poll, takes a connection for itself and gives it back afterwards.
+//! A broker answers the requests of a connection in order, so slow and urgent requests do not share one. There is a
+//! connection for each [`ConnectionClass`]; a request that the broker may hold for long, a join or a poll, uses an
+//! exclusive connection, which is released afterwards.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::time::Instant;
 
 use super::connection::{CallError, Connection};
 use super::dial::{Address, dial};
+use super::lock;
 use super::options::Options;
 
-/// What shares a connection.
+/// Requests that share a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ConnectionClass {
-    /// Short questions: the catalogue, heartbeats, positions.
+    /// Short requests: the catalogue, heartbeats, committed offsets.
     Control,
     Append,
     Read,
 }
 
-/// So many connections to a broker are kept that nobody uses.
+/// The limit of idle connections to a broker.
 const IDLE_MAX: usize = 8;
 
 #[derive(Debug)]
@@ -32,19 +33,19 @@ pub(crate) struct Pool {
     idle: Mutex<HashMap<Address, Vec<Arc<Connection>>>>,
 }
 
-/// Locked while a connection is being made, so that only one is.
+/// Locked while a connection is opened, so that only one is.
 #[derive(Debug, Default)]
 struct Slot(tokio::sync::Mutex<ConnectionState>);
 
 #[derive(Debug, Default)]
 struct ConnectionState {
     connection: Option<Arc<Connection>>,
-    /// Why there is none, which is believed for a moment: whoever waited for the lock need not find out.
+    /// The last error, which is valid for a moment: callers that waited for the lock get it too.
     failed: Option<(Instant, CallError)>,
 }
 
 impl Pool {
-    pub fn new(options: Arc<Options>) -> Pool {
+    pub(super) fn new(options: Arc<Options>) -> Pool {
         Pool {
             options,
             shared: Mutex::default(),
@@ -52,7 +53,7 @@ impl Pool {
         }
     }
 
-    pub async fn connection(
+    pub(super) async fn connection(
         &self,
         address: &Address,
         class: ConnectionClass,
@@ -72,8 +73,8 @@ impl Pool {
         {
             return Err(error.clone());
         }
-        let made = dial(address, &self.options).await;
-        *state = match &made {
+        let opened = dial(address, &self.options).await;
+        *state = match &opened {
             Ok(connection) => ConnectionState {
                 connection: Some(Arc::clone(connection)),
                 failed: None,
@@ -83,11 +84,11 @@ impl Pool {
                 failed: Some((Instant::now(), error.clone())),
             },
         };
-        made
+        opened
     }
 
-    /// A connection that nobody else uses.
-    pub async fn exclusive(&self, address: &Address) -> Result<Arc<Connection>, CallError> {
+    /// A connection without other users.
+    pub(super) async fn exclusive(&self, address: &Address) -> Result<Arc<Connection>, CallError> {
         let idle = || lock(&self.idle).get_mut(address).and_then(Vec::pop);
         while let Some(connection) = idle() {
             if connection.is_open() {
@@ -97,16 +98,12 @@ impl Pool {
         dial(address, &self.options).await
     }
 
-    /// Takes back one on which no answer is outstanding.
-    pub fn release(&self, address: &Address, connection: Arc<Connection>) {
+    /// Returns an exclusive connection without outstanding responses.
+    pub(super) fn release(&self, address: &Address, connection: Arc<Connection>) {
         let mut idle = lock(&self.idle);
         let kept = idle.entry(address.clone()).or_default();
         if connection.is_open() && kept.len() < IDLE_MAX {
             kept.push(connection);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

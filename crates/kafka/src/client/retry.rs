@@ -1,42 +1,42 @@
-//! How often and how long a request to the cluster is tried again.
+//! Retries of a request to the cluster.
 
 use highwater_retry::Backoff;
 use tokio::time::Instant;
 
 use super::options::Options;
 
-/// The tries of one call.
+/// The attempts of one request.
 #[derive(Debug)]
 pub(crate) struct Retry {
     deadline: Option<Instant>,
     backoff: Backoff,
-    tries: u32,
+    attempts: u32,
 }
 
 impl Retry {
-    pub fn new(options: &Options) -> Retry {
+    pub(super) fn new(options: &Options) -> Retry {
         Retry {
             deadline: Some(Instant::now() + options.patience),
             ..Retry::endless(options)
         }
     }
 
-    /// For what has no end by itself.
-    pub fn endless(options: &Options) -> Retry {
+    /// Retries without a deadline.
+    pub(super) fn endless(options: &Options) -> Retry {
         Retry {
             deadline: None,
             backoff: Backoff::Exponential {
                 first: options.backoff_min,
                 cap: options.backoff_max,
             },
-            tries: 0,
+            attempts: 0,
         }
     }
 
-    /// Waits before the next try; false when there is to be none.
-    pub async fn pause(&mut self) -> bool {
-        self.tries = self.tries.saturating_add(1);
-        let next = Instant::now() + self.backoff.after(self.tries);
+    /// Waits before the next attempt; false if the deadline is reached.
+    pub(super) async fn pause(&mut self) -> bool {
+        self.attempts = self.attempts.saturating_add(1);
+        let next = Instant::now() + self.backoff.after(self.attempts);
         if self.deadline.is_some_and(|deadline| next >= deadline) {
             return false;
         }

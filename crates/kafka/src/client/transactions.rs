@@ -1,4 +1,4 @@
-//! Producers with numbers, and transactions.
+//! Idempotent producers and transactions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,22 +14,23 @@ use kafka_protocol::messages::txn_offset_commit_request::{
     TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
 };
 use kafka_protocol::messages::{
-    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, EndTxnRequest, GroupId,
-    InitProducerIdRequest, ProducerId, TransactionalId, TxnOffsetCommitRequest,
+    AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest, EndTxnRequest,
+    EndTxnResponse, InitProducerIdRequest, ProducerId, TransactionalId, TxnOffsetCommitRequest,
 };
+use kafka_protocol::protocol::Request;
 
 use super::Remote;
-use super::cluster::{Cluster, ClusterRequest, Destination, Key};
-use super::errors::{Failure, all_ok, group_error, ok, transaction_error};
-use super::groups::{by_hub, millis};
+use super::cluster::{Cluster, CoordinatorKey, Destination, Route};
+use super::errors::{BrokerError, Failure, all_ok, group_error, ok, transaction_error};
+use super::groups::{by_hub, group_id, millis};
 use crate::handlers::{text, topic};
 
-/// From this version on a producer may say whom it was before.
+/// The first version with the current producer id and epoch.
 const CURRENT: i16 = 3;
-/// From this version on positions of a transaction come with the member that stores them.
+/// The first version of TxnOffsetCommit with the group member.
 const MEMBER: i16 = 3;
 
-/// A producer that is idempotent and no more.
+/// An idempotent producer without transactions.
 pub(super) async fn init_producer(cluster: &Cluster) -> Result<Producer, Failure> {
     let request = InitProducerRequest {
         transactional_id: None,
@@ -41,7 +42,7 @@ pub(super) async fn init_producer(cluster: &Cluster) -> Result<Producer, Failure
 
 async fn init(cluster: &Cluster, request: &InitProducerRequest) -> Result<Producer, Failure> {
     let id = request.transactional_id.as_deref();
-    let to = id.map_or(Destination::Anybody, coordinator);
+    let to = id.map_or(Destination::AnyBroker, coordinator);
     let make = |version| {
         let requested = InitProducerIdRequest::default()
             .with_transactional_id(id.map(name))
@@ -56,16 +57,16 @@ async fn init(cluster: &Cluster, request: &InitProducerRequest) -> Result<Produc
             (_, false) => requested,
         }
     };
-    let requested = cluster.ask(ClusterRequest::new(to), make, |answer| {
-        ok(answer.error_code)?;
-        let (id, epoch) = (answer.producer_id.0, answer.producer_epoch);
+    let requested = cluster.call(Route::new(to), make, |response| {
+        ok(response.error_code)?;
+        let (id, epoch) = (response.producer_id.0, response.producer_epoch);
         Ok(Producer { id, epoch })
     });
     requested.await
 }
 
 fn coordinator(id: &str) -> Destination {
-    Destination::Coordinator(Key::Transaction(id.into()))
+    Destination::Coordinator(CoordinatorKey::Transaction(id.into()))
 }
 
 fn name(id: &str) -> TransactionalId {
@@ -85,7 +86,7 @@ impl TransactionCoordinator for Remote {
                     Some(Code::InvalidRequest) => TransactionError::InvalidId,
                     Some(Code::InvalidTransactionTimeout) => TransactionError::Timeout {
                         requested: request.timeout,
-                        // The cluster's is not told; this is Kafka's, unless it was set.
+                        // Kafka's default; the response does not have the limit of the cluster.
                         max: Duration::from_secs(15 * 60),
                     },
                     _ => {
@@ -104,7 +105,7 @@ impl TransactionCoordinator for Remote {
         transaction: TransactionRef,
         topic_partitions: Vec<TopicPartition>,
     ) -> BoxFuture<Result<(), TransactionError>> {
-        let cluster = self.cluster();
+        let remote = self.clone();
         Box::pin(async move {
             let topics: Vec<_> = by_hub(
                 &topic_partitions,
@@ -125,25 +126,19 @@ impl TransactionCoordinator for Remote {
                     .with_v3_and_below_producer_epoch(transaction.producer.epoch)
                     .with_v3_and_below_topics(topics.clone())
             };
-            let requested = cluster.ask(
-                ClusterRequest::new(coordinator(&transaction.id)),
-                make,
-                |answer| {
-                    let topics = answer.results_by_topic_v3_and_below.iter();
+            let added =
+                remote.call_coordinator(&transaction, topic_partitions.first(), make, |response| {
+                    let topics = response.results_by_topic_v3_and_below.iter();
                     let partitions = topics.flat_map(|topic| topic.results_by_partition.iter());
-                    // Those with nothing wrong are told so, if any other is wrong.
+                    // The valid partitions of a failed request have this code.
                     let codes = partitions.map(|one| one.partition_error_code);
                     all_ok(codes.filter(|code| *code != Code::OperationNotAttempted.code()))
-                },
-            );
-            let requested = requested.await;
-            requested.map_err(|failure| {
-                transaction_error(&transaction, topic_partitions.first(), failure)
-            })
+                });
+            added.await
         })
     }
 
-    /// With the name of the transaction, which brokers ask its coordinator about.
+    /// The transactional id goes with the batch; brokers verify it with the coordinator.
     fn append(
         &self,
         transaction: &TransactionRef,
@@ -164,22 +159,19 @@ impl TransactionCoordinator for Remote {
         transaction: TransactionRef,
         group: String,
     ) -> BoxFuture<Result<(), TransactionError>> {
-        let cluster = self.cluster();
+        let remote = self.clone();
         Box::pin(async move {
             let make = |_| {
                 AddOffsetsToTxnRequest::default()
                     .with_transactional_id(name(&transaction.id))
                     .with_producer_id(ProducerId(transaction.producer.id))
                     .with_producer_epoch(transaction.producer.epoch)
-                    .with_group_id(GroupId(text(&*group)))
+                    .with_group_id(group_id(&group))
             };
-            let requested = cluster.ask(
-                ClusterRequest::new(coordinator(&transaction.id)),
-                make,
-                |answer| ok(answer.error_code),
-            );
-            let requested = requested.await;
-            requested.map_err(|failure| transaction_error(&transaction, None, failure))
+            let read = |response: AddOffsetsToTxnResponse| ok(response.error_code);
+            remote
+                .call_coordinator(&transaction, None, make, read)
+                .await
         })
     }
 
@@ -191,12 +183,12 @@ impl TransactionCoordinator for Remote {
         let cluster = self.cluster();
         Box::pin(async move {
             let member = &commit.member;
-            let to = Destination::Coordinator(Key::Group(member.group.clone()));
-            let requested = cluster.ask(
-                ClusterRequest::new(to),
-                |version| offsets(version, &transaction, &commit),
-                |answer| {
-                    let topics = answer.topics.iter();
+            let to = Destination::Coordinator(CoordinatorKey::Group(member.group.clone()));
+            let requested = cluster.call(
+                Route::new(to),
+                |version| commit_request(version, &transaction, &commit),
+                |response| {
+                    let topics = response.topics.iter();
                     let partitions = topics.flat_map(|topic| topic.partitions.iter());
                     all_ok(partitions.map(|one| one.error_code))
                 },
@@ -218,14 +210,14 @@ impl TransactionCoordinator for Remote {
         })
     }
 
-    /// Ready when the outcome is certain. Markers may come to the partitions a moment later; the next
-    /// transaction waits for that.
+    /// Ready when the outcome is durable. The markers may be written a moment later; the next transaction waits for
+    /// them.
     fn end(
         &self,
         transaction: TransactionRef,
         commit: bool,
     ) -> BoxFuture<Result<(), TransactionError>> {
-        let cluster = self.cluster();
+        let remote = self.clone();
         Box::pin(async move {
             let make = |_| {
                 EndTxnRequest::default()
@@ -234,18 +226,30 @@ impl TransactionCoordinator for Remote {
                     .with_producer_epoch(transaction.producer.epoch)
                     .with_committed(commit)
             };
-            let requested = cluster.ask(
-                ClusterRequest::new(coordinator(&transaction.id)),
-                make,
-                |answer| ok(answer.error_code),
-            );
-            let requested = requested.await;
-            requested.map_err(|failure| transaction_error(&transaction, None, failure))
+            let read = |response: EndTxnResponse| ok(response.error_code);
+            remote
+                .call_coordinator(&transaction, None, make, read)
+                .await
         })
     }
 }
 
-fn offsets(
+impl Remote {
+    /// Sends a request to the coordinator of a transaction.
+    async fn call_coordinator<R: Request>(
+        &self,
+        transaction: &TransactionRef,
+        topic_partition: Option<&TopicPartition>,
+        make: impl Fn(i16) -> R,
+        read: impl Fn(R::Response) -> Result<(), BrokerError>,
+    ) -> Result<(), TransactionError> {
+        let route = Route::new(coordinator(&transaction.id));
+        let called = self.cluster().call(route, make, read).await;
+        called.map_err(|failure| transaction_error(transaction, topic_partition, failure))
+    }
+}
+
+fn commit_request(
     version: i16,
     transaction: &TransactionRef,
     commit: &OffsetCommit,
@@ -274,7 +278,7 @@ fn offsets(
     let member = &commit.member;
     let request = TxnOffsetCommitRequest::default()
         .with_transactional_id(name(&transaction.id))
-        .with_group_id(GroupId(text(&*member.group)))
+        .with_group_id(group_id(&member.group))
         .with_producer_id(ProducerId(transaction.producer.id))
         .with_producer_epoch(transaction.producer.epoch)
         .with_topics(topics.collect());

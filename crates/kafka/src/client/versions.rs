@@ -1,21 +1,21 @@
-//! Which versions of each request the client speaks, and which of them it speaks with a broker.
+//! The versions of each request that the client supports, and the choice among them for a broker.
 //!
-//! The highest are no higher than something is gained by: ids of hubs, so that a hub made again under its
-//! name is not taken for the one before; names of instances; what a join says of a leader that came back.
-//! The lowest are those of Kafka 2.1, and what Azure Event Hubs answers to.
+//! The highest are those with a benefit: hub ids, so that a hub created again under its name is not mistaken for the
+//! old one; instance ids; the skipped assignment of a leader that rejoins. The lowest are those of Kafka 2.1 and
+//! Azure Event Hubs.
 
 use std::collections::BTreeMap;
 
 use kafka_protocol::messages::ApiKey;
 
-/// From this version on Produce and Fetch name hubs by their ids.
+/// The first version of Produce and Fetch that names topics by id.
 pub(crate) const BY_ID: i16 = 13;
-/// The last version of Produce in which a transaction says itself where it writes. From the next on the
-/// broker does, and expects the rest of that newer protocol too.
+/// The last version of Produce in which the client adds partitions to a transaction. From the next on the broker
+/// does, and expects the rest of that newer protocol.
 pub(crate) const PRODUCE_IN_TRANSACTION_MAX: i16 = 11;
 
-/// Every request that is sent, with the first and the last version.
-pub(crate) const SPOKEN: [(ApiKey, i16, i16); 29] = [
+/// The requests that the client sends, with the first and last version.
+pub(crate) const SUPPORTED: [(ApiKey, i16, i16); 29] = [
     (ApiKey::Produce, 3, 13),
     (ApiKey::Fetch, 4, 13),
     (ApiKey::ListOffsets, 2, 5),
@@ -47,20 +47,20 @@ pub(crate) const SPOKEN: [(ApiKey, i16, i16); 29] = [
     (ApiKey::OffsetDelete, 0, 0),
 ];
 
-/// What a broker said it understands.
+/// The versions that a broker supports.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Versions(BTreeMap<i16, (i16, i16)>);
 
 impl Versions {
-    pub fn new(ranges: impl IntoIterator<Item = (i16, i16, i16)>) -> Versions {
+    pub(crate) fn new(ranges: impl IntoIterator<Item = (i16, i16, i16)>) -> Versions {
         let range = |(key, min, max)| (key, (min, max));
         Versions(ranges.into_iter().map(range).collect())
     }
 
-    /// The highest version that both sides speak, and no higher than `max`.
-    pub fn of(&self, key: i16, max: i16) -> Option<i16> {
-        let spoken = SPOKEN.iter().find(|(spoken, ..)| *spoken as i16 == key);
-        let (_, own_min, own_max) = spoken?;
+    /// The highest version that both sides support, at most `max`.
+    pub(crate) fn highest(&self, key: i16, max: i16) -> Option<i16> {
+        let own = SUPPORTED.iter().find(|(own, ..)| *own as i16 == key);
+        let (_, own_min, own_max) = own?;
         let (min, theirs) = self.0.get(&key)?;
         let version = max.min(*own_max).min(*theirs);
         (version >= *own_min && version >= *min).then_some(version)
@@ -70,66 +70,43 @@ impl Versions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::tests::for_each_request;
     use kafka_protocol::messages::*;
     use kafka_protocol::protocol::{Message, Request};
 
-    fn codec<R: Request>() -> (i16, i16, i16) {
-        let (requested, answered) = (R::VERSIONS, R::Response::VERSIONS);
-        (
-            R::KEY,
-            requested.min.max(answered.min),
-            requested.max.min(answered.max),
-        )
+    fn codec<R: Request>() -> (i16, i16) {
+        let (request, response) = (R::VERSIONS, R::Response::VERSIONS);
+        (request.min.max(response.min), request.max.min(response.max))
+    }
+
+    fn own<R: Request>() -> Option<(ApiKey, i16, i16)> {
+        SUPPORTED
+            .into_iter()
+            .find(|(key, ..)| *key as i16 == R::KEY)
     }
 
     #[test]
-    fn everything_spoken_can_be_written_and_read() {
-        let codec = [
-            codec::<ProduceRequest>(),
-            codec::<FetchRequest>(),
-            codec::<ListOffsetsRequest>(),
-            codec::<MetadataRequest>(),
-            codec::<OffsetCommitRequest>(),
-            codec::<OffsetFetchRequest>(),
-            codec::<FindCoordinatorRequest>(),
-            codec::<JoinGroupRequest>(),
-            codec::<HeartbeatRequest>(),
-            codec::<LeaveGroupRequest>(),
-            codec::<SyncGroupRequest>(),
-            codec::<DescribeGroupsRequest>(),
-            codec::<ListGroupsRequest>(),
-            codec::<SaslHandshakeRequest>(),
-            codec::<ApiVersionsRequest>(),
-            codec::<CreateTopicsRequest>(),
-            codec::<DeleteTopicsRequest>(),
-            codec::<DeleteRecordsRequest>(),
-            codec::<InitProducerIdRequest>(),
-            codec::<AddPartitionsToTxnRequest>(),
-            codec::<AddOffsetsToTxnRequest>(),
-            codec::<EndTxnRequest>(),
-            codec::<TxnOffsetCommitRequest>(),
-            codec::<DescribeConfigsRequest>(),
-            codec::<SaslAuthenticateRequest>(),
-            codec::<CreatePartitionsRequest>(),
-            codec::<DeleteGroupsRequest>(),
-            codec::<IncrementalAlterConfigsRequest>(),
-            codec::<OffsetDeleteRequest>(),
-        ];
-        for ((key, min, max), (of, codec_min, codec_max)) in SPOKEN.into_iter().zip(codec) {
-            assert_eq!(key as i16, of);
-            assert!(codec_min <= min && max <= codec_max, "{key:?}");
+    fn supported_versions_can_be_encoded_and_decoded() {
+        macro_rules! check {
+            ($($key:ident $request:ident,)*) => {
+                $(if let Some((key, min, max)) = own::<$request>() {
+                    let (codec_min, codec_max) = codec::<$request>();
+                    assert!(codec_min <= min && max <= codec_max, "{key:?}");
+                })*
+            };
         }
+        for_each_request!(check);
     }
 
     #[test]
-    fn the_highest_common_version_is_spoken_or_none() {
+    fn the_highest_common_version_is_chosen() {
         let fetch = ApiKey::Fetch as i16;
         let with = |min, max| Versions::new([(fetch, min, max)]);
-        assert_eq!(with(0, 99).of(fetch, i16::MAX), Some(13));
-        assert_eq!(with(0, 11).of(fetch, i16::MAX), Some(11));
-        assert_eq!(with(0, 11).of(fetch, 9), Some(9));
-        assert_eq!(with(0, 3).of(fetch, i16::MAX), None);
-        assert_eq!(with(14, 20).of(fetch, i16::MAX), None);
-        assert_eq!(with(0, 9).of(ApiKey::Produce as i16, i16::MAX), None);
+        assert_eq!(with(0, 99).highest(fetch, i16::MAX), Some(13));
+        assert_eq!(with(0, 11).highest(fetch, i16::MAX), Some(11));
+        assert_eq!(with(0, 11).highest(fetch, 9), Some(9));
+        assert_eq!(with(0, 3).highest(fetch, i16::MAX), None);
+        assert_eq!(with(14, 20).highest(fetch, i16::MAX), None);
+        assert_eq!(with(0, 9).highest(ApiKey::Produce as i16, i16::MAX), None);
     }
 }

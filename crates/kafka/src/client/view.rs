@@ -1,4 +1,4 @@
-//! What is known of a cluster: its brokers, its hubs, and who leads which partition.
+//! The catalogue of a cluster: its brokers, its hubs, and the leaders of their partitions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use super::dial::Address;
 use crate::codes::OK;
 use crate::handlers::hub_id;
 
-/// One answer of the catalogue. Never changed, only replaced.
+/// One reading of the catalogue. It is replaced, never changed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct View {
-    /// Counts the answers.
+    /// Counts the readings.
     pub number: u64,
     pub brokers: BTreeMap<i32, Address>,
     pub controller: Option<i32>,
@@ -24,13 +24,13 @@ pub(crate) struct View {
 #[derive(Clone, Debug)]
 pub(crate) struct Topic {
     pub info: Arc<HubInfo>,
-    /// Whether the cluster gave the hub its id, so that it can be asked for by it.
+    /// Whether the cluster assigned the id, so that requests can use it.
     pub by_id: bool,
-    /// Of each partition, the broker that leads it; -1 while nobody does.
+    /// The leader of each partition; -1 if there is none.
     leaders: Vec<i32>,
 }
 
-/// A partition of one certain hub, which is not that of another under the same name.
+/// A partition of a hub by id: a hub created again under the same name is another one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Target {
     pub topic_partition: TopicPartition,
@@ -39,8 +39,8 @@ pub(crate) struct Target {
 }
 
 impl View {
-    pub fn read(
-        answer: MetadataResponse,
+    pub(super) fn read(
+        response: MetadataResponse,
         settings: &BTreeMap<HubName, HubSettings>,
         number: u64,
     ) -> View {
@@ -49,37 +49,37 @@ impl View {
                 let address = Address::of(&broker.host, broker.port)?;
                 Some((broker.node_id.0, address))
             };
-        let topics = answer.topics.into_iter();
+        let topics = response.topics.into_iter();
         View {
             number,
-            brokers: answer.brokers.iter().filter_map(broker).collect(),
-            controller: Some(answer.controller_id.0).filter(|id| *id >= 0),
+            brokers: response.brokers.iter().filter_map(broker).collect(),
+            controller: Some(response.controller_id.0).filter(|id| *id >= 0),
             hubs: topics.filter_map(|topic| hub(topic, settings)).collect(),
         }
     }
 
-    /// `None` where the hub is not there or is another one; the inner one while nobody leads.
-    pub fn leader(&self, what: &Target) -> Option<Option<&Address>> {
-        let topic = self.hubs.get(&what.topic_partition.hub)?;
-        if topic.info.id != what.id {
+    /// `None` if the hub is unknown or has another id; the inner `None` if the partition has no leader.
+    pub(super) fn leader(&self, target: &Target) -> Option<Option<&Address>> {
+        let topic = self.hubs.get(&target.topic_partition.hub)?;
+        if topic.info.id != target.id {
             return None;
         }
-        let leader = topic.leaders.get(what.topic_partition.partition as usize)?;
+        let leader = topic
+            .leaders
+            .get(target.topic_partition.partition as usize)?;
         Some(self.brokers.get(leader))
     }
 
-    /// Where to ask what anybody knows.
-    pub fn anybody(&self) -> impl Iterator<Item = &Address> {
+    pub(super) fn addresses(&self) -> impl Iterator<Item = &Address> {
         self.brokers.values()
     }
 
-    pub fn controller(&self) -> Option<&Address> {
+    pub(super) fn controller(&self) -> Option<&Address> {
         self.brokers.get(&self.controller?)
     }
 }
 
-/// `None` for what is no hub that can be used: one being deleted, or with partitions that nobody has heard
-/// of yet.
+/// `None` if the hub cannot be used: it is being deleted, or its partitions are not known yet.
 fn hub(
     topic: MetadataResponseTopic,
     settings: &BTreeMap<HubName, HubSettings>,
@@ -95,7 +95,7 @@ fn hub(
     let by_id = !topic.topic_id.is_nil();
     let id = match by_id {
         true => hub_id(topic.topic_id),
-        false => named(&name),
+        false => id_from_name(&name),
     };
     let info = HubInfo {
         id,
@@ -112,8 +112,8 @@ fn hub(
     Some((name, topic))
 }
 
-/// What stands for the id of a hub on a cluster that gives none: the same for the same name.
-fn named(name: &HubName) -> HubId {
+/// The id of a hub on a cluster without ids: a function of the name.
+fn id_from_name(name: &HubName) -> HubId {
     let mut id = [0; 16];
     for (at, byte) in name.as_str().bytes().enumerate() {
         let slot: &mut u8 = &mut id[1 + at % 15];

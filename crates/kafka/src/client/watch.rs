@@ -1,12 +1,11 @@
 //! Waits for partitions to grow, many with one request.
 //!
-//! Everybody who waits for a partition of the same broker waits in one Fetch that the broker answers when
-//! the first of them has something, or after a while. Who comes while such a poll is under way is not made
-//! to wait for its end but begins another, up to a few; whatever then still waits goes into the next one
-//! together. What comes back with the answer is kept for the read that follows.
+//! All waiters for partitions of one broker share a long-poll Fetch, which the broker answers when the first
+//! partition has data, or after a timeout. A waiter that arrives while a poll is in flight starts another, up to a
+//! limit; the others share the next one. The batches of the response are cached for the read that follows.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use highwater_log::{HubId, Isolation, Offset};
 use kafka_protocol::ResponseError as Code;
@@ -20,20 +19,21 @@ use super::connection::{CallError, CallOptions};
 use super::dial::Address;
 use super::errors::{Failure, is_unknown};
 use super::fetch::{self, FetchPartitionRequest};
+use super::lock;
 use super::partition::RemotePartition;
 use super::retry::Retry;
 
-/// Polls under way to one broker. More would only be needed if partitions were busy and many.
+/// The limit of polls in flight to one broker. More would help only with many busy partitions.
 const POLLS_MAX: usize = 4;
-/// As much is brought along of each partition.
+/// The bytes that a poll returns of each partition.
 const POLL_BYTES: usize = 64 << 10;
 
 pub(crate) struct Watch {
     cluster: Arc<Cluster>,
-    polls_by_key: Mutex<HashMap<PollKey, Queue>>,
+    polls: Mutex<HashMap<PollKey, Queue>>,
 }
 
-/// What can be asked for in one request.
+/// Partitions that can share a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct PollKey {
     address: Address,
@@ -52,10 +52,10 @@ struct Waiter {
     done: oneshot::Sender<Result<PollOutcome, Failure>>,
 }
 
-/// What a poll has to say to one who waits.
+/// The result of a poll for one waiter.
 enum PollOutcome {
     Grown,
-    /// What there is cannot be trusted. Whoever reads it is told so.
+    /// The data is corrupt, which the next read reports.
     Damaged,
 }
 
@@ -75,22 +75,13 @@ impl Waiter {
 }
 
 impl Watch {
-    pub fn new(cluster: Arc<Cluster>) -> Watch {
-        let polls_by_key = Mutex::default();
-        Watch {
-            cluster,
-            polls_by_key,
-        }
+    pub(super) fn new(cluster: Arc<Cluster>) -> Watch {
+        let polls = Mutex::default();
+        Watch { cluster, polls }
     }
 
-    fn polls_by_key(&self) -> MutexGuard<'_, HashMap<PollKey, Queue>> {
-        self.polls_by_key
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Ready when the partition is seen past `offset`, is gone, or is damaged there.
-    pub async fn wait_past(
+    /// Ready when the partition grows past `offset`, is deleted, or is corrupt there.
+    pub(super) async fn wait_past(
         self: Arc<Self>,
         partition: RemotePartition,
         offset: Offset,
@@ -115,11 +106,11 @@ impl Watch {
             }
             tracing::debug!(topic_partition = %partition.target.topic_partition, %failure, "waiting for records");
             if failure.code() == Some(Code::OffsetOutOfRange) {
-                // It does not begin or end where we thought; if this fails, the next try will not.
+                // The cached bounds are wrong. If this fails, the next attempt corrects them.
                 let _ = partition.list_bounds().await;
             }
             retry.pause().await;
-            self.cluster.look_again(&to, seen).await;
+            self.cluster.invalidate(&to, seen).await;
         }
     }
 
@@ -134,7 +125,7 @@ impl Watch {
             address: self.cluster.find(to).await?,
             committed: isolation == Isolation::Committed,
         };
-        let (done, word) = oneshot::channel();
+        let (done, result) = oneshot::channel();
         let partition = partition.clone();
         self.enqueue(
             key,
@@ -144,13 +135,17 @@ impl Watch {
                 done,
             },
         );
-        let ended = || Err(Failure::Call(CallError::Lost("the poll has ended".into())));
-        word.await.unwrap_or_else(|_| ended())
+        let ended = || {
+            Err(Failure::Call(CallError::Lost(
+                "the poll was cancelled".into(),
+            )))
+        };
+        result.await.unwrap_or_else(|_| ended())
     }
 
     fn enqueue(self: &Arc<Self>, key: PollKey, waiter: Waiter) {
-        let mut polls_by_key = self.polls_by_key();
-        let queue = polls_by_key.entry(key.clone()).or_default();
+        let mut polls = lock(&self.polls);
+        let queue = polls.entry(key.clone()).or_default();
         queue.waiting.push(waiter);
         if queue.polls < POLLS_MAX {
             queue.polls += 1;
@@ -159,59 +154,59 @@ impl Watch {
     }
 
     async fn poll(self: Arc<Self>, key: PollKey) {
-        // Those who come together shall go together.
+        // Waiters that arrive together share a poll.
         tokio::task::yield_now().await;
         while let Some(waiting) = self.gather(&key) {
-            let answer = self.ask(&key, &waiting).await;
-            self.complete(&key, waiting, answer);
+            let response = self.fetch(&key, &waiting).await;
+            self.complete(&key, waiting, response);
         }
     }
 
-    /// Everybody who waits; with nobody, the poll is over.
+    /// All waiters. `None` if there are none, which ends the poll.
     fn gather(&self, key: &PollKey) -> Option<Vec<Waiter>> {
-        let mut polls_by_key = self.polls_by_key();
-        let queue = polls_by_key.get_mut(key)?;
+        let mut polls = lock(&self.polls);
+        let queue = polls.get_mut(key)?;
         queue.waiting.retain(|waiter| !waiter.done.is_closed());
         if !queue.waiting.is_empty() {
             return Some(std::mem::take(&mut queue.waiting));
         }
         queue.polls -= 1;
         if queue.polls == 0 {
-            polls_by_key.remove(key);
+            polls.remove(key);
         }
         None
     }
 
-    async fn ask(
+    async fn fetch(
         &self,
         key: &PollKey,
         waiting: &[Waiter],
     ) -> Result<Vec<PolledPartition>, Failure> {
         let isolation = key.isolation();
-        let wanted = wanted(waiting, isolation);
+        let partitions = fetch_partitions(waiting, isolation);
         let pool = &self.cluster.pool;
         let connection = pool.exclusive(&key.address).await.map_err(Failure::Call)?;
         let options = &self.cluster.options;
         let wait_ms = options.poll.as_millis() as i32;
-        let request = |version| fetch::request(version, &wanted, isolation, wait_ms);
+        let request = |version| fetch::request(version, &partitions, isolation, wait_ms);
         let options = CallOptions {
-            version_max: fetch::version_max(&wanted),
+            version_max: fetch::version_max(&partitions),
             ..CallOptions::with_timeout(options.poll + options.request_timeout)
         };
-        let answer = connection.call(options, request);
-        let answer = answer.await.map_err(Failure::Call)?;
+        let response = connection.call(options, request);
+        let response = response.await.map_err(Failure::Call)?;
         pool.release(&key.address, connection);
-        read(answer, &wanted)
+        read(response, &partitions)
     }
 
     fn complete(
         self: &Arc<Self>,
         key: &PollKey,
         waiting: Vec<Waiter>,
-        answer: Result<Vec<PolledPartition>, Failure>,
+        response: Result<Vec<PolledPartition>, Failure>,
     ) {
         let isolation = key.isolation();
-        let failures = match answer {
+        let failures = match response {
             Ok(data) => observe(&waiting, data, isolation),
             Err(failure) => {
                 for waiter in waiting {
@@ -233,19 +228,15 @@ impl Watch {
         }
     }
 
-    /// The poll that did not bring it goes on with it.
+    /// Adds a waiter without a result to the next poll.
     fn requeue(&self, key: &PollKey, waiter: Waiter) {
-        let mut polls_by_key = self.polls_by_key();
-        polls_by_key
-            .entry(key.clone())
-            .or_default()
-            .waiting
-            .push(waiter);
+        let mut polls = lock(&self.polls);
+        polls.entry(key.clone()).or_default().waiting.push(waiter);
     }
 }
 
-/// One entry for each partition, from where the first of its readers is.
-fn wanted(waiting: &[Waiter], isolation: Isolation) -> Vec<FetchPartitionRequest> {
+/// One entry for each partition, from the lowest offset of its waiters.
+fn fetch_partitions(waiting: &[Waiter], isolation: Isolation) -> Vec<FetchPartitionRequest> {
     let one = |waiter: &Waiter| {
         let bounds = waiter.partition.cache.bounds();
         let end = bounds.visible(isolation).max(bounds.start);
@@ -255,16 +246,14 @@ fn wanted(waiting: &[Waiter], isolation: Isolation) -> Vec<FetchPartitionRequest
             bytes_max: POLL_BYTES,
         }
     };
-    let mut wanted: Vec<FetchPartitionRequest> = waiting.iter().map(one).collect();
-    let order = |wanted: &FetchPartitionRequest| {
-        (wanted.target.id, wanted.target.topic_partition.partition)
-    };
-    wanted.sort_by_key(|wanted| (order(wanted), wanted.from));
-    wanted.dedup_by_key(|wanted| order(wanted));
-    wanted
+    let mut partitions: Vec<FetchPartitionRequest> = waiting.iter().map(one).collect();
+    let order = |one: &FetchPartitionRequest| (one.target.id, one.target.topic_partition.partition);
+    partitions.sort_by_key(|one| (order(one), one.from));
+    partitions.dedup_by_key(|one| order(one));
+    partitions
 }
 
-/// What was said of a partition, and from where on it was asked for.
+/// The data of a partition, and the requested offset.
 struct PolledPartition {
     id: HubId,
     from: Offset,
@@ -272,13 +261,13 @@ struct PolledPartition {
 }
 
 fn read(
-    answer: FetchResponse,
-    wanted: &[FetchPartitionRequest],
+    response: FetchResponse,
+    requested: &[FetchPartitionRequest],
 ) -> Result<Vec<PolledPartition>, Failure> {
-    let answers = fetch::answers(answer).map_err(Failure::Broker)?;
-    let known = answers.filter_map(|(id, name, data)| {
-        let requested = wanted.iter().find(|wanted| {
-            let target = &wanted.target;
+    let partitions = fetch::partitions(response).map_err(Failure::Broker)?;
+    let known = partitions.filter_map(|(id, name, data)| {
+        let requested = requested.iter().find(|one| {
+            let target = &one.target;
             let same = match id.is_nil() {
                 true => target.topic_partition.hub.as_str() == name,
                 false => Uuid::from_bytes(target.id.0) == id,
@@ -293,7 +282,7 @@ fn read(
 
 type PollFailures = HashMap<(HubId, u32), Option<Failure>>;
 
-/// Notes what was said; answers with what is wrong with which partition, `None` being damage.
+/// Updates the caches. Returns the failures by partition; `None` is corrupt data.
 fn observe(waiting: &[Waiter], data: Vec<PolledPartition>, isolation: Isolation) -> PollFailures {
     let mut failures = PollFailures::new();
     for PolledPartition { id, from, data } in data {
@@ -305,12 +294,12 @@ fn observe(waiting: &[Waiter], data: Vec<PolledPartition>, isolation: Isolation)
         let Some(waiter) = waiter else {
             continue;
         };
-        match fetch::found(data) {
+        match fetch::fetch_data(data) {
             Ok(Ok(fetched)) => {
                 let cache = &waiter.partition.cache;
                 cache.observe(fetched.bounds);
                 if !fetched.pieces.is_empty() {
-                    cache.keep(from, isolation, fetched);
+                    cache.store(from, isolation, fetched);
                 }
             }
             Ok(Err(_broken)) => drop(failures.insert((id, partition), None)),

@@ -1,4 +1,4 @@
-//! Consumer groups: their members, and what tools ask about them.
+//! Consumer groups: membership and administration.
 
 use std::time::Duration;
 
@@ -22,11 +22,10 @@ use kafka_protocol::protocol::StrBytes;
 
 use super::{metadata, some_text, text};
 use crate::access::{Resource, Right};
-use crate::broker::Broker;
-use crate::call::Call;
 use crate::codes::{ErrorCode, OK, code_of};
+use crate::request::RequestContext;
 
-/// The only kind of group there is here, against those of Kafka's newer protocol.
+/// The type of all groups here, as opposed to those of Kafka's newer protocol.
 const CLASSIC: &str = "classic";
 
 pub(super) fn owned(text: Option<StrBytes>) -> Option<String> {
@@ -47,35 +46,31 @@ pub(super) fn membership(
     }
 }
 
-/// Whether the caller may be in the group.
-pub(super) fn may_join(broker: &Broker, call: &Call, group: &str) -> Result<(), Code> {
-    broker.allow(call, Right::Listen, Resource::Group(group))
+/// Whether the client may be a member of the group.
+pub(super) fn may_join(context: &RequestContext, group: &str) -> Result<(), Code> {
+    context.allow(Right::Listen, Resource::Group(group))
 }
 
 fn millis(value: i32) -> Duration {
     Duration::from_millis(u64::try_from(value).unwrap_or(0))
 }
 
-pub(crate) async fn join(
-    broker: &Broker,
-    call: &Call,
-    request: JoinGroupRequest,
-) -> JoinGroupResponse {
+pub(crate) async fn join(context: &RequestContext, request: JoinGroupRequest) -> JoinGroupResponse {
     let member = request.member_id.clone();
-    if let Err(code) = may_join(broker, call, &request.group_id) {
-        return not_joined(call, broker.fail(&code), member);
+    if let Err(code) = may_join(context, &request.group_id) {
+        return join_error(context, context.error_code(&code), member);
     }
-    match broker.services.groups.join(join_of(call, request)).await {
-        Ok(joined) => joined_answer(call, joined),
+    match context.groups().join(join_request(context, request)).await {
+        Ok(joined) => join_response(context, joined),
         Err(GroupError::MemberIdRequired { member }) => {
-            not_joined(call, Code::MemberIdRequired.code(), text(member))
+            join_error(context, Code::MemberIdRequired.code(), text(member))
         }
-        Err(error) => not_joined(call, broker.fail(&error), member),
+        Err(error) => join_error(context, context.error_code(&error), member),
     }
 }
 
-fn join_of(call: &Call, request: JoinGroupRequest) -> JoinRequest {
-    let rebalance_timeout_ms = match call.version {
+fn join_request(context: &RequestContext, request: JoinGroupRequest) -> JoinRequest {
+    let rebalance_timeout_ms = match context.version {
         0 => request.session_timeout_ms,
         _ => request.rebalance_timeout_ms,
     };
@@ -83,10 +78,10 @@ fn join_of(call: &Call, request: JoinGroupRequest) -> JoinRequest {
     JoinRequest {
         group: request.group_id.to_string(),
         member: request.member_id.to_string(),
-        expects_member_id: call.version >= 4 && request.group_instance_id.is_none(),
+        expects_member_id: context.version >= 4 && request.group_instance_id.is_none(),
         instance: owned(request.group_instance_id),
-        client_id: call.client_id.to_string(),
-        client_host: call.client_host.to_string(),
+        client_id: context.client_id.to_string(),
+        client_host: context.client_host.to_string(),
         session_timeout: millis(request.session_timeout_ms),
         rebalance_timeout: millis(rebalance_timeout_ms),
         protocol_type: request.protocol_type.to_string(),
@@ -96,17 +91,17 @@ fn join_of(call: &Call, request: JoinGroupRequest) -> JoinRequest {
     }
 }
 
-fn joined_answer(call: &Call, mut joined: JoinResponse) -> JoinGroupResponse {
+fn join_response(context: &RequestContext, mut joined: JoinResponse) -> JoinGroupResponse {
     let skips = joined.led_as.is_some();
     if let Some(former) = joined.led_as
-        && call.version < 9
+        && context.version < 9
     {
-        // Too old to be told to make no assignment. Told that somebody else leads, it makes none.
+        // The version cannot express "make no assignment". A client that sees another leader makes none.
         joined.leader = former;
         joined.members.clear();
     }
     let members = joined.members.into_iter().map(|member| {
-        let instance = member.instance.filter(|_| call.version >= 5);
+        let instance = member.instance.filter(|_| context.version >= 5);
         JoinGroupResponseMember::default()
             .with_member_id(text(member.member))
             .with_group_instance_id(instance.map(text))
@@ -114,48 +109,43 @@ fn joined_answer(call: &Call, mut joined: JoinResponse) -> JoinGroupResponse {
     });
     JoinGroupResponse::default()
         .with_generation_id(joined.generation)
-        .with_protocol_type((call.version >= 7).then(|| text(joined.protocol_type)))
+        .with_protocol_type((context.version >= 7).then(|| text(joined.protocol_type)))
         .with_protocol_name(Some(text(joined.protocol)))
         .with_leader(text(joined.leader))
-        .with_skip_assignment(call.version >= 9 && skips)
+        .with_skip_assignment(context.version >= 9 && skips)
         .with_member_id(text(joined.member))
         .with_members(members.collect())
 }
 
-/// The name of a protocol may be null from version 7 on and must be empty before.
-fn not_joined(call: &Call, code: i16, member: StrBytes) -> JoinGroupResponse {
+/// The protocol name may be null from version 7 on and must be empty before.
+fn join_error(context: &RequestContext, code: i16, member: StrBytes) -> JoinGroupResponse {
     JoinGroupResponse::default()
         .with_error_code(code)
         .with_generation_id(-1)
-        .with_protocol_name((call.version < 7).then(StrBytes::default))
+        .with_protocol_name((context.version < 7).then(StrBytes::default))
         .with_member_id(member)
 }
 
-pub(crate) async fn sync(
-    broker: &Broker,
-    call: &Call,
-    request: SyncGroupRequest,
-) -> SyncGroupResponse {
-    match synced(broker, call, request).await {
+pub(crate) async fn sync(context: &RequestContext, request: SyncGroupRequest) -> SyncGroupResponse {
+    match sync_group(context, request).await {
         Ok(synced) => {
-            let answer = SyncGroupResponse::default().with_assignment(synced.assignment);
-            match call.version >= 5 {
-                true => answer
+            let response = SyncGroupResponse::default().with_assignment(synced.assignment);
+            match context.version >= 5 {
+                true => response
                     .with_protocol_type(Some(text(synced.protocol_type)))
                     .with_protocol_name(Some(text(synced.protocol))),
-                false => answer,
+                false => response,
             }
         }
-        Err(code) => SyncGroupResponse::default().with_error_code(broker.fail(&code)),
+        Err(code) => SyncGroupResponse::default().with_error_code(context.error_code(&code)),
     }
 }
 
-async fn synced(
-    broker: &Broker,
-    call: &Call,
+async fn sync_group(
+    context: &RequestContext,
     request: SyncGroupRequest,
 ) -> Result<SyncResponse, Code> {
-    may_join(broker, call, &request.group_id)?;
+    may_join(context, &request.group_id)?;
     let assignments = request.assignments.into_iter();
     let sync = SyncRequest {
         member: membership(
@@ -170,16 +160,15 @@ async fn synced(
             .map(|one| (one.member_id.to_string(), one.assignment))
             .collect(),
     };
-    let synced = broker.services.groups.sync(sync).await;
+    let synced = context.groups().sync(sync).await;
     synced.map_err(|error| error.kind())
 }
 
 pub(crate) async fn heartbeat(
-    broker: &Broker,
-    call: &Call,
+    context: &RequestContext,
     request: HeartbeatRequest,
 ) -> HeartbeatResponse {
-    let alive = match may_join(broker, call, &request.group_id) {
+    let code = match may_join(context, &request.group_id) {
         Ok(()) => {
             let member = membership(
                 &request.group_id,
@@ -187,75 +176,71 @@ pub(crate) async fn heartbeat(
                 &request.member_id,
                 request.group_instance_id,
             );
-            let alive = broker.services.groups.heartbeat(member).await;
-            alive.map_err(|error| error.kind())
+            code_of(&context.groups().heartbeat(member).await)
         }
-        Err(code) => Err(code),
+        Err(code) => code.code(),
     };
-    HeartbeatResponse::default().with_error_code(broker.noted(code_of(&alive)))
+    HeartbeatResponse::default().with_error_code(context.count_error(code))
 }
 
 pub(crate) async fn leave(
-    broker: &Broker,
-    call: &Call,
+    context: &RequestContext,
     request: LeaveGroupRequest,
 ) -> LeaveGroupResponse {
-    let answer = LeaveGroupResponse::default();
-    if let Err(code) = may_join(broker, call, &request.group_id) {
-        return answer.with_error_code(broker.fail(&code));
+    let response = LeaveGroupResponse::default();
+    if let Err(code) = may_join(context, &request.group_id) {
+        return response.with_error_code(context.error_code(&code));
     }
-    let leaving: Vec<MemberIdentity> = match call.version < 3 {
+    let leaving: Vec<MemberIdentity> = match context.version < 3 {
         true => vec![MemberIdentity {
             member: request.member_id.to_string(),
             instance: None,
         }],
-        false => request.members.iter().map(leaving).collect(),
+        false => request.members.iter().map(member_identity).collect(),
     };
     let group = request.group_id.to_string();
-    let left = match broker.services.groups.leave(group, leaving.clone()).await {
+    let left = match context.groups().leave(group, leaving.clone()).await {
         Ok(left) => left,
-        Err(error) => return answer.with_error_code(broker.fail(&error)),
+        Err(error) => return response.with_error_code(context.error_code(&error)),
     };
-    if call.version < 3 {
+    if context.version < 3 {
         let code = left.first().map_or(OK, code_of);
-        return answer.with_error_code(broker.noted(code));
+        return response.with_error_code(context.count_error(code));
     }
     let members = leaving.into_iter().zip(left).map(|(leaving, left)| {
         MemberResponse::default()
             .with_member_id(text(leaving.member))
             .with_group_instance_id(leaving.instance.map(text))
-            .with_error_code(broker.noted(code_of(&left)))
+            .with_error_code(context.count_error(code_of(&left)))
     });
-    answer.with_members(members.collect())
+    response.with_members(members.collect())
 }
 
-fn leaving(who: &kafka_protocol::messages::leave_group_request::MemberIdentity) -> MemberIdentity {
+fn member_identity(
+    member: &kafka_protocol::messages::leave_group_request::MemberIdentity,
+) -> MemberIdentity {
     MemberIdentity {
-        member: who.member_id.to_string(),
-        instance: owned(who.group_instance_id.clone()),
+        member: member.member_id.to_string(),
+        instance: owned(member.group_instance_id.clone()),
     }
 }
 
 pub(crate) async fn describe(
-    broker: &Broker,
-    call: &Call,
+    context: &RequestContext,
     request: DescribeGroupsRequest,
 ) -> DescribeGroupsResponse {
     let mut groups = Vec::with_capacity(request.groups.len());
     for id in request.groups {
-        let described = match may_join(broker, call, &id) {
-            Ok(()) => match broker.services.groups.describe(id.to_string()).await {
-                Some(info) => described(call, info),
-                None => nobody(call),
+        let described = match may_join(context, &id) {
+            Ok(()) => match context.groups().describe(id.to_string()).await {
+                Some(info) => described_group(context, info),
+                None => unknown_group(context),
             },
-            Err(code) => DescribedGroup::default().with_error_code(broker.fail(&code)),
+            Err(code) => DescribedGroup::default().with_error_code(context.error_code(&code)),
         };
         let described = match request.include_authorized_operations {
-            true => described.with_authorized_operations(metadata::operations(
-                broker,
-                call,
-                Resource::Group(&id),
-            )),
+            true => described
+                .with_authorized_operations(metadata::operations(context, Resource::Group(&id))),
             false => described,
         };
         groups.push(described.with_group_id(id));
@@ -263,10 +248,10 @@ pub(crate) async fn describe(
     DescribeGroupsResponse::default().with_groups(groups)
 }
 
-/// A group that nobody has heard of is dead, and since version 6 an error too.
-fn nobody(call: &Call) -> DescribedGroup {
-    let dead = DescribedGroup::default().with_group_state(text(name_of(GroupState::Dead)));
-    match call.version >= 6 {
+/// An unknown group is dead, and from version 6 on an error.
+fn unknown_group(context: &RequestContext) -> DescribedGroup {
+    let dead = DescribedGroup::default().with_group_state(text(state_name(GroupState::Dead)));
+    match context.version >= 6 {
         true => dead
             .with_error_code(Code::GroupIdNotFound.code())
             .with_error_message(some_text(GroupError::NotFound)),
@@ -274,20 +259,20 @@ fn nobody(call: &Call) -> DescribedGroup {
     }
 }
 
-fn described(call: &Call, info: GroupInfo) -> DescribedGroup {
+fn described_group(context: &RequestContext, info: GroupInfo) -> DescribedGroup {
     let members = info
         .members
         .into_iter()
-        .map(|member| described_member(call, member));
+        .map(|member| described_member(context, member));
     DescribedGroup::default()
-        .with_group_state(text(name_of(info.state)))
+        .with_group_state(text(state_name(info.state)))
         .with_protocol_type(text(info.protocol_type))
         .with_protocol_data(text(info.protocol))
         .with_members(members.collect())
 }
 
-fn described_member(call: &Call, member: MemberInfo) -> DescribedGroupMember {
-    let instance = member.instance.filter(|_| call.version >= 4);
+fn described_member(context: &RequestContext, member: MemberInfo) -> DescribedGroupMember {
+    let instance = member.instance.filter(|_| context.version >= 4);
     DescribedGroupMember::default()
         .with_member_id(text(member.member))
         .with_group_instance_id(instance.map(text))
@@ -297,7 +282,7 @@ fn described_member(call: &Call, member: MemberInfo) -> DescribedGroupMember {
         .with_member_assignment(member.assignment)
 }
 
-fn name_of(state: GroupState) -> &'static str {
+fn state_name(state: GroupState) -> &'static str {
     match state {
         GroupState::Empty => "Empty",
         GroupState::PreparingRebalance => "PreparingRebalance",
@@ -308,27 +293,26 @@ fn name_of(state: GroupState) -> &'static str {
 }
 
 pub(crate) async fn list(
-    broker: &Broker,
-    call: &Call,
+    context: &RequestContext,
     request: ListGroupsRequest,
 ) -> ListGroupsResponse {
-    let wanted = |names: &[StrBytes], name: &str| {
-        names.is_empty() || names.iter().any(|wanted| wanted.eq_ignore_ascii_case(name))
+    let matches = |filter: &[StrBytes], name: &str| {
+        filter.is_empty() || filter.iter().any(|one| one.eq_ignore_ascii_case(name))
     };
-    let groups = broker.services.groups.list().await.into_iter();
+    let groups = context.groups().list().await.into_iter();
     let listed = groups
-        .filter(|info| may_join(broker, call, &info.group).is_ok())
-        .filter(|info| wanted(&request.states_filter, name_of(info.state)))
-        .filter(|_| wanted(&request.types_filter, CLASSIC))
+        .filter(|info| may_join(context, &info.group).is_ok())
+        .filter(|info| matches(&request.states_filter, state_name(info.state)))
+        .filter(|_| matches(&request.types_filter, CLASSIC))
         .map(|info| {
             let listed = ListedGroup::default()
                 .with_group_id(GroupId(text(info.group)))
                 .with_protocol_type(text(info.protocol_type));
-            match call.version {
+            match context.version {
                 ..4 => listed,
-                4 => listed.with_group_state(text(name_of(info.state))),
+                4 => listed.with_group_state(text(state_name(info.state))),
                 5.. => listed
-                    .with_group_state(text(name_of(info.state)))
+                    .with_group_state(text(state_name(info.state)))
                     .with_group_type(text(CLASSIC)),
             }
         });
@@ -336,23 +320,19 @@ pub(crate) async fn list(
 }
 
 pub(crate) async fn delete(
-    broker: &Broker,
-    call: &Call,
+    context: &RequestContext,
     request: DeleteGroupsRequest,
 ) -> DeleteGroupsResponse {
     let mut results = Vec::with_capacity(request.groups_names.len());
     for id in request.groups_names {
-        let deleted = match broker.allow(call, Right::Manage, Resource::Group(&id)) {
-            Ok(()) => {
-                let deleted = broker.services.groups.delete(id.to_string()).await;
-                deleted.map_err(|error| error.kind())
-            }
-            Err(code) => Err(code),
+        let code = match context.allow(Right::Manage, Resource::Group(&id)) {
+            Ok(()) => code_of(&context.groups().delete(id.to_string()).await),
+            Err(code) => code.code(),
         };
         results.push(
             DeletableGroupResult::default()
                 .with_group_id(id)
-                .with_error_code(broker.noted(code_of(&deleted))),
+                .with_error_code(context.count_error(code)),
         );
     }
     DeleteGroupsResponse::default().with_results(results)

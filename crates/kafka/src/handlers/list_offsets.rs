@@ -1,4 +1,4 @@
-//! ListOffsets: where a partition starts and ends, and what offset belongs to a time.
+//! ListOffsets: the start and end of a partition, and the offset for a time.
 
 use highwater_log::{EnqueueTime, Isolation, Partition};
 use kafka_protocol::ResponseError as Code;
@@ -10,40 +10,38 @@ use kafka_protocol::messages::{ListOffsetsRequest, ListOffsetsResponse};
 
 use super::LEADER_EPOCH;
 use crate::access::Right;
-use crate::broker::Broker;
-use crate::call::Call;
 use crate::codes::ErrorCode;
+use crate::request::RequestContext;
 
 const END: i64 = -1;
 const START: i64 = -2;
 const NEWEST: i64 = -3;
-/// Of what is on this node, which is everything.
+/// The start of the records on this node, which is the start of the partition.
 const LOCAL_START: i64 = -4;
-/// The end of what was moved elsewhere, which is nothing.
-const MOVED_END: i64 = -5;
+/// The end of tiered storage, which does not exist.
+const TIERED_END: i64 = -5;
 
-/// Offset and time.
-type Found = Option<(i64, i64)>;
+/// Offset and timestamp.
+type OffsetAndTime = Option<(i64, i64)>;
 
 pub(crate) async fn list_offsets(
-    broker: &Broker,
-    call: &Call,
+    context: &RequestContext,
     request: ListOffsetsRequest,
 ) -> ListOffsetsResponse {
     let isolation = isolation(request.isolation_level);
     let mut topics = Vec::with_capacity(request.topics.len());
-    for wanted in request.topics {
-        let hub = broker.hub(call, Right::Listen, &wanted.name).map(|_| ());
-        let mut partitions = Vec::with_capacity(wanted.partitions.len());
-        for one in wanted.partitions {
+    for topic in request.topics {
+        let hub = context.hub(Right::Listen, &topic.name).map(|_| ());
+        let mut partitions = Vec::with_capacity(topic.partitions.len());
+        for one in topic.partitions {
             let found = match hub {
-                Ok(()) => find(broker, &wanted.name, &one, isolation).await,
+                Ok(()) => find(context, &topic.name, &one, isolation).await,
                 Err(code) => Err(code),
             };
-            partitions.push(answer(broker, call, &one, found));
+            partitions.push(partition_response(context, &one, found));
         }
-        let topic = ListOffsetsTopicResponse::default().with_name(wanted.name);
-        topics.push(topic.with_partitions(partitions));
+        let response = ListOffsetsTopicResponse::default().with_name(topic.name);
+        topics.push(response.with_partitions(partitions));
     }
     ListOffsetsResponse::default().with_topics(topics)
 }
@@ -56,22 +54,23 @@ pub(crate) fn isolation(level: i8) -> Isolation {
 }
 
 async fn find(
-    broker: &Broker,
+    context: &RequestContext,
     hub: &str,
-    wanted: &ListOffsetsPartition,
+    partition: &ListOffsetsPartition,
     isolation: Isolation,
-) -> Result<Found, Code> {
-    let partition = broker.partition(hub, wanted.partition_index)?;
+) -> Result<OffsetAndTime, Code> {
+    let timestamp = partition.timestamp;
+    let partition = context.partition(hub, partition.partition_index)?;
     let bounds = partition.bounds();
-    match wanted.timestamp {
+    match timestamp {
         END => Ok(Some((bounds.visible(isolation).0, -1))),
         START | LOCAL_START => Ok(Some((bounds.start.0, -1))),
-        // Times never go back within a partition, so the newest is the last.
+        // Times never decrease within a partition, so the last is the newest.
         NEWEST => match bounds.last_time {
             Some(time) => by_time(&*partition, time, isolation).await,
             None => Ok(None),
         },
-        MOVED_END => Ok(None),
+        TIERED_END => Ok(None),
         time if time >= 0 => by_time(&*partition, EnqueueTime(time), isolation).await,
         _ => Err(Code::InvalidRequest),
     }
@@ -81,7 +80,7 @@ async fn by_time(
     partition: &dyn Partition,
     time: EnqueueTime,
     isolation: Isolation,
-) -> Result<Found, Code> {
+) -> Result<OffsetAndTime, Code> {
     let found = partition
         .offset_for_time(time)
         .await
@@ -91,22 +90,21 @@ async fn by_time(
     Ok(found.map(|(offset, time)| (offset.0, time.0)))
 }
 
-fn answer(
-    broker: &Broker,
-    call: &Call,
-    wanted: &ListOffsetsPartition,
-    found: Result<Found, Code>,
+fn partition_response(
+    context: &RequestContext,
+    partition: &ListOffsetsPartition,
+    found: Result<OffsetAndTime, Code>,
 ) -> ListOffsetsPartitionResponse {
-    let answer =
-        ListOffsetsPartitionResponse::default().with_partition_index(wanted.partition_index);
+    let response =
+        ListOffsetsPartitionResponse::default().with_partition_index(partition.partition_index);
     let (offset, time) = match found {
         Ok(Some(found)) => found,
         Ok(None) => (-1, -1),
-        Err(code) => return answer.with_error_code(broker.fail(&code)),
+        Err(code) => return response.with_error_code(context.error_code(&code)),
     };
-    let answer = answer.with_offset(offset).with_timestamp(time);
-    match call.version >= 4 && offset >= 0 {
-        true => answer.with_leader_epoch(LEADER_EPOCH),
-        false => answer,
+    let response = response.with_offset(offset).with_timestamp(time);
+    match context.version >= 4 && offset >= 0 {
+        true => response.with_leader_epoch(LEADER_EPOCH),
+        false => response,
     }
 }

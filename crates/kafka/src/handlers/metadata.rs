@@ -1,4 +1,4 @@
-//! Metadata: which hubs there are and where their partitions live, which is always here.
+//! Metadata: the hubs, and the leaders of their partitions, which is always this node.
 
 use std::sync::Arc;
 
@@ -13,114 +13,110 @@ use uuid::Uuid;
 
 use super::{LEADER_EPOCH, hub_id, text, topic, uuid_of};
 use crate::access::{Resource, Right};
-use crate::broker::Broker;
-use crate::call::Call;
 use crate::codes::ErrorCode;
+use crate::request::RequestContext;
 
 pub(crate) async fn metadata(
-    broker: &Broker,
-    call: &Call,
+    context: &RequestContext,
     request: MetadataRequest,
 ) -> MetadataResponse {
-    let wanted = match request.topics {
-        // Version 0 has no null and means everything by nothing.
-        Some(topics) if call.version > 0 || !topics.is_empty() => Some(topics),
+    let requested = match request.topics {
+        // Version 0 has no null: there an empty list means all topics.
+        Some(topics) if context.version > 0 || !topics.is_empty() => Some(topics),
         _ => None,
     };
     let with_rights = request.include_topic_authorized_operations;
-    let topics = match wanted {
-        Some(wanted) => {
-            let may_create = call.version < 4 || request.allow_auto_topic_creation;
-            let mut topics = Vec::with_capacity(wanted.len());
-            for one in wanted {
-                topics.push(described(broker, call, one, may_create, with_rights).await);
+    let topics = match requested {
+        Some(requested) => {
+            let may_create = context.version < 4 || request.allow_auto_topic_creation;
+            let mut topics = Vec::with_capacity(requested.len());
+            for topic in requested {
+                topics.push(requested_topic(context, topic, may_create, with_rights).await);
             }
             topics
         }
-        None => everything(broker, call, with_rights),
+        None => all_topics(context, with_rights),
     };
-    let answer = MetadataResponse::default()
-        .with_brokers(vec![this_node(broker, call)])
-        .with_cluster_id(Some(text(&*broker.options.cluster_id)))
-        .with_controller_id(BrokerId(broker.options.node_id))
+    let response = MetadataResponse::default()
+        .with_brokers(vec![this_node(context)])
+        .with_cluster_id(Some(text(&*context.broker.options.cluster_id)))
+        .with_controller_id(BrokerId(context.broker.options.node_id))
         .with_topics(topics);
     match request.include_cluster_authorized_operations {
-        true => answer.with_cluster_authorized_operations(operations(broker, call, Resource::Node)),
-        false => answer,
+        true => response.with_cluster_authorized_operations(operations(context, Resource::Node)),
+        false => response,
     }
 }
 
-fn this_node(broker: &Broker, call: &Call) -> MetadataResponseBroker {
+fn this_node(context: &RequestContext) -> MetadataResponseBroker {
     MetadataResponseBroker::default()
-        .with_node_id(BrokerId(broker.options.node_id))
-        .with_host(call.listener_info.host.clone())
-        .with_port(i32::from(call.listener_info.port))
+        .with_node_id(BrokerId(context.broker.options.node_id))
+        .with_host(context.listener.host.clone())
+        .with_port(i32::from(context.listener.port))
 }
 
-fn everything(broker: &Broker, call: &Call, with_rights: bool) -> Vec<MetadataResponseTopic> {
-    let hubs = broker.services.log.hubs().into_iter();
-    hubs.filter(|hub| broker.may_see(call, hub.name.as_str()))
-        .map(|hub| present(broker, call, &hub, with_rights))
+fn all_topics(context: &RequestContext, with_rights: bool) -> Vec<MetadataResponseTopic> {
+    let hubs = context.log().hubs().into_iter();
+    hubs.filter(|hub| context.may_see(hub.name.as_str()))
+        .map(|hub| topic_response(context, &hub, with_rights))
         .collect()
 }
 
-async fn described(
-    broker: &Broker,
-    call: &Call,
-    wanted: MetadataRequestTopic,
+async fn requested_topic(
+    context: &RequestContext,
+    requested: MetadataRequestTopic,
     may_create: bool,
     with_rights: bool,
 ) -> MetadataResponseTopic {
-    let found = match &wanted.name {
-        Some(name) => by_name(broker, call, name, may_create).await,
-        None => by_id(broker, call, wanted.topic_id),
+    let found = match &requested.name {
+        Some(name) => by_name(context, name, may_create).await,
+        None => by_id(context, requested.topic_id),
     };
     match found {
-        Ok(hub) => present(broker, call, &hub, with_rights),
+        Ok(hub) => topic_response(context, &hub, with_rights),
         Err(code) => {
-            // Only from version 12 on may a name be null.
-            let nameless = (call.version < 12).then(TopicName::default);
+            // Before version 12 a name must not be null.
+            let nameless = (context.version < 12).then(TopicName::default);
             MetadataResponseTopic::default()
-                .with_error_code(broker.fail(&code))
-                .with_name(wanted.name.or(nameless))
-                .with_topic_id(wanted.topic_id)
+                .with_error_code(context.error_code(&code))
+                .with_name(requested.name.or(nameless))
+                .with_topic_id(requested.topic_id)
         }
     }
 }
 
 async fn by_name(
-    broker: &Broker,
-    call: &Call,
+    context: &RequestContext,
     name: &str,
     may_create: bool,
 ) -> Result<Arc<HubInfo>, Code> {
-    if !broker.may_see(call, name) {
+    if !context.may_see(name) {
         return Err(Code::TopicAuthorizationFailed);
     }
-    if let Some(hub) = broker.services.log.hub(name) {
+    if let Some(hub) = context.log().hub(name) {
         return Ok(hub);
     }
     let name = HubName::new(name).map_err(|_| Code::InvalidTopicException)?;
     let may_create = may_create
-        && broker.options.auto_create
+        && context.broker.options.auto_create
         && !name.is_internal()
-        && broker.may(call, Right::Manage, Resource::Hub(name.as_str()));
+        && context.may(Right::Manage, Resource::Hub(name.as_str()));
     match may_create {
-        true => make(broker, name).await,
+        true => create(context, name).await,
         false => Err(Code::UnknownTopicOrPartition),
     }
 }
 
-async fn make(broker: &Broker, name: HubName) -> Result<Arc<HubInfo>, Code> {
+async fn create(context: &RequestContext, name: HubName) -> Result<Arc<HubInfo>, Code> {
     let spec = HubSpec {
         name: name.clone(),
-        partitions: broker.options.partitions_default,
+        partitions: context.broker.options.partitions_default,
         settings: HubSettings::default(),
     };
-    let made = broker.services.log.create(spec).await;
-    // Somebody else may have been faster. A name that is taken by no hub leads nowhere.
-    made.or_else(|error| {
-        let found = broker.services.log.hub(name.as_str());
+    let created = context.log().create(spec).await;
+    // Another client may have created it meanwhile. A name can be taken by something that is not a hub.
+    created.or_else(|error| {
+        let found = context.log().hub(name.as_str());
         found.ok_or(match error {
             AdminError::Exists(_) => Code::UnknownTopicOrPartition,
             error => error.kind(),
@@ -128,19 +124,18 @@ async fn make(broker: &Broker, name: HubName) -> Result<Arc<HubInfo>, Code> {
     })
 }
 
-fn by_id(broker: &Broker, call: &Call, id: Uuid) -> Result<Arc<HubInfo>, Code> {
-    let hub = broker.services.log.hub_by_id(hub_id(id));
-    hub.filter(|hub| broker.may_see(call, hub.name.as_str()))
+fn by_id(context: &RequestContext, id: Uuid) -> Result<Arc<HubInfo>, Code> {
+    let hub = context.log().hub_by_id(hub_id(id));
+    hub.filter(|hub| context.may_see(hub.name.as_str()))
         .ok_or(Code::UnknownTopicId)
 }
 
-fn present(
-    broker: &Broker,
-    call: &Call,
+fn topic_response(
+    context: &RequestContext,
     hub: &HubInfo,
     with_rights: bool,
 ) -> MetadataResponseTopic {
-    let node = BrokerId(broker.options.node_id);
+    let node = BrokerId(context.broker.options.node_id);
     let partition = |index| {
         MetadataResponsePartition::default()
             .with_partition_index(index as i32)
@@ -149,20 +144,20 @@ fn present(
             .with_replica_nodes(vec![node])
             .with_isr_nodes(vec![node])
     };
-    let answer = MetadataResponseTopic::default()
+    let response = MetadataResponseTopic::default()
         .with_name(Some(topic(hub.name.as_str())))
         .with_topic_id(uuid_of(hub))
         .with_is_internal(hub.name.is_internal())
         .with_partitions((0..hub.partitions).map(partition).collect());
     let resource = Resource::Hub(hub.name.as_str());
     match with_rights {
-        true => answer.with_topic_authorized_operations(operations(broker, call, resource)),
-        false => answer,
+        true => response.with_topic_authorized_operations(operations(context, resource)),
+        false => response,
     }
 }
 
-/// Kafka's operations that the caller's rights come to, as bits.
-pub(crate) fn operations(broker: &Broker, call: &Call, on: Resource<'_>) -> i32 {
+/// The client's rights as a bit field of Kafka's operations.
+pub(crate) fn operations(context: &RequestContext, on: Resource<'_>) -> i32 {
     const READ: i32 = 1 << 3;
     const WRITE: i32 = 1 << 4;
     const CREATE: i32 = 1 << 5;
@@ -181,6 +176,6 @@ pub(crate) fn operations(broker: &Broker, call: &Call, on: Resource<'_>) -> i32 
     ];
     let granted = rights
         .into_iter()
-        .filter(|(right, _)| broker.may(call, *right, on));
+        .filter(|(right, _)| context.may(*right, on));
     granted.fold(0, |all, (_, bits)| all | bits)
 }

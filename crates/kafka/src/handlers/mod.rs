@@ -1,9 +1,12 @@
-//! What each request does, one room per kind.
+//! The handlers, by request.
 
 use highwater_log::{HubId, HubInfo};
+use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::TopicName;
 use kafka_protocol::protocol::StrBytes;
 use uuid::Uuid;
+
+use crate::codes::ErrorCode;
 
 pub(crate) mod cluster;
 pub(crate) mod configs;
@@ -19,22 +22,61 @@ pub(crate) mod topics;
 pub(crate) mod transactions;
 pub(crate) mod versions;
 
-/// There is one leader for ever, so its epoch never changes.
+/// The leader never changes, so neither does its epoch.
 const LEADER_EPOCH: i32 = 0;
+
+/// Why a hub was not created or changed: the code, and the message for people.
+pub(crate) struct Refusal {
+    code: Code,
+    reason: String,
+}
+
+impl Refusal {
+    fn new(code: Code, reason: impl ToString) -> Refusal {
+        let reason = reason.to_string();
+        Refusal { code, reason }
+    }
+}
+
+impl From<Code> for Refusal {
+    fn from(code: Code) -> Refusal {
+        Refusal::new(code, code)
+    }
+}
+
+impl From<highwater_log::AdminError> for Refusal {
+    fn from(error: highwater_log::AdminError) -> Refusal {
+        Refusal::new(error.kind(), error)
+    }
+}
+
+/// Puts the code and message of a `Result<_, Refusal>` into a response that has fields for both.
+macro_rules! with_refusal {
+    ($context:expr, $response:expr, $result:expr) => {{
+        let response = $response;
+        match $result {
+            Ok(_) => response,
+            Err(refusal) => response
+                .with_error_code($context.error_code(&refusal.code))
+                .with_error_message(some_text(refusal.reason)),
+        }
+    }};
+}
+use with_refusal;
 
 pub(crate) fn text(text: impl Into<String>) -> StrBytes {
     StrBytes::from_string(text.into())
 }
 
-fn some_text(said: impl ToString) -> Option<StrBytes> {
-    Some(text(said.to_string()))
+fn some_text(value: impl ToString) -> Option<StrBytes> {
+    Some(text(value.to_string()))
 }
 
 pub(crate) fn topic(name: &str) -> TopicName {
     TopicName(text(name))
 }
 
-pub(crate) fn uuid_of(hub: &HubInfo) -> Uuid {
+fn uuid_of(hub: &HubInfo) -> Uuid {
     Uuid::from_bytes(hub.id.0)
 }
 

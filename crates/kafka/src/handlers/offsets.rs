@@ -1,6 +1,6 @@
-//! Positions of groups: stored, asked for, forgotten.
+//! Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete.
 
-use highwater_log::{Membership, Offset, OffsetAndMetadata, OffsetCommit, TopicPartition};
+use highwater_log::{OffsetAndMetadata, OffsetCommit, TopicPartition};
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::offset_commit_response::{
     OffsetCommitResponsePartition, OffsetCommitResponseTopic,
@@ -21,63 +21,85 @@ use kafka_protocol::protocol::StrBytes;
 use super::groups::{may_join, membership};
 use super::{text, topic};
 use crate::access::{Resource, Right};
-use crate::broker::{Broker, topic_partition};
-use crate::call::Call;
 use crate::codes::{ErrorCode, OK, code_of};
+use crate::request::{RequestContext, topic_partition};
 
-/// A topic and its partitions, each with what is asked or answered.
-pub(super) type ByTopic<T> = Vec<(TopicName, Vec<(i32, T)>)>;
+/// A value for each partition of each topic, in the order of the request.
+type ByTopic<T> = Vec<(TopicName, Vec<(i32, T)>)>;
 
-pub(super) fn stored(
-    offset: i64,
-    leader_epoch: i32,
-    metadata: Option<StrBytes>,
-) -> OffsetAndMetadata {
-    OffsetAndMetadata {
-        offset: Offset(offset),
-        leader_epoch,
-        metadata: metadata.unwrap_or_default().to_string(),
-    }
-}
-
-/// Splits what is to be stored into what can be and the codes of the rest. The group's own verdict
-/// is filled in later.
-pub(super) fn sorted_out(
-    broker: &Broker,
-    call: &Call,
-    wanted: ByTopic<OffsetAndMetadata>,
-) -> (Vec<(TopicPartition, OffsetAndMetadata)>, ByTopic<i16>) {
-    let mut offsets = Vec::new();
-    let mut codes = Vec::with_capacity(wanted.len());
-    for (name, partitions) in wanted {
-        let hub = broker.hub(call, Right::Listen, &name);
-        let of_topic = partitions.into_iter().map(|(index, stored)| {
-            let topic_partition = match &hub {
-                Ok(_) => broker.topic_partition(&name, index),
-                Err(code) => Err(*code),
+/// The offsets that a request commits. OffsetCommit and TxnOffsetCommit have different types with the same fields.
+macro_rules! committed_offsets {
+    ($topics:expr) => {{
+        let partition =
+            |index, offset, leader_epoch, metadata: Option<kafka_protocol::protocol::StrBytes>| {
+                let metadata = metadata.unwrap_or_default().to_string();
+                let offset = highwater_log::Offset(offset);
+                let stored = highwater_log::OffsetAndMetadata {
+                    offset,
+                    leader_epoch,
+                    metadata,
+                };
+                (index, stored)
             };
-            let code = code_of(&topic_partition);
-            offsets.extend(
-                topic_partition
-                    .ok()
-                    .map(|topic_partition| (topic_partition, stored)),
-            );
+        let topics = $topics.into_iter().map(|topic| {
+            let partitions = topic.partitions.into_iter().map(|one| {
+                partition(
+                    one.partition_index,
+                    one.committed_offset,
+                    one.committed_leader_epoch,
+                    one.committed_metadata,
+                )
+            });
+            (topic.name, partitions.collect())
+        });
+        topics.collect()
+    }};
+}
+pub(super) use committed_offsets;
+
+/// The partitions that exist on hubs with this right, and the code of every partition. The code of the
+/// coordinator is added later, by [`topic_results`].
+pub(super) fn existing_partitions<T>(
+    context: &RequestContext,
+    right: Right,
+    topics: ByTopic<T>,
+) -> (Vec<(TopicPartition, T)>, ByTopic<i16>) {
+    let mut existing = Vec::new();
+    let mut codes = Vec::with_capacity(topics.len());
+    for (name, partitions) in topics {
+        let allowed = context.allow(right, Resource::Hub(&name));
+        let of_topic = partitions.into_iter().map(|(index, value)| {
+            let found = allowed.and_then(|()| context.topic_partition(&name, index));
+            let code = code_of(&found);
+            existing.extend(found.ok().map(|topic_partition| (topic_partition, value)));
             (index, code)
         });
         let of_topic = of_topic.collect();
         codes.push((name, of_topic));
     }
-    (offsets, codes)
+    (existing, codes)
 }
 
-/// The code of a partition: its own, or else that of the whole.
-pub(super) fn verdict(broker: &Broker, own: i16, whole: i16) -> i16 {
-    broker.noted(if own == OK { whole } else { own })
+/// Builds the topics of a response. A partition without a code of its own gets that of the whole request.
+pub(super) fn topic_results<P, T>(
+    context: &RequestContext,
+    codes: ByTopic<i16>,
+    whole: i16,
+    partition: impl Fn(i32, i16) -> P,
+    topic: impl Fn(TopicName, Vec<P>) -> T,
+) -> Vec<T> {
+    let result = |(index, own)| {
+        let code = if own == OK { whole } else { own };
+        partition(index, context.count_error(code))
+    };
+    let topics = codes.into_iter();
+    topics
+        .map(|(name, partitions)| topic(name, partitions.into_iter().map(result).collect()))
+        .collect()
 }
 
 pub(crate) async fn commit(
-    broker: &Broker,
-    call: &Call,
+    context: &RequestContext,
     request: OffsetCommitRequest,
 ) -> OffsetCommitResponse {
     let member = membership(
@@ -86,190 +108,165 @@ pub(crate) async fn commit(
         &request.member_id,
         request.group_instance_id,
     );
-    let wanted = request.topics.into_iter().map(|topic| {
-        let partitions = topic.partitions.into_iter().map(|one| {
-            let epoch = one.committed_leader_epoch;
-            let stored = stored(one.committed_offset, epoch, one.committed_metadata);
-            (one.partition_index, stored)
-        });
-        (topic.name, partitions.collect())
-    });
-    let (offsets, codes) = sorted_out(broker, call, wanted.collect());
-    let whole = store(broker, call, member, offsets).await;
-    let topics = codes.into_iter().map(|(name, partitions)| {
-        let partitions = partitions.into_iter().map(|(index, code)| {
+    let topics = committed_offsets!(request.topics);
+    let (offsets, codes) = existing_partitions(context, Right::Listen, topics);
+    let whole = match may_join(context, &member.group) {
+        Ok(()) => {
+            let commit = OffsetCommit { member, offsets };
+            code_of(&context.groups().commit_offsets(commit).await)
+        }
+        Err(code) => code.code(),
+    };
+    let topics = topic_results(
+        context,
+        codes,
+        whole,
+        |index, code| {
             OffsetCommitResponsePartition::default()
                 .with_partition_index(index)
-                .with_error_code(verdict(broker, code, whole))
-        });
-        OffsetCommitResponseTopic::default()
-            .with_name(name)
-            .with_partitions(partitions.collect())
-    });
-    OffsetCommitResponse::default().with_topics(topics.collect())
+                .with_error_code(code)
+        },
+        |name, partitions| {
+            OffsetCommitResponseTopic::default()
+                .with_name(name)
+                .with_partitions(partitions)
+        },
+    );
+    OffsetCommitResponse::default().with_topics(topics)
 }
 
-async fn store(
-    broker: &Broker,
-    call: &Call,
-    member: Membership,
-    offsets: Vec<(TopicPartition, OffsetAndMetadata)>,
-) -> i16 {
-    if let Err(code) = may_join(broker, call, &member.group) {
-        return code.code();
-    }
-    code_of(
-        &broker
-            .services
-            .groups
-            .commit_offsets(OffsetCommit { member, offsets })
-            .await,
-    )
-}
-
-/// What is stored for one group.
-struct Positions {
+/// The committed offsets of one group.
+struct GroupOffsets {
     topics: ByTopic<(Option<OffsetAndMetadata>, i16)>,
     code: i16,
 }
 
 pub(crate) async fn fetch(
-    broker: &Broker,
-    call: &Call,
+    context: &RequestContext,
     request: OffsetFetchRequest,
 ) -> OffsetFetchResponse {
     let stable = request.require_stable;
-    if call.version < 8 {
-        let wanted = request.topics.map(|topics| {
-            let named = topics.into_iter();
-            named
+    if context.version < 8 {
+        let topics = request.topics.map(|topics| {
+            let topics = topics.into_iter();
+            topics
                 .map(|topic| (topic.name, topic.partition_indexes))
                 .collect()
         });
-        let found = positions(broker, call, &request.group_id, wanted, stable).await;
-        return single_group(call, found);
+        let offsets = group_offsets(context, &request.group_id, topics, stable).await;
+        return single_group_response(context, offsets);
     }
     let mut groups = Vec::with_capacity(request.groups.len());
     for group in request.groups {
-        let wanted = group.topics.map(|topics| {
-            let named = topics.into_iter();
-            named
+        let topics = group.topics.map(|topics| {
+            let topics = topics.into_iter();
+            topics
                 .map(|topic| (topic.name, topic.partition_indexes))
                 .collect()
         });
-        let found = positions(broker, call, &group.group_id, wanted, stable).await;
-        groups.push(one_of_groups(group.group_id, found));
+        let offsets = group_offsets(context, &group.group_id, topics, stable).await;
+        groups.push(group_response(group.group_id, offsets));
     }
     OffsetFetchResponse::default().with_groups(groups)
 }
 
-type Named = Vec<(TopicName, Vec<i32>)>;
+type PartitionIndexes = Vec<(TopicName, Vec<i32>)>;
 
-async fn positions(
-    broker: &Broker,
-    call: &Call,
+async fn group_offsets(
+    context: &RequestContext,
     group: &GroupId,
-    wanted: Option<Named>,
+    topics: Option<PartitionIndexes>,
     stable: bool,
-) -> Positions {
-    let found = match may_join(broker, call, group) {
-        Ok(()) => match &wanted {
-            Some(named) => of_places(broker, call, group, named, stable).await,
-            None => of_everything(broker, call, group, stable).await,
+) -> GroupOffsets {
+    let offsets = match may_join(context, group) {
+        Ok(()) => match &topics {
+            Some(topics) => offsets_of_partitions(context, group, topics, stable).await,
+            None => all_offsets(context, group, stable).await,
         },
         Err(code) => Err(code.code()),
     };
-    found.unwrap_or_else(|code| {
-        let code = broker.noted(code);
-        let named = wanted.unwrap_or_default().into_iter();
+    offsets.unwrap_or_else(|code| {
+        let code = context.count_error(code);
+        let topics = topics.unwrap_or_default().into_iter();
         let failed = |index| (index, (None, code));
-        let topics = named.map(|(name, indexes)| (name, indexes.into_iter().map(failed).collect()));
-        Positions {
+        let topics =
+            topics.map(|(name, indexes)| (name, indexes.into_iter().map(failed).collect()));
+        GroupOffsets {
             topics: topics.collect(),
             code,
         }
     })
 }
 
-async fn of_places(
-    broker: &Broker,
-    call: &Call,
+async fn offsets_of_partitions(
+    context: &RequestContext,
     group: &GroupId,
-    wanted: &Named,
+    topics: &PartitionIndexes,
     stable: bool,
-) -> Result<Positions, i16> {
+) -> Result<GroupOffsets, i16> {
     let mut topic_partitions = Vec::new();
-    for (name, indexes) in wanted {
-        topic_partitions.extend(
-            indexes
-                .iter()
-                .filter_map(|index| topic_partition(name, *index)),
-        );
+    for (name, indexes) in topics {
+        let named = indexes.iter();
+        topic_partitions.extend(named.filter_map(|index| topic_partition(name, *index)));
     }
-    let requested =
-        broker
-            .services
-            .groups
-            .fetch_offsets(group.to_string(), Some(topic_partitions), stable);
-    let mut found = requested
-        .await
+    let fetched = context
+        .groups()
+        .fetch_offsets(group.to_string(), Some(topic_partitions), stable)
+        .await;
+    let mut stored = fetched
         .map_err(|error| error.code())?
         .into_iter()
         .peekable();
-    let topics = wanted.iter().map(|(name, indexes)| {
-        let visible = broker.may(call, Right::Listen, Resource::Hub(name));
+    let topics = topics.iter().map(|(name, indexes)| {
+        let visible = context.may(Right::Listen, Resource::Hub(name));
         let of_topic = indexes.iter().map(|index| {
             let topic_partition = topic_partition(name, *index);
             let stored = topic_partition
-                .and_then(|topic_partition| found.next_if(|(at, _)| *at == topic_partition));
+                .and_then(|topic_partition| stored.next_if(|(at, _)| *at == topic_partition));
             match visible {
                 true => (*index, (stored.and_then(|(_, stored)| stored), OK)),
-                false => (*index, (None, broker.fail(&Code::TopicAuthorizationFailed))),
+                false => {
+                    let code = context.error_code(&Code::TopicAuthorizationFailed);
+                    (*index, (None, code))
+                }
             }
         });
         (name.clone(), of_topic.collect())
     });
-    Ok(Positions {
+    Ok(GroupOffsets {
         topics: topics.collect(),
         code: OK,
     })
 }
 
-async fn of_everything(
-    broker: &Broker,
-    call: &Call,
+async fn all_offsets(
+    context: &RequestContext,
     group: &GroupId,
     stable: bool,
-) -> Result<Positions, i16> {
-    let requested = broker
-        .services
-        .groups
-        .fetch_offsets(group.to_string(), None, stable);
-    let mut found = requested.await.map_err(|error| error.code())?;
-    found.retain(|(topic_partition, _)| {
-        broker.may(
-            call,
-            Right::Listen,
-            Resource::Hub(topic_partition.hub.as_str()),
-        )
-    });
-    found.sort_by(|(one, _), (other, _)| one.cmp(other));
-    let topics = found
+) -> Result<GroupOffsets, i16> {
+    let fetched = context
+        .groups()
+        .fetch_offsets(group.to_string(), None, stable)
+        .await;
+    let mut stored = fetched.map_err(|error| error.code())?;
+    stored.retain(|(at, _)| context.may(Right::Listen, Resource::Hub(at.hub.as_str())));
+    stored.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let topics = stored
         .chunk_by(|(one, _), (other, _)| one.hub == other.hub)
         .map(|of_hub| {
             let partitions = of_hub.iter();
-            let partitions = partitions
-                .map(|(topic_partition, at)| (topic_partition.partition as i32, (at.clone(), OK)));
+            let partitions =
+                partitions.map(|(at, stored)| (at.partition as i32, (stored.clone(), OK)));
             (topic(of_hub[0].0.hub.as_str()), partitions.collect())
         });
-    Ok(Positions {
+    Ok(GroupOffsets {
         topics: topics.collect(),
         code: OK,
     })
 }
 
-/// Offset, leader epoch and metadata as the wire has them; nothing stored is no error.
-fn shutdown_signal(stored: Option<OffsetAndMetadata>) -> (i64, i32, Option<StrBytes>) {
+/// Offset, leader epoch and metadata in their wire format. A partition without a committed offset is no error.
+fn wire_offset(stored: Option<OffsetAndMetadata>) -> (i64, i32, Option<StrBytes>) {
     match stored {
         Some(stored) => (
             stored.offset.0,
@@ -280,35 +277,35 @@ fn shutdown_signal(stored: Option<OffsetAndMetadata>) -> (i64, i32, Option<StrBy
     }
 }
 
-fn single_group(call: &Call, found: Positions) -> OffsetFetchResponse {
-    let topics = found.topics.into_iter().map(|(name, partitions)| {
+fn single_group_response(context: &RequestContext, offsets: GroupOffsets) -> OffsetFetchResponse {
+    let topics = offsets.topics.into_iter().map(|(name, partitions)| {
         let partitions = partitions.into_iter().map(|(index, (stored, code))| {
-            let (offset, epoch, metadata) = shutdown_signal(stored);
-            let answer = OffsetFetchResponsePartition::default()
+            let (offset, epoch, metadata) = wire_offset(stored);
+            let response = OffsetFetchResponsePartition::default()
                 .with_partition_index(index)
                 .with_committed_offset(offset)
                 .with_metadata(metadata)
                 .with_error_code(code);
-            match call.version >= 5 {
-                true => answer.with_committed_leader_epoch(epoch),
-                false => answer,
+            match context.version >= 5 {
+                true => response.with_committed_leader_epoch(epoch),
+                false => response,
             }
         });
         OffsetFetchResponseTopic::default()
             .with_name(name)
             .with_partitions(partitions.collect())
     });
-    let answer = OffsetFetchResponse::default().with_topics(topics.collect());
-    match call.version >= 2 {
-        true => answer.with_error_code(found.code),
-        false => answer,
+    let response = OffsetFetchResponse::default().with_topics(topics.collect());
+    match context.version >= 2 {
+        true => response.with_error_code(offsets.code),
+        false => response,
     }
 }
 
-fn one_of_groups(group: GroupId, found: Positions) -> OffsetFetchResponseGroup {
-    let topics = found.topics.into_iter().map(|(name, partitions)| {
+fn group_response(group: GroupId, offsets: GroupOffsets) -> OffsetFetchResponseGroup {
+    let topics = offsets.topics.into_iter().map(|(name, partitions)| {
         let partitions = partitions.into_iter().map(|(index, (stored, code))| {
-            let (offset, epoch, metadata) = shutdown_signal(stored);
+            let (offset, epoch, metadata) = wire_offset(stored);
             OffsetFetchResponsePartitions::default()
                 .with_partition_index(index)
                 .with_committed_offset(offset)
@@ -323,51 +320,50 @@ fn one_of_groups(group: GroupId, found: Positions) -> OffsetFetchResponseGroup {
     OffsetFetchResponseGroup::default()
         .with_group_id(group)
         .with_topics(topics.collect())
-        .with_error_code(found.code)
+        .with_error_code(offsets.code)
 }
 
 pub(crate) async fn delete(
-    broker: &Broker,
-    call: &Call,
+    context: &RequestContext,
     request: OffsetDeleteRequest,
 ) -> OffsetDeleteResponse {
     let group = request.group_id.to_string();
-    if let Err(code) = broker.allow(call, Right::Manage, Resource::Group(&group)) {
-        return OffsetDeleteResponse::default().with_error_code(broker.fail(&code));
+    let failed =
+        |code: Code| OffsetDeleteResponse::default().with_error_code(context.error_code(&code));
+    if let Err(code) = context.allow(Right::Manage, Resource::Group(&group)) {
+        return failed(code);
     }
-    if broker
-        .services
-        .groups
-        .describe(group.clone())
-        .await
-        .is_none()
-    {
-        return OffsetDeleteResponse::default()
-            .with_error_code(broker.fail(&Code::GroupIdNotFound));
+    if context.groups().describe(group.clone()).await.is_none() {
+        return failed(Code::GroupIdNotFound);
     }
     let mut topics = Vec::with_capacity(request.topics.len());
-    for wanted in request.topics {
-        let indexes = wanted.partitions.iter().map(|one| one.partition_index);
-        let topic_partitions =
-            indexes.filter_map(|index| broker.topic_partition(&wanted.name, index).ok());
-        let forgotten = broker
-            .services
-            .groups
-            .delete_offsets(group.clone(), topic_partitions.collect())
+    for topic in request.topics {
+        let indexes = topic.partitions.iter().map(|one| one.partition_index);
+        let found: Vec<_> = indexes
+            .map(|index| (index, context.topic_partition(&topic.name, index)))
+            .collect();
+        let codes = found.iter().map(|(index, found)| (*index, code_of(found)));
+        let codes = vec![(topic.name, codes.collect())];
+        let existing = found.into_iter().filter_map(|(_, found)| found.ok());
+        let deleted = context
+            .groups()
+            .delete_offsets(group.clone(), existing.collect())
             .await;
-        let whole = code_of(&forgotten);
-        let partitions = wanted.partitions.iter().map(|one| {
-            let own = code_of(&broker.topic_partition(&wanted.name, one.partition_index));
-            OffsetDeleteResponsePartition::default()
-                .with_partition_index(one.partition_index)
-                .with_error_code(verdict(broker, own, whole))
-        });
-        let partitions = partitions.collect();
-        topics.push(
-            OffsetDeleteResponseTopic::default()
-                .with_name(wanted.name)
-                .with_partitions(partitions),
-        );
+        topics.extend(topic_results(
+            context,
+            codes,
+            code_of(&deleted),
+            |index, code| {
+                OffsetDeleteResponsePartition::default()
+                    .with_partition_index(index)
+                    .with_error_code(code)
+            },
+            |name, partitions| {
+                OffsetDeleteResponseTopic::default()
+                    .with_name(name)
+                    .with_partitions(partitions)
+            },
+        ));
     }
     OffsetDeleteResponse::default().with_topics(topics)
 }

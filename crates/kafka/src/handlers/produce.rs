@@ -1,8 +1,6 @@
 //! Produce: batches are enqueued in the log when the request is read, and acknowledged when they are
 //! durable ([`acknowledge`]).
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use highwater_log::batch::{Batch, Codec};
 use highwater_log::{AppendError, AppendInfo, BoxFuture, TransactionRef};
@@ -13,16 +11,15 @@ use kafka_protocol::messages::{ProduceRequest, ProduceResponse};
 
 use super::{hub_id, some_text};
 use crate::access::{Resource, Right};
-use crate::answer::{Outcome, Then};
-use crate::broker::Broker;
-use crate::call::{Call, ProtocolError};
 use crate::codes::ErrorCode;
+use crate::request::{ProtocolError, RequestContext};
+use crate::response::{ConnectionAction, EncodedResponse};
 
-/// First version that names topics by id.
+/// The first version that names topics by id.
 const BY_ID: i16 = 13;
-/// First version that allows zstd.
+/// The first version that allows zstd.
 const ZSTD: i16 = 7;
-/// First version with error messages.
+/// The first version with error messages.
 const MESSAGES: i16 = 8;
 
 /// The batch of one partition: being appended, or refused.
@@ -37,74 +34,75 @@ impl From<Code> for PendingProduce {
     }
 }
 
-struct Topic {
-    answer: TopicProduceResponse,
+struct PendingTopic {
+    response: TopicProduceResponse,
     partitions: Vec<(i32, PendingProduce)>,
 }
 
 pub(crate) fn begin(
-    broker: Arc<Broker>,
-    call: Call,
+    context: RequestContext,
     body: Bytes,
-) -> BoxFuture<Result<Outcome, ProtocolError>> {
-    let request: ProduceRequest = match call.decode(body) {
+) -> BoxFuture<Result<EncodedResponse, ProtocolError>> {
+    let request: ProduceRequest = match context.decode(body) {
         Ok(request) => request,
         Err(refusal) => return Box::pin(std::future::ready(Err(refusal))),
     };
     let acks = request.acks;
-    let allowed = allowed(&broker, &call, &request);
+    let allowed = allowed(&context, &request);
     let transaction = request.transactional_id.as_ref().map(|id| id.as_str());
     let topics = request.topic_data.into_iter();
     let pending = topics
-        .map(|topic| begin_topic(&broker, &call, transaction, topic, allowed))
+        .map(|topic| begin_topic(&context, transaction, topic, allowed))
         .collect();
-    Box::pin(async move { acknowledge(&broker, &call, acks, pending).await })
+    Box::pin(async move { acknowledge(&context, acks, pending).await })
 }
 
 /// Checks `acks` and the right to the transactional id.
-fn allowed(broker: &Broker, call: &Call, request: &ProduceRequest) -> Result<(), Code> {
+fn allowed(context: &RequestContext, request: &ProduceRequest) -> Result<(), Code> {
     if !matches!(request.acks, -1..=1) {
         return Err(Code::InvalidRequiredAcks);
     }
     match &request.transactional_id {
-        Some(id) => broker.allow(call, Right::Send, Resource::Transaction(id)),
+        Some(id) => context.allow(Right::Send, Resource::Transaction(id)),
         None => Ok(()),
     }
 }
 
 fn begin_topic(
-    broker: &Broker,
-    call: &Call,
+    context: &RequestContext,
     transaction: Option<&str>,
     data: TopicProduceData,
     allowed: Result<(), Code>,
-) -> Topic {
-    let hub = allowed.and_then(|()| writable_hub(broker, call, &data));
+) -> PendingTopic {
+    let hub = allowed.and_then(|()| writable_hub(context, &data));
     let pending = |partition: PartitionProduceData| {
         let index = partition.index;
         let pending = match &hub {
-            Ok(hub) => append(broker, call, transaction, hub, partition),
+            Ok(hub) => append(context, transaction, hub, partition),
             Err(code) => PendingProduce::from(*code),
         };
         (index, pending)
     };
     let partitions = data.partition_data.into_iter().map(pending).collect();
-    let answer = TopicProduceResponse::default()
+    let response = TopicProduceResponse::default()
         .with_name(data.name)
         .with_topic_id(data.topic_id);
-    Topic { answer, partitions }
+    PendingTopic {
+        response,
+        partitions,
+    }
 }
 
 /// The name of a hub that the caller may write to.
-fn writable_hub(broker: &Broker, call: &Call, data: &TopicProduceData) -> Result<String, Code> {
-    let name = match call.version >= BY_ID {
+fn writable_hub(context: &RequestContext, data: &TopicProduceData) -> Result<String, Code> {
+    let name = match context.version >= BY_ID {
         true => {
-            let hub = broker.services.log.hub_by_id(hub_id(data.topic_id));
+            let hub = context.log().hub_by_id(hub_id(data.topic_id));
             hub.ok_or(Code::UnknownTopicId)?.name.to_string()
         }
         false => data.name.to_string(),
     };
-    broker.allow(call, Right::Send, Resource::Hub(&name))?;
+    context.allow(Right::Send, Resource::Hub(&name))?;
     match name.starts_with("__") {
         true => Err(Code::TopicAuthorizationFailed),
         false => Ok(name),
@@ -112,13 +110,12 @@ fn writable_hub(broker: &Broker, call: &Call, data: &TopicProduceData) -> Result
 }
 
 fn append(
-    broker: &Broker,
-    call: &Call,
+    context: &RequestContext,
     transaction: Option<&str>,
     hub: &str,
     data: PartitionProduceData,
 ) -> PendingProduce {
-    let partition = match broker.partition(hub, data.index) {
+    let partition = match context.partition(hub, data.index) {
         Ok(partition) => partition,
         Err(code) => return PendingProduce::from(code),
     };
@@ -128,9 +125,9 @@ fn append(
         Err(error) => return PendingProduce::Refused(error.kind(), error.to_string()),
     };
     if !rest.is_empty() {
-        return invalid("a partition takes one batch with a request");
+        return invalid("a request may have one batch per partition");
     }
-    if call.version < ZSTD && batch.header().codec() == Ok(Codec::Zstd) {
+    if context.version < ZSTD && batch.header().codec() == Ok(Codec::Zstd) {
         return PendingProduce::from(Code::UnsupportedCompressionType);
     }
     if !batch.header().is_transactional() {
@@ -141,17 +138,16 @@ fn append(
     };
     let id = id.to_owned();
     let transaction = TransactionRef { id, producer };
-    let transactions = &broker.services.transactions;
+    let transactions = &context.transactions();
     PendingProduce::Appending(transactions.append(&transaction, &partition, batch))
 }
 
 /// Waits for the durable appends and builds the response.
 async fn acknowledge(
-    broker: &Broker,
-    call: &Call,
+    context: &RequestContext,
     acks: i16,
-    topics: Vec<Topic>,
-) -> Result<Outcome, ProtocolError> {
+    topics: Vec<PendingTopic>,
+) -> Result<EncodedResponse, ProtocolError> {
     let (mut failed, mut full) = (false, false);
     let mut responses = Vec::with_capacity(topics.len());
     for topic in topics {
@@ -168,44 +164,48 @@ async fn acknowledge(
                 PendingProduce::Refused(code, reason) => Err((code, reason)),
             };
             failed |= result.is_err();
-            partitions.push(answer(broker, call, index, result));
+            partitions.push(partition_response(context, index, result));
         }
-        responses.push(topic.answer.with_partition_responses(partitions));
+        responses.push(topic.response.with_partition_responses(partitions));
     }
     if acks == 0 {
         // With acks=0 there is no response, so an error can only be signalled by closing the connection.
-        let then = if failed { Then::Close } else { Then::GoOn };
-        return Ok(Outcome::of(Vec::new()).then(then));
+        let action = match failed {
+            true => ConnectionAction::Close,
+            false => ConnectionAction::Continue,
+        };
+        return Ok(EncodedResponse::default().then(action));
     }
     let response = ProduceResponse::default().with_responses(responses);
     if !full {
-        return call.encode(&response);
+        return context.encode(&response);
     }
-    broker.metrics.throttled.add(1);
-    let pause = broker.options.throttle;
+    context.broker.metrics.throttled.add(1);
+    let pause = context.broker.options.throttle;
     let response = response.with_throttle_time_ms(pause.as_millis() as i32);
-    Ok(call.encode(&response)?.then(Then::Pause(pause)))
+    Ok(context
+        .encode(&response)?
+        .then(ConnectionAction::Pause(pause)))
 }
 
-fn answer(
-    broker: &Broker,
-    call: &Call,
+fn partition_response(
+    context: &RequestContext,
     index: i32,
     result: Result<AppendInfo, (Code, String)>,
 ) -> PartitionProduceResponse {
-    let answer = PartitionProduceResponse::default().with_index(index);
+    let response = PartitionProduceResponse::default().with_index(index);
     match result {
-        Ok(appended) => answer
+        Ok(appended) => response
             .with_base_offset(appended.offset.0)
             .with_log_append_time_ms(appended.time.0)
             .with_log_start_offset(appended.start.0),
         Err((code, reason)) => {
-            let answer = answer
-                .with_error_code(broker.fail(&code))
+            let response = response
+                .with_error_code(context.error_code(&code))
                 .with_base_offset(-1);
-            match call.version >= MESSAGES {
-                true => answer.with_error_message(some_text(reason)),
-                false => answer,
+            match context.version >= MESSAGES {
+                true => response.with_error_message(some_text(reason)),
+                false => response,
             }
         }
     }

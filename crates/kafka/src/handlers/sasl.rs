@@ -1,4 +1,4 @@
-//! Authentication: SASL PLAIN, which is a name and a password.
+//! Authentication by SASL PLAIN: a user name and a password.
 
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::{
@@ -6,58 +6,58 @@ use kafka_protocol::messages::{
 };
 
 use super::{some_text, text};
-use crate::answer::{Outcome, Then};
-use crate::broker::Broker;
-use crate::call::{Call, ProtocolError};
 use crate::codes::OK;
+use crate::request::{ProtocolError, RequestContext};
+use crate::response::{ConnectionAction, EncodedResponse};
 
 const MECHANISM: &str = "PLAIN";
 
 pub(crate) fn handshake(
-    call: &Call,
+    context: &RequestContext,
     request: SaslHandshakeRequest,
-) -> Result<Outcome, ProtocolError> {
+) -> Result<EncodedResponse, ProtocolError> {
     let code = match () {
-        () if !call.listener_info.sasl => Code::IllegalSaslState.code(),
+        () if !context.listener.sasl => Code::IllegalSaslState.code(),
         () if &*request.mechanism != MECHANISM => Code::UnsupportedSaslMechanism.code(),
-        // What follows version 0 are tokens without any header, which no client of today sends.
-        () if call.version == 0 => Code::UnsupportedVersion.code(),
+        // Version 0 is followed by tokens without a header, which no current client sends.
+        () if context.version == 0 => Code::UnsupportedVersion.code(),
         () => OK,
     };
-    let answer = SaslHandshakeResponse::default()
+    let response = SaslHandshakeResponse::default()
         .with_error_code(code)
         .with_mechanisms(vec![text(MECHANISM)]);
-    call.encode(&answer)
+    context.encode(&response)
 }
 
-/// A refusal takes its time, and then the connection is closed.
+/// A refused login is answered after a delay, then the connection is closed.
 pub(crate) async fn authenticate(
-    broker: &Broker,
-    call: &Call,
+    context: &RequestContext,
     request: SaslAuthenticateRequest,
-) -> Result<Outcome, ProtocolError> {
-    let login = |(user, password)| broker.services.authorizer.login(user, password);
-    let who = match call.listener_info.sasl {
+) -> Result<EncodedResponse, ProtocolError> {
+    let login = |(user, password)| context.broker.services.authorizer.login(user, password);
+    let identity = match context.listener.sasl {
         true => credentials(&request.auth_bytes).and_then(login),
         false => None,
     };
-    let Some(who) = who else {
-        broker.metrics.logins_refused.add(1);
-        tokio::time::sleep(broker.options.login_delay).await;
-        let answer = SaslAuthenticateResponse::default()
-            .with_error_code(broker.fail(&Code::SaslAuthenticationFailed))
-            .with_error_message(some_text("the user or the password is wrong"));
-        return Ok(call.encode(&answer)?.then(Then::Close));
+    let Some(identity) = identity else {
+        context.broker.metrics.logins_refused.add(1);
+        tokio::time::sleep(context.broker.options.login_delay).await;
+        let response = SaslAuthenticateResponse::default()
+            .with_error_code(context.error_code(&Code::SaslAuthenticationFailed))
+            .with_error_message(some_text("wrong user or password"));
+        return Ok(context.encode(&response)?.then(ConnectionAction::Close));
     };
-    let answer = SaslAuthenticateResponse::default();
-    Ok(call.encode(&answer)?.then(Then::Known(who)))
+    let response = SaslAuthenticateResponse::default();
+    Ok(context
+        .encode(&response)?
+        .then(ConnectionAction::Authenticated(identity)))
 }
 
-/// `authzid NUL user NUL password`. Some clients leave the first empty and some repeat the user.
+/// Splits `authzid NUL user NUL password`. Clients leave the first empty or repeat the user.
 fn credentials(token: &[u8]) -> Option<(&str, &str)> {
     let mut parts = std::str::from_utf8(token).ok()?.split('\0');
-    let (acts_as, user, password) = (parts.next()?, parts.next()?, parts.next()?);
-    let plain = parts.next().is_none() && (acts_as.is_empty() || acts_as == user);
+    let (authzid, user, password) = (parts.next()?, parts.next()?, parts.next()?);
+    let plain = parts.next().is_none() && (authzid.is_empty() || authzid == user);
     plain.then_some((user, password))
 }
 

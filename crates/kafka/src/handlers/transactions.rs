@@ -1,10 +1,8 @@
-//! Producers with numbers, and transactions.
+//! Idempotent producers and transactions.
 
 use std::time::Duration;
 
-use highwater_log::{
-    InitProducerRequest, OffsetCommit, Producer, TopicPartition, TransactionError, TransactionRef,
-};
+use highwater_log::{InitProducerRequest, OffsetCommit, Producer, TopicPartition, TransactionRef};
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::add_partitions_to_txn_response::{
     AddPartitionsToTxnPartitionResult, AddPartitionsToTxnTopicResult,
@@ -20,11 +18,10 @@ use kafka_protocol::messages::{
 };
 
 use super::groups::{may_join, membership};
-use super::offsets::{sorted_out, stored, verdict};
+use super::offsets::{committed_offsets, existing_partitions, topic_results};
 use crate::access::{Resource, Right};
-use crate::broker::Broker;
-use crate::call::Call;
 use crate::codes::{ErrorCode, OK, code_of};
+use crate::request::RequestContext;
 
 fn reference(id: &TransactionalId, producer: ProducerId, epoch: i16) -> TransactionRef {
     TransactionRef {
@@ -36,63 +33,56 @@ fn reference(id: &TransactionalId, producer: ProducerId, epoch: i16) -> Transact
     }
 }
 
-fn may_transact(broker: &Broker, call: &Call, id: &str) -> Result<(), Code> {
-    broker.allow(call, Right::Send, Resource::Transaction(id))
+fn may_transact(context: &RequestContext, id: &str) -> Result<(), Code> {
+    context.allow(Right::Send, Resource::Transaction(id))
 }
 
-/// Clients before a certain version know fencing only as a wrong epoch.
-fn code_for(call: &Call, knows_fencing_since: i16, result: &Result<(), Code>) -> i16 {
+/// Clients before version `fenced_since` know fencing only as an invalid epoch.
+fn code_for<T>(context: &RequestContext, fenced_since: i16, result: &Result<T, Code>) -> i16 {
     match result {
-        Err(Code::ProducerFenced) if call.version < knows_fencing_since => {
+        Err(Code::ProducerFenced) if context.version < fenced_since => {
             Code::InvalidProducerEpoch.code()
         }
         result => code_of(result),
     }
 }
 
-fn kind_of(result: Result<(), TransactionError>) -> Result<(), Code> {
+fn kind_of<T>(result: Result<T, impl ErrorCode>) -> Result<T, Code> {
     result.map_err(|error| error.kind())
 }
 
 pub(crate) async fn init_producer(
-    broker: &Broker,
-    call: &Call,
+    context: &RequestContext,
     request: InitProducerIdRequest,
 ) -> InitProducerIdResponse {
-    let allowed = match &request.transactional_id {
-        Some(id) => may_transact(broker, call, id),
-        None => broker.allow(call, Right::Send, Resource::Node),
+    let initialized = init(context, request).await;
+    let code = code_for(context, 4, &initialized);
+    let producer = initialized.unwrap_or(Producer { id: -1, epoch: -1 });
+    InitProducerIdResponse::default()
+        .with_error_code(context.count_error(code))
+        .with_producer_id(ProducerId(producer.id))
+        .with_producer_epoch(producer.epoch)
+}
+
+async fn init(context: &RequestContext, request: InitProducerIdRequest) -> Result<Producer, Code> {
+    match &request.transactional_id {
+        Some(id) => may_transact(context, id)?,
+        None => context.allow(Right::Send, Resource::Node)?,
     };
-    let had = request.producer_id.0 >= 0 && request.producer_epoch >= 0;
+    let has_current = request.producer_id.0 >= 0 && request.producer_epoch >= 0;
     let init = InitProducerRequest {
         transactional_id: request.transactional_id.map(|id| id.to_string()),
         timeout: Duration::from_millis(u64::try_from(request.transaction_timeout_ms).unwrap_or(0)),
-        current: had.then_some(Producer {
+        current: has_current.then_some(Producer {
             id: request.producer_id.0,
             epoch: request.producer_epoch,
         }),
     };
-    let given = match allowed {
-        Ok(()) => {
-            let given = broker.services.transactions.init_producer(init).await;
-            given.map_err(|error| error.kind())
-        }
-        Err(code) => Err(code),
-    };
-    match given {
-        Ok(producer) => InitProducerIdResponse::default()
-            .with_producer_id(ProducerId(producer.id))
-            .with_producer_epoch(producer.epoch),
-        Err(code) => InitProducerIdResponse::default()
-            .with_error_code(broker.noted(code_for(call, 4, &Err(code))))
-            .with_producer_id(ProducerId(-1))
-            .with_producer_epoch(-1),
-    }
+    kind_of(context.transactions().init_producer(init).await)
 }
 
 pub(crate) async fn add_partitions(
-    broker: &Broker,
-    call: &Call,
+    context: &RequestContext,
     request: AddPartitionsToTxnRequest,
 ) -> AddPartitionsToTxnResponse {
     let transaction = reference(
@@ -100,93 +90,79 @@ pub(crate) async fn add_partitions(
         request.v3_and_below_producer_id,
         request.v3_and_below_producer_epoch,
     );
-    let mut topic_partitions = Vec::new();
-    let mut topics = Vec::with_capacity(request.v3_and_below_topics.len());
-    for wanted in request.v3_and_below_topics {
-        let allowed = broker.allow(call, Right::Send, Resource::Hub(&wanted.name));
-        let codes = wanted.partitions.into_iter().map(|index| {
-            let topic_partition =
-                allowed.and_then(|()| broker.topic_partition(&wanted.name, index));
-            let code = code_of(&topic_partition);
-            topic_partitions.extend(topic_partition);
-            (index, code)
-        });
-        let codes: Vec<(i32, i16)> = codes.collect();
-        topics.push((wanted.name, codes));
-    }
-    let refused = topics
-        .iter()
-        .flat_map(|(_, codes)| codes)
-        .any(|(_, code)| *code != OK);
-    let whole = match refused {
-        // One that cannot be takes the others with it.
-        true => Code::OperationNotAttempted.code(),
-        false => added(broker, call, transaction, topic_partitions).await,
-    };
-    let results = topics.into_iter().map(|(name, codes)| {
-        let partitions = codes.into_iter().map(|(index, code)| {
-            AddPartitionsToTxnPartitionResult::default()
-                .with_partition_index(index)
-                .with_partition_error_code(verdict(broker, code, whole))
-        });
-        AddPartitionsToTxnTopicResult::default()
-            .with_name(name)
-            .with_results_by_partition(partitions.collect())
+    let topics = request.v3_and_below_topics.into_iter().map(|topic| {
+        let partitions = topic.partitions.into_iter().map(|index| (index, ()));
+        (topic.name, partitions.collect())
     });
-    AddPartitionsToTxnResponse::default().with_results_by_topic_v3_and_below(results.collect())
-}
-
-async fn added(
-    broker: &Broker,
-    call: &Call,
-    transaction: TransactionRef,
-    topic_partitions: Vec<TopicPartition>,
-) -> i16 {
-    let added = match may_transact(broker, call, &transaction.id) {
-        Ok(()) => {
-            let transactions = &broker.services.transactions;
-            kind_of(
-                transactions
-                    .add_partitions(transaction, topic_partitions)
-                    .await,
+    let (topic_partitions, codes) = existing_partitions(context, Right::Send, topics.collect());
+    let mut all_codes = codes.iter().flat_map(|(_, codes)| codes);
+    let whole = match all_codes.all(|(_, code)| *code == OK) {
+        true => {
+            let topic_partitions = topic_partitions.into_iter().map(|(at, ())| at).collect();
+            code_for(
+                context,
+                2,
+                &add(context, transaction, topic_partitions).await,
             )
         }
-        Err(code) => Err(code),
+        // One invalid partition fails the others.
+        false => Code::OperationNotAttempted.code(),
     };
-    code_for(call, 2, &added)
+    let results = topic_results(
+        context,
+        codes,
+        whole,
+        |index, code| {
+            AddPartitionsToTxnPartitionResult::default()
+                .with_partition_index(index)
+                .with_partition_error_code(code)
+        },
+        |name, partitions| {
+            AddPartitionsToTxnTopicResult::default()
+                .with_name(name)
+                .with_results_by_partition(partitions)
+        },
+    );
+    AddPartitionsToTxnResponse::default().with_results_by_topic_v3_and_below(results)
+}
+
+async fn add(
+    context: &RequestContext,
+    transaction: TransactionRef,
+    topic_partitions: Vec<TopicPartition>,
+) -> Result<(), Code> {
+    may_transact(context, &transaction.id)?;
+    let transactions = context.transactions();
+    kind_of(
+        transactions
+            .add_partitions(transaction, topic_partitions)
+            .await,
+    )
 }
 
 pub(crate) async fn add_offsets(
-    broker: &Broker,
-    call: &Call,
+    context: &RequestContext,
     request: AddOffsetsToTxnRequest,
 ) -> AddOffsetsToTxnResponse {
+    let added = add_group(context, request).await;
+    let code = context.count_error(code_for(context, 2, &added));
+    AddOffsetsToTxnResponse::default().with_error_code(code)
+}
+
+async fn add_group(context: &RequestContext, request: AddOffsetsToTxnRequest) -> Result<(), Code> {
+    may_transact(context, &request.transactional_id)?;
+    may_join(context, &request.group_id)?;
     let transaction = reference(
         &request.transactional_id,
         request.producer_id,
         request.producer_epoch,
     );
-    let allowed = may_transact(broker, call, &transaction.id)
-        .and_then(|()| may_join(broker, call, &request.group_id));
-    let added = match allowed {
-        Ok(()) => {
-            let group = request.group_id.to_string();
-            kind_of(
-                broker
-                    .services
-                    .transactions
-                    .add_group(transaction, group)
-                    .await,
-            )
-        }
-        Err(code) => Err(code),
-    };
-    AddOffsetsToTxnResponse::default().with_error_code(broker.noted(code_for(call, 2, &added)))
+    let group = request.group_id.to_string();
+    kind_of(context.transactions().add_group(transaction, group).await)
 }
 
-pub(crate) async fn commit_transaction_offsets(
-    broker: &Broker,
-    call: &Call,
+pub(crate) async fn commit_offsets(
+    context: &RequestContext,
     request: TxnOffsetCommitRequest,
 ) -> TxnOffsetCommitResponse {
     let transaction = reference(
@@ -200,21 +176,14 @@ pub(crate) async fn commit_transaction_offsets(
         &request.member_id,
         request.group_instance_id,
     );
-    let wanted = request.topics.into_iter().map(|topic| {
-        let partitions = topic.partitions.into_iter().map(|one| {
-            let epoch = one.committed_leader_epoch;
-            let stored = stored(one.committed_offset, epoch, one.committed_metadata);
-            (one.partition_index, stored)
-        });
-        (topic.name, partitions.collect())
-    });
-    let (offsets, codes) = sorted_out(broker, call, wanted.collect());
-    let allowed = may_transact(broker, call, &transaction.id)
-        .and_then(|()| may_join(broker, call, &member.group));
+    let topics = committed_offsets!(request.topics);
+    let (offsets, codes) = existing_partitions(context, Right::Listen, topics);
+    let allowed =
+        may_transact(context, &transaction.id).and_then(|()| may_join(context, &member.group));
     let whole = match allowed {
         Ok(()) => {
-            let transactions = &broker.services.transactions;
             let commit = OffsetCommit { member, offsets };
+            let transactions = context.transactions();
             code_of(
                 &transactions
                     .commit_transaction_offsets(transaction, commit)
@@ -223,31 +192,41 @@ pub(crate) async fn commit_transaction_offsets(
         }
         Err(code) => code.code(),
     };
-    let topics = codes.into_iter().map(|(name, partitions)| {
-        let partitions = partitions.into_iter().map(|(index, code)| {
+    let topics = topic_results(
+        context,
+        codes,
+        whole,
+        |index, code| {
             TxnOffsetCommitResponsePartition::default()
                 .with_partition_index(index)
-                .with_error_code(verdict(broker, code, whole))
-        });
-        TxnOffsetCommitResponseTopic::default()
-            .with_name(name)
-            .with_partitions(partitions.collect())
-    });
-    TxnOffsetCommitResponse::default().with_topics(topics.collect())
+                .with_error_code(code)
+        },
+        |name, partitions| {
+            TxnOffsetCommitResponseTopic::default()
+                .with_name(name)
+                .with_partitions(partitions)
+        },
+    );
+    TxnOffsetCommitResponse::default().with_topics(topics)
 }
 
-pub(crate) async fn end(broker: &Broker, call: &Call, request: EndTxnRequest) -> EndTxnResponse {
+pub(crate) async fn end(context: &RequestContext, request: EndTxnRequest) -> EndTxnResponse {
+    let ended = end_transaction(context, request).await;
+    let code = context.count_error(code_for(context, 2, &ended));
+    EndTxnResponse::default().with_error_code(code)
+}
+
+async fn end_transaction(context: &RequestContext, request: EndTxnRequest) -> Result<(), Code> {
+    may_transact(context, &request.transactional_id)?;
     let transaction = reference(
         &request.transactional_id,
         request.producer_id,
         request.producer_epoch,
     );
-    let ended = match may_transact(broker, call, &transaction.id) {
-        Ok(()) => {
-            let transactions = &broker.services.transactions;
-            kind_of(transactions.end(transaction, request.committed).await)
-        }
-        Err(code) => Err(code),
-    };
-    EndTxnResponse::default().with_error_code(broker.noted(code_for(call, 2, &ended)))
+    kind_of(
+        context
+            .transactions()
+            .end(transaction, request.committed)
+            .await,
+    )
 }

@@ -1,41 +1,42 @@
-//! ApiVersions, with which every client starts, and requests of versions that we do not speak.
+//! ApiVersions, the first request of every client, and requests in unsupported versions.
 
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::api_versions_response::ApiVersion;
 use kafka_protocol::messages::{ApiKey, ApiVersionsRequest, ApiVersionsResponse};
 
-use crate::answer::Outcome;
 use crate::api::APIS;
-use crate::call::{Call, ProtocolError};
+use crate::request::{ProtocolError, RequestContext, encode};
+use crate::response::EncodedResponse;
 
 pub(crate) fn versions(
-    call: &Call,
+    context: &RequestContext,
     _request: ApiVersionsRequest,
-) -> Result<Outcome, ProtocolError> {
-    call.encode(&announced())
+) -> Result<EncodedResponse, ProtocolError> {
+    context.encode(&supported_versions())
 }
 
-fn announced() -> ApiVersionsResponse {
-    let announced = APIS.iter().map(|api| {
+fn supported_versions() -> ApiVersionsResponse {
+    let versions = APIS.iter().map(|api| {
         ApiVersion::default()
             .with_api_key(api.key as i16)
             .with_min_version(api.min)
             .with_max_version(api.max)
     });
-    ApiVersionsResponse::default().with_api_keys(announced.collect())
+    ApiVersionsResponse::default().with_api_keys(versions.collect())
 }
 
-/// A version of ApiVersions that is newer than ours is answered in the oldest form, which every
-/// client reads and tries again with less. Nothing else has an answer that the client could read.
-pub(crate) fn unsupported(call: &Call) -> Result<Outcome, ProtocolError> {
+/// A newer ApiVersions is answered in version 0, which every client can read; it then retries with an older one.
+/// Other requests have no response that the client could read.
+pub(crate) fn unsupported(context: &RequestContext) -> Result<EncodedResponse, ProtocolError> {
     let unknown = ProtocolError::UnknownVersion {
-        key: call.api.key as i16,
-        version: call.version,
+        key: context.api.key as i16,
+        version: context.version,
     };
-    match call.api.key {
+    match context.api.key {
         ApiKey::ApiVersions => {
             let code = Code::UnsupportedVersion.code();
-            call.encode_as(&announced().with_error_code(code), 0)
+            let response = supported_versions().with_error_code(code);
+            encode(&context.api, 0, context.correlation, &response)
         }
         _ => Err(unknown),
     }

@@ -1,19 +1,17 @@
-//! Walks over a message before the codec reads it, to see that every length in it is true: requests of
-//! clients that come to us, and answers of brokers that we are clients of.
+//! Checks the lengths of a message before the codec decodes it: requests of clients, and responses of brokers.
 //!
-//! The codec makes room for as many elements as an array claims to have before it reads the first,
-//! so twenty bytes that claim two thousand million elements would end the process. Here every
-//! element is stepped over first, without keeping anything. What gets past this walk makes the codec
-//! allocate in proportion to the bytes that really came.
+//! The codec reserves memory for as many elements as an array claims before it reads the first, so twenty bytes that
+//! claim 2^31 elements would abort the process. The walk here steps over every element first and stores nothing.
+//! After it, the codec allocates in proportion to the bytes that were received.
 
-mod answers;
 mod requests;
+mod responses;
 
 use kafka_protocol::messages::ApiKey;
 
 use crate::api::Api;
 
-/// A field in the order of the wire, in the versions that have it.
+/// A field, in wire order, and its versions.
 #[derive(Clone, Copy)]
 struct Field {
     kind: Kind,
@@ -27,14 +25,13 @@ enum Kind {
     Fixed(usize),
     Text,
     Bytes,
-    /// Of structs.
+    /// An array of structs.
     Array(&'static [Field]),
-    /// Of what has no tagged fields of its own.
+    /// An array of values without tagged fields.
     Plain(&'static Kind),
-    /// One that stands by itself, which only tagged fields do.
+    /// A single struct; only tagged fields have these.
     Struct(&'static [Field]),
-    /// The tagged fields that the codec knows of the struct, by tag. It reads them by what they are and not
-    /// by the size they claim.
+    /// The tagged fields of the struct that the codec knows, by tag. It reads them by type and ignores their size.
     Tagged(&'static [Kind]),
 }
 
@@ -71,30 +68,29 @@ const fn between(from: i16, to: i16, kind: Kind) -> Field {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ShapeError {
-    #[error("it ends in the middle of a field")]
+    #[error("it ends within a field")]
     Short,
-    #[error("a length in it is negative or too large, or not that of what it stands before")]
+    #[error("a length is negative, too large or wrong")]
     Length,
-    #[error("it has a field that only brokers send to each other")]
+    #[error("it has a field that only brokers send")]
     Broker,
 }
 
-/// Whether the body of a request is as long as its lengths claim. Bytes left over are none of our
-/// business: librdkafka is known to send some.
+/// Checks the lengths in the body of a request. Trailing bytes are allowed: librdkafka sends some.
 pub(crate) fn check(api: &Api, version: i16, body: &[u8]) -> Result<(), ShapeError> {
     Walk::new(api, version, body).fields(requests::shape_of(api.key))
 }
 
-/// The same of the body of an answer.
-pub(crate) fn check_answer(key: ApiKey, version: i16, body: &[u8]) -> Result<(), ShapeError> {
-    Walk::of_answer(key, version, body).fields(answers::shape_of(key))
+/// Checks the lengths in the body of a response.
+pub(crate) fn check_response(key: ApiKey, version: i16, body: &[u8]) -> Result<(), ShapeError> {
+    Walk::of_response(key, version, body).fields(responses::shape_of(key))
 }
 
 struct Walk<'a> {
     rest: &'a [u8],
     version: i16,
     flexible: bool,
-    /// Tags below this are refused: the codec reads what they hold whatever size they claim.
+    /// Tags below this are refused: the codec reads them and ignores their size.
     tags_known: u32,
 }
 
@@ -108,7 +104,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn of_answer(key: ApiKey, version: i16, body: &'a [u8]) -> Walk<'a> {
+    fn of_response(key: ApiKey, version: i16, body: &'a [u8]) -> Walk<'a> {
         Walk {
             rest: body,
             version,
@@ -156,7 +152,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Of bytes or an array; -1 is null.
+    /// The length of bytes or of an array; -1 is null.
     fn length(&mut self) -> Result<i64, ShapeError> {
         match self.flexible {
             true => Ok(i64::from(self.varint()?) - 1),

@@ -1,11 +1,11 @@
-//! The schema of every request that is understood here.
+//! The schema of every supported request.
 
 use kafka_protocol::messages::ApiKey;
 
 use super::Kind::{Array, Bytes, Text};
 use super::{BOOL, Field, I8, I16, I32, I64, NUMBERS, TEXTS, UUID, always, between, since, until};
 
-/// How many tagged fields the codec knows of a request. Only Fetch has any: what followers tell their leader.
+/// The number of tagged fields of a request that the codec knows. Only Fetch has any, for followers.
 pub(super) fn tags_known(key: ApiKey) -> u32 {
     match key {
         ApiKey::Fetch => 2,
@@ -13,7 +13,7 @@ pub(super) fn tags_known(key: ApiKey) -> u32 {
     }
 }
 
-/// The schema of each request as far as lengths are concerned, without tagged fields, which are stepped over whole.
+/// The schema of a request, as far as lengths depend on it. Tagged fields are skipped by their size.
 pub(super) fn shape_of(key: ApiKey) -> &'static [Field] {
     match key {
         ApiKey::Produce => PRODUCE,
@@ -253,71 +253,39 @@ const OFFSETS_OF_TOPIC: &[Field] = &[always(Text), always(Array(&[always(I32)]))
 mod tests {
     use super::super::{ShapeError, Walk, check};
     use super::*;
+    use crate::api::tests::for_each_request;
     use crate::api::{APIS, Api};
     use bytes::Bytes as Buffer;
     use kafka_protocol::messages::*;
     use kafka_protocol::protocol::{Decodable, Encodable};
     use proptest::prelude::*;
 
-    /// What the walk leaves over, which is nothing if it knows the shape.
-    fn left_over(api: &Api, version: i16, body: &[u8]) -> Result<usize, ShapeError> {
+    /// The trailing bytes after the walk.
+    fn trailing_bytes(api: &Api, version: i16, body: &[u8]) -> Result<usize, ShapeError> {
         let mut walk = Walk::new(api, version, body);
         walk.fields(shape_of(api.key))?;
         Ok(walk.rest.len())
     }
 
-    /// A request of a kind from bytes that need not be one, in the codec's opinion.
-    fn read_by_the_codec(key: ApiKey, version: i16, body: &[u8]) -> Option<(usize, Vec<u8>)> {
-        macro_rules! read {
-            ($($key:ident => $request:ident,)*) => {
+    /// Decodes a body with the codec, if it can. Returns the number of trailing bytes.
+    fn decode_by_codec(key: ApiKey, version: i16, body: &[u8]) -> Option<usize> {
+        macro_rules! decode {
+            ($($key:ident $request:ident,)*) => {
                 match key {
                     $(ApiKey::$key => {
                         let mut rest = Buffer::copy_from_slice(body);
                         let request = $request::decode(&mut rest, version).ok()?;
-                        let mut again = Vec::new();
-                        request.encode(&mut again, version).ok()?;
-                        Some((rest.len(), again))
+                        request.encode(&mut Vec::new(), version).ok()?;
+                        Some(rest.len())
                     })*
                     _ => unreachable!("{key:?} is not in the table"),
                 }
             };
         }
-        read! {
-            Produce => ProduceRequest,
-            Fetch => FetchRequest,
-            ListOffsets => ListOffsetsRequest,
-            Metadata => MetadataRequest,
-            OffsetCommit => OffsetCommitRequest,
-            OffsetFetch => OffsetFetchRequest,
-            FindCoordinator => FindCoordinatorRequest,
-            JoinGroup => JoinGroupRequest,
-            SyncGroup => SyncGroupRequest,
-            Heartbeat => HeartbeatRequest,
-            LeaveGroup => LeaveGroupRequest,
-            DescribeGroups => DescribeGroupsRequest,
-            ListGroups => ListGroupsRequest,
-            SaslHandshake => SaslHandshakeRequest,
-            SaslAuthenticate => SaslAuthenticateRequest,
-            ApiVersions => ApiVersionsRequest,
-            CreateTopics => CreateTopicsRequest,
-            DeleteTopics => DeleteTopicsRequest,
-            DeleteRecords => DeleteRecordsRequest,
-            InitProducerId => InitProducerIdRequest,
-            AddPartitionsToTxn => AddPartitionsToTxnRequest,
-            AddOffsetsToTxn => AddOffsetsToTxnRequest,
-            EndTxn => EndTxnRequest,
-            TxnOffsetCommit => TxnOffsetCommitRequest,
-            DescribeConfigs => DescribeConfigsRequest,
-            AlterConfigs => AlterConfigsRequest,
-            IncrementalAlterConfigs => IncrementalAlterConfigsRequest,
-            CreatePartitions => CreatePartitionsRequest,
-            DeleteGroups => DeleteGroupsRequest,
-            OffsetDelete => OffsetDeleteRequest,
-            DescribeCluster => DescribeClusterRequest,
-        }
+        for_each_request!(decode)
     }
 
-    /// Bytes that look like requests: small numbers, which are lengths of things that are there.
+    /// Bytes that resemble requests: mostly small numbers, which are valid lengths.
     fn body() -> impl Strategy<Value = Vec<u8>> {
         let byte = prop_oneof![6 => Just(0u8), 3 => 1u8..4, 1 => any::<u8>()];
         prop::collection::vec(byte, 0..160)
@@ -326,25 +294,25 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4000))]
 
-        /// What the walk lets pass it has understood: the codec stops at the same byte.
+        /// A body that passes the walk was understood: the codec stops at the same byte.
         #[test]
         fn the_walk_and_the_codec_agree(at in 0..APIS.len(), step in 0i16..14, body in body()) {
             let api = APIS[at];
             let version = (api.readable + step).min(api.max);
-            let Ok(left) = left_over(&api, version, &body) else {
+            let Ok(left) = trailing_bytes(&api, version, &body) else {
                 return Ok(());
             };
-            if let Some((rest, _)) = read_by_the_codec(api.key, version, &body) {
+            if let Some(rest) = decode_by_codec(api.key, version, &body) {
                 prop_assert_eq!(left, rest, "{:?} {}", api.key, version);
             }
         }
     }
 
     #[test]
-    fn an_array_that_claims_more_than_there_is_never_reaches_the_codec() {
+    fn an_array_longer_than_its_message_never_reaches_the_codec() {
         for api in APIS {
             for version in api.readable..=api.max {
-                // In the old form the largest length there is; in the compact form 4 thousand million.
+                // The largest length in the old and in the compact format.
                 for claim in [
                     &[0x7F, 0xFF, 0xFF, 0xFF][..],
                     &[0xFF, 0xFF, 0xFF, 0xFF, 0x0F],
@@ -354,8 +322,8 @@ mod tests {
                         body.extend_from_slice(claim);
                         body.extend_from_slice(&[0; 16]);
                         if check(&api, version, &body).is_ok() {
-                            // It was a plain number, so the codec must be safe with it.
-                            read_by_the_codec(api.key, version, &body);
+                            // The claim is a plain number there, so the codec must accept it.
+                            decode_by_codec(api.key, version, &body);
                         }
                     }
                 }

@@ -1,6 +1,5 @@
-//! Every request in every version that is announced, from the codec's client side through the real
-//! handlers and back. The codec refuses to write an answer with a field that its version does not
-//! have, and our connection would then die; this is where that shows.
+//! Every request in every announced version, from the codec's client side through the handlers and back. The codec
+//! refuses to encode a response with a field that its version does not have, which would close the connection.
 // proves L6
 
 use crate::common::*;
@@ -12,7 +11,7 @@ use kafka_protocol::messages::*;
 use kafka_protocol::protocol::Request;
 use uuid::Uuid;
 
-/// Asks in each of the versions, after making sure that they are those announced.
+/// Sends the request in each of the versions, which must be those announced.
 async fn in_every_version<R: Request>(
     client: &mut Client,
     request: impl Fn(i16) -> R,
@@ -53,7 +52,7 @@ async fn api_versions() {
 }
 
 #[tokio::test]
-async fn metadata_by_name_by_id_and_of_what_is_not_there() {
+async fn metadata_by_name_by_id_and_of_unknown_topics() {
     let server = start_with(|options, _| options.auto_create = false).await;
     let hub = server.make("t", 2).await;
     let mut client = server.connect().await;
@@ -89,7 +88,7 @@ async fn metadata_by_name_by_id_and_of_what_is_not_there() {
 }
 
 #[tokio::test]
-async fn produce_to_a_hub_and_to_nowhere() {
+async fn produce_to_a_known_and_an_unknown_hub() {
     let server = start().await;
     let hub = server.make("t", 1).await;
     let mut client = server.connect().await;
@@ -158,7 +157,7 @@ fn fetch(hub: &highwater_log::HubInfo, version: i16, from: i64, isolation: i8) -
 }
 
 #[tokio::test]
-async fn fetch_of_committed_records_tells_what_was_aborted() {
+async fn fetch_of_committed_records_returns_aborted_transactions() {
     let server = start().await;
     let hub = with_transactions(&server).await;
     let mut client = server.connect().await;
@@ -300,7 +299,7 @@ async fn join_group_with_and_without_a_member_id() {
 }
 
 #[tokio::test]
-async fn a_leader_that_came_back_is_not_asked_for_an_assignment() {
+async fn a_leader_that_rejoins_makes_no_assignment() {
     let server = start().await;
     let mut client = server.connect().await;
     let request = |version| {
@@ -316,7 +315,7 @@ async fn a_leader_that_came_back_is_not_asked_for_an_assignment() {
     };
     in_every_version(&mut client, request, |version, response| {
         let (leader, members) = match version {
-            // Without an instance it does not come back, it is new.
+            // Without an instance id it is a new member.
             0..5 => ("m-1", 1),
             5..9 => ("m-0", 0),
             _ => ("m-1", 1),
@@ -376,7 +375,7 @@ async fn sync_heartbeat_and_leave() {
 }
 
 #[tokio::test]
-async fn positions_are_stored_and_asked_for() {
+async fn offsets_are_committed_and_fetched() {
     let server = start().await;
     server.make("t", 1).await;
     let mut client = server.connect().await;
@@ -487,7 +486,7 @@ async fn groups_are_described_listed_and_deleted() {
 }
 
 #[tokio::test]
-async fn topics_are_made_changed_and_deleted() {
+async fn topics_are_created_changed_and_deleted() {
     let server = start().await;
     let mut client = server.connect().await;
     let config = |name: &str, value: &str| {
@@ -560,7 +559,7 @@ async fn topics_are_made_changed_and_deleted() {
 }
 
 #[tokio::test]
-async fn settings_are_shown_and_changed() {
+async fn settings_are_described_and_changed() {
     let server = start().await;
     server.make("t", 1).await;
     let mut client = server.connect().await;
@@ -758,7 +757,7 @@ async fn authentication() {
     let sasl = |options: &mut highwater_kafka::Options,
                 services: &mut highwater_kafka::Services| {
         options.listeners[0].sasl = true;
-        services.authorizer = std::sync::Arc::new(Named);
+        services.authorizer = std::sync::Arc::new(RightsByName);
     };
     let server = start_with(sasl).await;
     let mut client = server.connect().await;

@@ -1,12 +1,11 @@
-//! Input from people who mean harm, or whose programs do: it costs them their connection, and nobody
-//! else anything.
+//! Hostile input closes its own connection and affects no other.
 // proves U3
 
 use crate::common::*;
 use kafka_protocol::messages::*;
 
-/// Sends bytes and expects the end of the connection, while another one goes on.
-async fn ends_only_its_own_connection(server: &TestServer, bytes: &[u8]) {
+/// Sends bytes and expects the end of the connection, while another one continues.
+async fn closes_only_its_own_connection(server: &TestServer, bytes: &[u8]) {
     let mut bystander = server.connect().await;
     bystander.call(0, &ApiVersionsRequest::default()).await;
     let before = server.metrics().malformed;
@@ -25,15 +24,15 @@ fn framed(payload: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn lengths_that_cannot_be() {
+async fn invalid_lengths() {
     let server = start().await;
     for length in [-1, i32::MIN, 0, 7, i32::MAX, (100 << 20) + 1] {
-        ends_only_its_own_connection(&server, &length.to_be_bytes()).await;
+        closes_only_its_own_connection(&server, &length.to_be_bytes()).await;
     }
 }
 
 #[tokio::test]
-async fn requests_that_nobody_knows() {
+async fn unknown_requests() {
     let server = start().await;
     for (key, version) in [
         (999, 0),
@@ -49,35 +48,35 @@ async fn requests_that_nobody_knows() {
         payload.extend_from_slice(&i16::to_be_bytes(key));
         payload.extend_from_slice(&i16::to_be_bytes(version));
         payload.extend_from_slice(&[0, 0, 0, 1, 0xFF, 0xFF, 0, 0, 0, 0]);
-        ends_only_its_own_connection(&server, &framed(&payload)).await;
+        closes_only_its_own_connection(&server, &framed(&payload)).await;
     }
 }
 
 #[tokio::test]
-async fn twenty_bytes_that_claim_two_thousand_million_topics() {
+async fn a_request_that_claims_more_topics_than_it_has() {
     let server = start().await;
     let metadata_v1 = [
         0, 3, 0, 1, 0, 0, 0, 1, 0xFF, 0xFF, 0x7F, 0xFF, 0xFF, 0xFF, 0, 0,
     ];
-    ends_only_its_own_connection(&server, &framed(&metadata_v1)).await;
+    closes_only_its_own_connection(&server, &framed(&metadata_v1)).await;
     let metadata_v9 = [
         0, 3, 0, 9, 0, 0, 0, 1, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F, 0, 0,
     ];
-    ends_only_its_own_connection(&server, &framed(&metadata_v9)).await;
+    closes_only_its_own_connection(&server, &framed(&metadata_v9)).await;
 }
 
 #[tokio::test]
-async fn garbage_instead_of_a_protocol() {
+async fn other_protocols() {
     let server = start().await;
-    ends_only_its_own_connection(&server, b"GET / HTTP/1.1\r\n\r\n").await;
+    closes_only_its_own_connection(&server, b"GET / HTTP/1.1\r\n\r\n").await;
     let client_hello = [
         0x16, 0x03, 0x01, 0x02, 0x00, 0x01, 0x00, 0x01, 0xFC, 0x03, 0x03,
     ];
-    ends_only_its_own_connection(&server, &client_hello).await;
+    closes_only_its_own_connection(&server, &client_hello).await;
 }
 
 #[tokio::test]
-async fn what_came_before_the_nonsense_is_answered() {
+async fn requests_before_a_malformed_one_are_answered() {
     let server = start().await;
     let mut client = server.connect().await;
     let mut bytes = frame(5, 0, &ApiVersionsRequest::default()).to_vec();
@@ -89,10 +88,10 @@ async fn what_came_before_the_nonsense_is_answered() {
 }
 
 #[tokio::test]
-async fn a_newer_api_versions_is_answered_in_the_oldest_form() {
+async fn a_newer_api_versions_is_answered_in_version_0() {
     let server = start().await;
     let mut client = server.connect().await;
-    // A body that nobody can know.
+    // A body of an unknown version.
     client
         .send_raw(&framed(&[0, 18, 0, 77, 0, 0, 0, 9, 1, 2, 3]))
         .await;
@@ -114,7 +113,7 @@ async fn a_newer_api_versions_is_answered_in_the_oldest_form() {
 }
 
 #[tokio::test]
-async fn bytes_left_over_at_the_end_of_a_request_are_ignored() {
+async fn trailing_bytes_of_a_request_are_ignored() {
     let server = start().await;
     let mut client = server.connect().await;
     let whole = frame(1, 13, &MetadataRequest::default().with_topics(Some(vec![])));
@@ -125,11 +124,11 @@ async fn bytes_left_over_at_the_end_of_a_request_are_ignored() {
 }
 
 #[tokio::test]
-async fn every_request_cut_short_anywhere_ends_its_connection() {
+async fn a_truncated_request_closes_its_connection() {
     let server = start().await;
     let hub = server.make("t", 1).await;
     let whole = frame(1, 9, &produce(&hub, 9, -1, &[(0, batch(&["a"]))]));
-    // Behind the records come empty tagged fields, without which it is no request either.
+    // The tagged fields after the records are part of the request too.
     for length in 12..whole.len() {
         let mut client = server.connect().await;
         client.send_raw(&framed(&whole[4..length])).await;

@@ -1,5 +1,4 @@
-//! A batch of a transaction that comes when the transaction is over, as it does when it was long
-//! under way.
+//! A delayed batch of a transaction that arrives after the end of the transaction.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -86,7 +85,7 @@ async fn send(client: &mut Client, hub: &HubInfo, producer: Producer, number: i3
     response.responses[0].partition_responses[0].error_code
 }
 
-/// How far the partition reaches, and how far readers of committed records see.
+/// The end of the partition, and its last stable offset.
 async fn ends(client: &mut Client) -> (i64, i64) {
     let partition = fetch_request::FetchPartition::default().with_partition_max_bytes(1 << 20);
     let of_topic = fetch_request::FetchTopic::default()
@@ -104,7 +103,7 @@ async fn ends(client: &mut Client) -> (i64, i64) {
 
 // proves L6
 #[tokio::test]
-async fn a_batch_after_the_end_is_refused_and_holds_nobody_back() {
+async fn a_batch_after_the_end_is_refused_and_blocks_no_reader() {
     for committed in [true, false] {
         let server = server().await;
         let hub = server.make("t", 1).await;
@@ -123,7 +122,7 @@ async fn a_batch_after_the_end_is_refused_and_holds_nobody_back() {
         assert_eq!(response.responses[0].partition_responses[0].error_code, 0);
         assert_eq!(ends(&mut client).await, (3, 3), "committed: {committed}");
 
-        // The next transaction may have the number that was refused.
+        // The next transaction may use the refused sequence number.
         begin(&mut client, producer).await;
         assert_eq!(send(&mut client, &hub, producer, 1).await, 0);
         server.stop().await;

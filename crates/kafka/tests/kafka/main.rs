@@ -1,4 +1,4 @@
-//! The Kafka protocol in front of a log. `remote` is the other binary: the client.
+//! The Kafka protocol in front of a log. The test binary `remote` has the client.
 
 mod common;
 mod every_version;

@@ -1,4 +1,4 @@
-//! What a connection promises about order, waiting and ending.
+//! Order, waiting and shutdown of a connection.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,15 +16,15 @@ use kafka_protocol::messages::*;
 use tokio::io::AsyncReadExt;
 use tokio::sync::watch;
 
-/// A log whose disk is slow: appends have their place at once, and are durable when the test says so.
-/// The name `taken` cannot be had.
-struct Slow {
+/// A log with a slow disk: appends are ordered immediately, and durable when the test says so. The name `taken` exists
+/// without a hub.
+struct SlowLog {
     inner: Arc<dyn Log>,
     synced: watch::Receiver<u32>,
     failure: Option<Failure>,
 }
 
-/// What every append is answered with instead.
+/// The result of every append.
 type Failure = fn(TopicPartition) -> AppendError;
 
 struct SlowPartition {
@@ -33,7 +33,7 @@ struct SlowPartition {
     failure: Option<Failure>,
 }
 
-impl LogLayer for Slow {
+impl LogLayer for SlowLog {
     fn inner(&self) -> &dyn Log {
         &*self.inner
     }
@@ -99,7 +99,7 @@ async fn slow_server() -> (TestServer, watch::Sender<u32>) {
 async fn server_with(failure: Option<Failure>) -> (TestServer, watch::Sender<u32>) {
     let (sync, synced) = watch::channel(0);
     let server = start_with(|_, services| {
-        services.log = Arc::new(Slow {
+        services.log = Arc::new(SlowLog {
             inner: Arc::clone(&services.log),
             synced,
             failure,
@@ -109,7 +109,6 @@ async fn server_with(failure: Option<Failure>) -> (TestServer, watch::Sender<u32
     (server, sync)
 }
 
-/// Waits for the other side of the machine to get somewhere.
 async fn until(condition: impl Fn() -> bool) {
     while !condition() {
         tokio::task::yield_now().await;
@@ -132,7 +131,7 @@ async fn pipelined_produces_do_not_wait_for_each_others_sync_and_are_answered_in
             .send(9, &produce(&hub, 9, -1, &[(0, batch(&[value]))]))
             .await;
     }
-    // All three are in the log though none is durable.
+    // All three are in the log, but none is durable.
     let partition = server.log.partition("t", 0).unwrap();
     until(|| partition.bounds().end == Offset(3)).await;
     let mut byte = [0];
@@ -140,8 +139,8 @@ async fn pipelined_produces_do_not_wait_for_each_others_sync_and_are_answered_in
     sync.send(1).unwrap();
     for (number, offset) in [(1, 0), (2, 1), (3, 2)] {
         let (answered, response) = client.receive::<ProduceRequest>(9).await;
-        let answer = &response.responses[0].partition_responses[0];
-        assert_eq!((answered, answer.base_offset), (number, offset));
+        let partition = &response.responses[0].partition_responses[0];
+        assert_eq!((answered, partition.base_offset), (number, offset));
     }
 }
 
@@ -200,7 +199,7 @@ fn sizes(response: &FetchResponse) -> Vec<usize> {
 }
 
 #[tokio::test]
-async fn a_long_poll_wakes_when_any_of_its_partitions_grows_and_holds_up_nobody_else() {
+async fn a_long_poll_wakes_when_any_of_its_partitions_grows_and_blocks_no_other_connection() {
     let server = start().await;
     let hub = server.make("t", 3).await;
     let (mut reader, mut writer) = (server.connect().await, server.connect().await);
@@ -213,7 +212,7 @@ async fn a_long_poll_wakes_when_any_of_its_partitions_grows_and_holds_up_nobody_
 }
 
 #[tokio::test]
-async fn a_long_poll_gathers_until_there_is_enough() {
+async fn a_long_poll_waits_for_its_minimum_of_bytes() {
     let server = start().await;
     let hub = server.make("t", 2).await;
     let (mut reader, mut writer) = (server.connect().await, server.connect().await);
@@ -229,7 +228,7 @@ async fn a_long_poll_gathers_until_there_is_enough() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_poll_ends_with_nothing_when_its_time_is_up() {
+async fn a_long_poll_ends_empty_after_its_timeout() {
     let server = start().await;
     server.make("t", 1).await;
     let mut reader = server.connect().await;
@@ -238,7 +237,7 @@ async fn a_long_poll_ends_with_nothing_when_its_time_is_up() {
 }
 
 #[tokio::test]
-async fn at_least_one_batch_comes_however_small_the_limit_and_no_second_one() {
+async fn at_least_one_batch_is_returned_whatever_the_limit_and_no_second_one() {
     let server = start().await;
     let hub = server.make("t", 2).await;
     let mut client = server.connect().await;
@@ -285,7 +284,7 @@ async fn a_failed_produce_without_acknowledgement_closes_the_connection() {
 }
 
 #[tokio::test]
-async fn more_requests_than_may_wait_are_left_in_the_socket_and_answered_all_the_same() {
+async fn requests_beyond_the_limit_stay_in_the_socket_and_are_answered() {
     let server = start_with(|options, _| {
         options.inflight_requests_max = 2;
         options.inflight_bytes_max = 100;
@@ -309,7 +308,7 @@ async fn more_requests_than_may_wait_are_left_in_the_socket_and_answered_all_the
 }
 
 #[tokio::test]
-async fn a_client_that_goes_in_the_middle_of_a_request_leaves_nothing_behind() {
+async fn a_client_that_disconnects_within_a_request_leaves_nothing_behind() {
     let server = start().await;
     let hub = server.make("t", 1).await;
     let mut client = server.connect().await;
@@ -327,7 +326,7 @@ async fn a_client_that_goes_in_the_middle_of_a_request_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn stopping_finishes_what_is_under_way_and_takes_nothing_new() {
+async fn shutdown_finishes_requests_in_flight_and_accepts_no_new_ones() {
     let (server, sync) = slow_server().await;
     let hub = server.make("t", 1).await;
     let mut client = server.connect().await;
@@ -345,7 +344,7 @@ async fn stopping_finishes_what_is_under_way_and_takes_nothing_new() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stopping_does_not_wait_for_ever() {
+async fn shutdown_has_a_time_limit() {
     let (server, _sync) = slow_server().await;
     let hub = server.make("t", 1).await;
     let mut client = server.connect().await;
@@ -375,7 +374,7 @@ async fn an_idle_connection_is_closed_in_time() {
 }
 
 #[tokio::test]
-async fn a_connection_too_many_is_closed() {
+async fn a_connection_above_the_limit_is_closed() {
     let server = start_with(|options, _| options.connections_max = 1).await;
     let mut first = server.connect().await;
     first.call(0, &ApiVersionsRequest::default()).await;
@@ -386,7 +385,7 @@ async fn a_connection_too_many_is_closed() {
 }
 
 #[tokio::test]
-async fn asking_for_a_hub_makes_it_only_if_everybody_agrees() {
+async fn metadata_creates_a_hub_only_if_client_and_server_allow_it() {
     let server = start().await;
     let mut client = server.connect().await;
     let asking = |name: &str, allowed| {
@@ -404,7 +403,7 @@ async fn asking_for_a_hub_makes_it_only_if_everybody_agrees() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_taken_by_no_hub_leads_nowhere() {
+async fn a_name_that_is_taken_without_a_hub_is_unknown() {
     let (server, _sync) = slow_server().await;
     let mut client = server.connect().await;
     let wanted = metadata_request::MetadataRequestTopic::default().with_name(Some(topic("taken")));
@@ -414,7 +413,7 @@ async fn a_name_that_is_taken_by_no_hub_leads_nowhere() {
 }
 
 #[tokio::test]
-async fn hubs_of_the_node_are_shown_read_and_not_changed() {
+async fn internal_hubs_are_visible_and_read_only() {
     let server = start().await;
     let hub = server.make("__groups", 1).await;
     let mut client = server.connect().await;
@@ -445,7 +444,7 @@ async fn hubs_of_the_node_are_shown_read_and_not_changed() {
 }
 
 #[tokio::test]
-async fn what_a_batch_must_be_is_said_per_partition() {
+async fn an_invalid_batch_fails_its_partition() {
     let server = start().await;
     let hub = server.make("t", 1).await;
     let mut client = server.connect().await;
@@ -468,24 +467,24 @@ async fn what_a_batch_must_be_is_said_per_partition() {
 
 // proves L4
 #[tokio::test(start_paused = true)]
-async fn a_full_partition_asks_the_client_to_wait_and_is_not_read_meanwhile() {
+async fn a_full_partition_throttles_the_client() {
     let full: Failure = |topic_partition| AppendError::QueueFull {
         topic_partition,
         waiting: 1,
     };
-    let no_room: Failure = |topic_partition| AppendError::DiskFull {
+    let disk_full: Failure = |topic_partition| AppendError::DiskFull {
         topic_partition,
         reason: "quota exceeded".into(),
     };
-    for (failure, code) in [(full, 19), (no_room, 56)] {
+    for (failure, code) in [(full, 19), (disk_full, 56)] {
         let (server, _sync) = server_with(Some(failure)).await;
         let hub = server.make("t", 1).await;
         let mut client = server.connect().await;
         let response = client
             .call(9, &produce(&hub, 9, -1, &[(0, batch(&["a"]))]))
             .await;
-        let answer = &response.responses[0].partition_responses[0];
-        assert_eq!(answer.error_code, code);
+        let partition = &response.responses[0].partition_responses[0];
+        assert_eq!(partition.error_code, code);
         assert_eq!(response.throttle_time_ms, 50);
         let began = tokio::time::Instant::now();
         client.call(0, &ApiVersionsRequest::default()).await;
@@ -496,7 +495,7 @@ async fn a_full_partition_asks_the_client_to_wait_and_is_not_read_meanwhile() {
 
 // proves L3
 #[tokio::test]
-async fn a_partition_that_the_disk_has_stopped_acknowledges_nothing() {
+async fn a_partition_with_a_failed_disk_acknowledges_nothing() {
     let stopped = |topic_partition| AppendError::Stopped {
         topic_partition,
         reason: "no space left".into(),
@@ -506,14 +505,14 @@ async fn a_partition_that_the_disk_has_stopped_acknowledges_nothing() {
     let mut client = server.connect().await;
     let request = produce(&hub, 9, -1, &[(0, batch(&["a"]))]);
     let response = client.call(9, &request).await;
-    let answer = &response.responses[0].partition_responses[0];
-    assert_eq!((answer.error_code, answer.base_offset), (56, -1));
-    let said = answer.error_message.as_deref().unwrap();
+    let partition = &response.responses[0].partition_responses[0];
+    assert_eq!((partition.error_code, partition.base_offset), (56, -1));
+    let said = partition.error_message.as_deref().unwrap();
     assert!(said.contains("no space left"), "{said}");
 }
 
 #[tokio::test]
-async fn numbered_batches_are_taken_once_and_in_order() {
+async fn batches_with_sequence_numbers_are_appended_once_and_in_order() {
     let server = start().await;
     let hub = server.make("t", 1).await;
     let mut client = server.connect().await;
@@ -521,9 +520,9 @@ async fn numbered_batches_are_taken_once_and_in_order() {
         producer: Some((Producer { id: 9, epoch }, sequence)),
         ..BatchOptions::default()
     };
-    // Epoch and number, then code and offset: the first, its repeat, the next, a gap, a newer epoch
-    // and one from before it.
-    let course = [
+    // Epoch and sequence, then code and offset: the first batch, its duplicate, the next, a gap, a newer epoch, the
+    // old epoch.
+    let steps = [
         ((0, 0), (0, 0)),
         ((0, 0), (0, 0)),
         ((0, 1), (0, 1)),
@@ -531,18 +530,18 @@ async fn numbered_batches_are_taken_once_and_in_order() {
         ((1, 0), (0, 2)),
         ((0, 2), (47, -1)),
     ];
-    for ((epoch, sequence), expected) in course {
+    for ((epoch, sequence), expected) in steps {
         let records = batch_with(&["a"], &sent(epoch, sequence));
         let request = produce(&hub, 9, -1, &[(0, records)]);
         let response = client.call(9, &request).await;
-        let answer = &response.responses[0].partition_responses[0];
-        let got = (answer.error_code, answer.base_offset);
+        let partition = &response.responses[0].partition_responses[0];
+        let got = (partition.error_code, partition.base_offset);
         assert_eq!(got, expected, "epoch {epoch}, number {sequence}");
     }
 }
 
 #[tokio::test]
-async fn answers_become_smaller_when_memory_is_short_and_give_it_back() {
+async fn responses_become_smaller_when_memory_is_short_and_release_it() {
     let server = start_with(|options, _| options.server_fetch_bytes_max = 1024).await;
     let hub = server.make("t", 1).await;
     let mut client = server.connect().await;
@@ -559,7 +558,7 @@ async fn answers_become_smaller_when_memory_is_short_and_give_it_back() {
 
 // proves U3
 #[tokio::test(start_paused = true)]
-async fn a_client_that_does_not_read_its_answers_is_let_go() {
+async fn a_client_that_does_not_read_its_responses_is_disconnected() {
     let server = start().await;
     let hub = server.make("t", 1).await;
     let mut client = server.connect().await;
@@ -583,7 +582,7 @@ async fn a_client_that_does_not_read_its_answers_is_let_go() {
 }
 
 #[tokio::test]
-async fn a_hub_made_again_has_another_id() {
+async fn a_hub_created_again_has_another_id() {
     let server = start().await;
     let old = server.make("t", 1).await;
     server.log.delete(&old.name).await.unwrap();
@@ -600,7 +599,7 @@ async fn a_hub_made_again_has_another_id() {
 }
 
 #[tokio::test]
-async fn a_session_that_nobody_gave_is_not_found() {
+async fn an_unknown_fetch_session_is_not_found() {
     let server = start().await;
     let mut client = server.connect().await;
     let request = long_fetch(1, 0, 1).with_session_id(7).with_session_epoch(3);
@@ -608,7 +607,7 @@ async fn a_session_that_nobody_gave_is_not_found() {
 }
 
 #[tokio::test]
-async fn a_fetch_of_nothing_is_answered_at_once() {
+async fn an_empty_fetch_is_answered_immediately() {
     let server = start().await;
     let mut client = server.connect().await;
     let request = long_fetch(1, 0, 1).with_topics(vec![]);

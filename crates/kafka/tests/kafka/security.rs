@@ -1,4 +1,4 @@
-//! Who may come in, and what they may do.
+//! Authentication, authorization and TLS.
 // proves U3
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 async fn guarded() -> TestServer {
     start_with(|options, services| {
         options.listeners[0].sasl = true;
-        services.authorizer = Arc::new(Named);
+        services.authorizer = Arc::new(RightsByName);
     })
     .await
 }
@@ -32,7 +32,7 @@ async fn logged_in(server: &TestServer, user: &str) -> Client {
 }
 
 #[tokio::test]
-async fn the_usual_sequence_lets_a_client_in() {
+async fn the_usual_sequence_logs_a_client_in() {
     let server = guarded().await;
     let mut client = server.connect().await;
     client.call(0, &ApiVersionsRequest::default()).await;
@@ -61,7 +61,7 @@ async fn a_wrong_password_is_answered_late_and_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn nothing_else_is_answered_before_the_login() {
+async fn no_other_request_is_answered_before_the_login() {
     let server = guarded().await;
     let mut client = server.connect().await;
     client.send(9, &MetadataRequest::default()).await;
@@ -90,14 +90,14 @@ async fn a_request_sent_right_behind_the_login_is_served_with_its_rights() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_log_in_is_let_go() {
+async fn a_client_that_does_not_log_in_is_disconnected() {
     let server = guarded().await;
     let mut client = server.connect().await;
     assert_eq!(client.receive_frame().await, None);
 }
 
 #[tokio::test]
-async fn a_listener_without_authentication_wants_none() {
+async fn a_listener_without_authentication_refuses_a_login() {
     let server = start().await;
     let mut client = server.connect().await;
     let plain = SaslHandshakeRequest::default().with_mechanism(text("PLAIN"));
@@ -116,10 +116,10 @@ async fn code<R: Request>(
 }
 
 #[tokio::test]
-async fn each_right_opens_its_own_doors_only() {
+async fn each_right_allows_its_own_requests_only() {
     let server = guarded().await;
     let hub = server.make("t", 1).await;
-    // For whom it works, and what the others are told.
+    // The user with the right succeeds; the others get the refusal.
     let users = ["send", "listen", "manage"];
     for user in users {
         let expect = |right: &str, refusal: i16| if user == right { 0 } else { refusal };
@@ -181,8 +181,8 @@ async fn each_right_opens_its_own_doors_only() {
             expect("manage", 31)
         );
     }
-    let mut stranger = logged_in(&server, "nobody").await;
-    let response = stranger
+    let mut client = logged_in(&server, "nobody").await;
+    let response = client
         .call(9, &MetadataRequest::default().with_topics(None))
         .await;
     assert!(response.topics.is_empty());
@@ -208,7 +208,7 @@ async fn with_tls() -> TestServer {
 }
 
 #[tokio::test]
-async fn tls_lies_below_everything_else() {
+async fn requests_over_tls_are_answered() {
     let server = with_tls().await;
     let mut roots = rustls::RootCertStore::empty();
     roots.add(certificate()).unwrap();
@@ -226,11 +226,11 @@ async fn tls_lies_below_everything_else() {
         .await
         .unwrap();
     let length = stream.read_i32().await.unwrap();
-    let mut answer = vec![0; length as usize];
-    stream.read_exact(&mut answer).await.unwrap();
-    let (_, response) = decode::<ApiVersionsRequest>(answer.into(), 0);
+    let mut response = vec![0; length as usize];
+    stream.read_exact(&mut response).await.unwrap();
+    let (_, response) = decode::<ApiVersionsRequest>(response.into(), 0);
     assert_eq!(response.error_code, 0);
-    // Garbage inside of the tunnel ends it.
+    // Garbage inside TLS closes the connection.
     stream.write_all(&[0xFF; 8]).await.unwrap();
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).await.unwrap_or(0);
@@ -239,12 +239,12 @@ async fn tls_lies_below_everything_else() {
 }
 
 #[tokio::test]
-async fn plain_text_to_a_tls_listener_ends_its_connection() {
+async fn plain_text_to_a_tls_listener_closes_its_connection() {
     let server = with_tls().await;
     let mut client = server.connect().await;
     client.send(0, &ApiVersionsRequest::default()).await;
     let mut rest = Vec::new();
-    // The server may send an alert before it goes.
+    // The server may send an alert before it closes.
     client.stream.read_to_end(&mut rest).await.unwrap_or(0);
     assert_eq!(server.metrics().malformed, 1);
 }

@@ -1,4 +1,4 @@
-//! Appending over connections that break: nothing lost, nothing twice, nothing out of order.
+//! Appends over failing connections: nothing lost, duplicated or out of order.
 // proves L6 X1
 
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::StrBytes;
 
-use crate::proxy::{Act, Head, Proxy};
-use crate::world::*;
+use crate::cluster::*;
+use crate::proxy::{Proxy, ProxyAction, RequestHead};
 
-fn refusal(head: Head, code: Code) -> Act {
+fn refusal(head: RequestHead, code: Code) -> ProxyAction {
     let partition = PartitionProduceResponse::default()
         .with_error_code(code.code())
         .with_base_offset(-1);
     let topic = TopicProduceResponse::default().with_partition_responses(vec![partition]);
-    head.say::<ProduceRequest>(&ProduceResponse::default().with_responses(vec![topic]))
+    head.respond::<ProduceRequest>(&ProduceResponse::default().with_responses(vec![topic]))
 }
 
-/// Hands over values without waiting, in batches and as records, and waits for all of them.
+/// Appends values without waiting, in batches and as records, then waits for all of them.
 async fn append_all(partition: &Arc<dyn Partition>, values: &[String]) {
     let mut pending = Vec::new();
     for (n, text) in values.iter().enumerate() {
@@ -37,7 +37,7 @@ async fn append_all(partition: &Arc<dyn Partition>, values: &[String]) {
             0 => partition.append(batch(&[text], None, false)),
             _ => partition.append_records(&[value(text)]),
         });
-        // Some go out before the others are there, so that there are requests in flight.
+        // Some are sent before the others are appended, so that requests are in flight.
         if n % 7 == 0 {
             tokio::task::yield_now().await;
         }
@@ -52,55 +52,60 @@ fn numbers(count: usize) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_was_appended_before_its_answer_was_lost_is_not_appended_again() {
-    for act in [Act::Lose, Act::LoseHalf, Act::Cut] {
-        let world = world().await;
-        let remote = world.with_hub("h", 1).await;
+async fn a_lost_response_does_not_duplicate_its_batch() {
+    for act in [
+        ProxyAction::DropResponse,
+        ProxyAction::TruncateResponse,
+        ProxyAction::Drop,
+    ] {
+        let cluster = cluster().await;
+        let remote = cluster.with_hub("h", 1).await;
         let partition = remote.partition("h", 0).unwrap();
-        world.proxy.first(ApiKey::Produce, 3, {
+        cluster.proxy.first(ApiKey::Produce, 3, {
             let act = act.clone();
             move |_| act.clone()
         });
         let values = numbers(40);
         append_all(&partition, &values).await;
-        assert_eq!(stored(&world, "h", 0).await, values, "{act:?}");
-        assert!(world.proxy.count(ApiKey::Produce) > 3);
+        assert_eq!(stored(&cluster, "h", 0).await, values, "{act:?}");
+        assert!(cluster.proxy.count(ApiKey::Produce) > 3);
     }
 }
 
-/// Whatever happens to requests and answers, in whatever order, the log holds what was handed over.
 #[tokio::test]
-async fn a_log_behind_bad_connections_is_the_same_log() {
+async fn a_log_behind_failing_connections_has_every_append_once() {
     for seed in 0..8 {
-        let world = world().await;
-        let remote = world.with_hub("h", 1).await;
+        let cluster = cluster().await;
+        let remote = cluster.with_hub("h", 1).await;
         let partition = remote.partition("h", 0).unwrap();
         let mut random = Random::seeded(seed);
-        world.proxy.script(move |head| {
+        cluster.proxy.script(move |head| {
             let codes = [Code::NotLeaderOrFollower, Code::NotEnoughReplicas];
             match (head.is(ApiKey::Produce), random.below(20)) {
-                (false, _) => Act::Forward,
-                (true, 0) => Act::Cut,
-                (true, 1) => Act::Lose,
-                (true, 2) => Act::LoseHalf,
+                (false, _) => ProxyAction::Forward,
+                (true, 0) => ProxyAction::Drop,
+                (true, 1) => ProxyAction::DropResponse,
+                (true, 2) => ProxyAction::TruncateResponse,
                 (true, 3) => refusal(head, codes[random.below(2) as usize]),
-                _ => Act::Forward,
+                _ => ProxyAction::Forward,
             }
         });
         let values = numbers(200);
         append_all(&partition, &values).await;
-        assert_eq!(stored(&world, "h", 0).await, values, "seed {seed}");
+        assert_eq!(stored(&cluster, "h", 0).await, values, "seed {seed}");
     }
 }
 
 #[tokio::test]
-async fn a_batch_with_its_own_number_is_sent_again_under_it() {
-    let world = world().await;
-    let remote = world.with_hub("h", 1).await;
+async fn a_batch_with_a_sequence_number_keeps_it_when_resent() {
+    let cluster = cluster().await;
+    let remote = cluster.with_hub("h", 1).await;
     let partition = remote.partition("h", 0).unwrap();
     let producer = highwater_log::Producer { id: 77, epoch: 2 };
     let mut pending = Vec::new();
-    world.proxy.first(ApiKey::Produce, 2, |_| Act::Lose);
+    cluster
+        .proxy
+        .first(ApiKey::Produce, 2, |_| ProxyAction::DropResponse);
     for n in 0..10 {
         let numbered = Some((producer, n));
         pending.push(partition.append(batch(&[&n.to_string()], numbered, false)));
@@ -108,12 +113,12 @@ async fn a_batch_with_its_own_number_is_sent_again_under_it() {
     for (n, appended) in pending.into_iter().enumerate() {
         assert_eq!(appended.await.unwrap().offset, Offset(n as i64));
     }
-    assert_eq!(stored(&world, "h", 0).await, numbers(10));
+    assert_eq!(stored(&cluster, "h", 0).await, numbers(10));
 }
 
 #[tokio::test]
-async fn one_that_is_refused_leaves_no_gap_for_those_behind_it() {
-    let world = world().await;
+async fn a_refused_batch_leaves_no_gap_for_the_next() {
+    let cluster = cluster().await;
     let settings = HubSettings {
         batch_bytes_max: 200,
         ..HubSettings::default()
@@ -124,8 +129,8 @@ async fn one_that_is_refused_leaves_no_gap_for_those_behind_it() {
         partitions,
         settings,
     };
-    world.log.create(spec).await.unwrap();
-    let remote = world.remote().await;
+    cluster.log.create(spec).await.unwrap();
+    let remote = cluster.remote().await;
     let partition = remote.partition("h", 0).unwrap();
     append(&partition, &["first"]).await;
     let long = "x".repeat(200);
@@ -136,42 +141,45 @@ async fn one_that_is_refused_leaves_no_gap_for_those_behind_it() {
         outcomes.push(appended.await.map(|appended| appended.offset.0).ok());
     }
     assert_eq!(outcomes, [Some(1), None, Some(2), Some(3), None, Some(4)]);
-    assert_eq!(stored(&world, "h", 0).await, ["first", "a", "b", "c", "d"]);
-    // They moved up under the same producer.
-    assert_eq!(world.proxy.count(ApiKey::InitProducerId), 1);
+    assert_eq!(
+        stored(&cluster, "h", 0).await,
+        ["first", "a", "b", "c", "d"]
+    );
+    // The others moved up with the same producer.
+    assert_eq!(cluster.proxy.count(ApiKey::InitProducerId), 1);
 }
 
 #[tokio::test]
-async fn a_producer_that_the_broker_has_forgotten_begins_anew() {
-    let world = world().await;
-    let remote = world.with_hub("h", 1).await;
+async fn a_producer_unknown_to_the_broker_is_replaced() {
+    let cluster = cluster().await;
+    let remote = cluster.with_hub("h", 1).await;
     let partition = remote.partition("h", 0).unwrap();
     append(&partition, &["a"]).await;
-    let before = world.proxy.count(ApiKey::InitProducerId);
-    world.proxy.first(ApiKey::Produce, 1, |head| {
+    let before = cluster.proxy.count(ApiKey::InitProducerId);
+    cluster.proxy.first(ApiKey::Produce, 1, |head| {
         refusal(head, Code::UnknownProducerId)
     });
     append(&partition, &["b"]).await;
-    assert_eq!(world.proxy.count(ApiKey::InitProducerId), before + 1);
-    assert_eq!(stored(&world, "h", 0).await, ["a", "b"]);
+    assert_eq!(cluster.proxy.count(ApiKey::InitProducerId), before + 1);
+    assert_eq!(stored(&cluster, "h", 0).await, ["a", "b"]);
 }
 
 #[tokio::test]
-async fn an_append_goes_where_the_leader_has_gone() {
-    let world = world().await;
-    let remote = world.with_hub("h", 1).await;
+async fn an_append_follows_the_leader() {
+    let cluster = cluster().await;
+    let remote = cluster.with_hub("h", 1).await;
     let partition = remote.partition("h", 0).unwrap();
     append(&partition, &["here"]).await;
 
-    // Another broker, which is the same one behind another door, takes over.
+    // Another broker takes over: the same server on another port.
     let other = Proxy::bind().await;
-    other.serve(world.upstream);
+    other.serve(cluster.upstream);
     let (moved, id) = (
         Arc::new(AtomicBool::new(false)),
-        world.log.hub("h").unwrap().id,
+        cluster.log.hub("h").unwrap().id,
     );
-    let doors = [world.proxy.address.port(), other.address.port()];
-    let metadata = move |head: Head| {
+    let doors = [cluster.proxy.address.port(), other.address.port()];
+    let metadata = move |head: RequestHead| {
         let broker = |n: usize| {
             MetadataResponseBroker::default()
                 .with_node_id(BrokerId(n as i32))
@@ -183,7 +191,7 @@ async fn an_append_goes_where_the_leader_has_gone() {
             .with_name(Some(TopicName(StrBytes::from_static_str("h"))))
             .with_topic_id(uuid::Uuid::from_bytes(id.0))
             .with_partitions(vec![partition]);
-        head.say::<MetadataRequest>(
+        head.respond::<MetadataRequest>(
             &MetadataResponse::default()
                 .with_brokers(vec![broker(0), broker(1)])
                 .with_controller_id(BrokerId(0))
@@ -192,9 +200,9 @@ async fn an_append_goes_where_the_leader_has_gone() {
     };
     other.script(move |head| match head.is(ApiKey::Metadata) {
         true => metadata(head),
-        false => Act::Forward,
+        false => ProxyAction::Forward,
     });
-    world.proxy.script({
+    cluster.proxy.script({
         let moved = Arc::clone(&moved);
         move |head| match head.is(ApiKey::Metadata) {
             true => metadata(head),
@@ -202,46 +210,46 @@ async fn an_append_goes_where_the_leader_has_gone() {
                 moved.store(true, Ordering::Relaxed);
                 refusal(head, Code::NotLeaderOrFollower)
             }
-            false => Act::Forward,
+            false => ProxyAction::Forward,
         }
     });
     append(&partition, &["there"]).await;
-    assert_eq!(stored(&world, "h", 0).await, ["here", "there"]);
-    // It had heard of the move before it asked, or was told.
+    assert_eq!(stored(&cluster, "h", 0).await, ["here", "there"]);
+    // The client knew of the move, or an error told it.
     assert!(moved.load(Ordering::Relaxed) || other.count(ApiKey::Produce) > 0);
     assert_eq!(other.count(ApiKey::Produce), 1);
 }
 
 #[tokio::test]
-async fn an_append_that_nobody_answers_fails_without_saying_that_it_did_not_happen() {
-    let world = world().await;
-    world.log.create(spec("h", 1)).await.unwrap();
+async fn an_append_without_a_response_fails_with_unknown_outcome() {
+    let cluster = cluster().await;
+    cluster.log.create(spec("h", 1)).await.unwrap();
     let options = Options {
         patience: Duration::from_secs(2),
-        ..world.options()
+        ..cluster.options()
     };
     let remote = connect(options).await.unwrap();
     let partition = remote.partition("h", 0).unwrap();
-    world.proxy.script(|head| match head.is(ApiKey::Produce) {
-        true => Act::Lose,
-        false => Act::Forward,
+    cluster.proxy.script(|head| match head.is(ApiKey::Produce) {
+        true => ProxyAction::DropResponse,
+        false => ProxyAction::Forward,
     });
     let unanswered = partition.append_records(&[value("a")]).await.unwrap_err();
     assert!(
         matches!(unanswered, AppendError::OutcomeUnknown { .. }),
         "{unanswered}"
     );
-    world.proxy.script(|_| Act::Forward);
+    cluster.proxy.script(|_| ProxyAction::Forward);
     let offset = append(&partition, &["b"]).await;
-    // It was there after all, and once, however often it was sent.
-    assert_eq!(stored(&world, "h", 0).await, ["a", "b"]);
+    // It is in the log, and once, however often it was sent.
+    assert_eq!(stored(&cluster, "h", 0).await, ["a", "b"]);
     assert_eq!(offset, 1);
 }
 
 #[tokio::test]
 async fn an_append_may_come_from_a_thread_without_a_runtime() {
-    let world = world().await;
-    let remote = world.with_hub("h", 1).await;
+    let cluster = cluster().await;
+    let remote = cluster.with_hub("h", 1).await;
     let partition = remote.partition("h", 0).unwrap();
     let begun = std::thread::spawn(move || partition.append_records(&[value("a")]));
     let appended = begun.join().unwrap().await.unwrap();
@@ -249,16 +257,16 @@ async fn an_append_may_come_from_a_thread_without_a_runtime() {
 }
 
 #[tokio::test]
-async fn what_is_appended_no_longer_waits() {
-    let world = world().await;
-    world.log.create(spec("h", 1)).await.unwrap();
+async fn appended_batches_leave_the_queue() {
+    let cluster = cluster().await;
+    cluster.log.create(spec("h", 1)).await.unwrap();
     let options = Options {
         waiting_bytes_max: 10_000,
-        ..world.options()
+        ..cluster.options()
     };
     let remote = connect(options).await.unwrap();
     let partition = remote.partition("h", 0).unwrap();
-    // Many times the limit, but never much of it at once, and most of them in a batch with others.
+    // Many times the limit, but never much at once, and mostly in shared batches.
     for round in 0..100 {
         let pending: Vec<_> = (0..20)
             .map(|_| partition.append_records(&[value("x")]))
@@ -271,18 +279,18 @@ async fn what_is_appended_no_longer_waits() {
 }
 
 #[tokio::test]
-async fn what_waits_has_a_limit() {
-    let world = world().await;
-    world.log.create(spec("h", 1)).await.unwrap();
+async fn the_append_queue_has_a_limit() {
+    let cluster = cluster().await;
+    cluster.log.create(spec("h", 1)).await.unwrap();
     let options = Options {
         waiting_bytes_max: 1_000,
-        ..world.options()
+        ..cluster.options()
     };
     let remote = connect(options).await.unwrap();
     let partition = remote.partition("h", 0).unwrap();
-    world.proxy.script(|head| match head.is(ApiKey::Produce) {
+    cluster.proxy.script(|head| match head.is(ApiKey::Produce) {
         true => refusal(head, Code::NotEnoughReplicas),
-        false => Act::Forward,
+        false => ProxyAction::Forward,
     });
     let text = "x".repeat(400);
     let mut pending = Vec::new();
@@ -297,8 +305,8 @@ async fn what_waits_has_a_limit() {
         assert!(pending.len() < 20, "there is no limit");
     };
     assert!(matches!(full, AppendError::QueueFull { .. }), "{full}");
-    // What was taken is appended when it can be, though nobody waits for it any more.
-    world.proxy.script(|_| Act::Forward);
+    // Accepted batches are appended later, even if nobody waits for them.
+    cluster.proxy.script(|_| ProxyAction::Forward);
     let offset = loop {
         match partition.append_records(&[value("last")]).await {
             Ok(appended) => break appended.offset.0,

@@ -1,4 +1,4 @@
-//! The same laws for a log in memory and for one over the wire.
+//! The same tests for a log in memory and for one over the wire.
 // proves C1 L2 L6
 
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use highwater_log::{
     Partition, Producer, ReadError, TransactionMarker,
 };
 
-use crate::world::*;
+use crate::cluster::*;
 
 struct Case {
     log: Arc<dyn Log>,
-    /// The log that has it in the end, for what only brokers do.
+    /// The log of the broker, for operations that only brokers have.
     inner: Arc<dyn Log>,
     now: Arc<AtomicI64>,
     /// Kept running.
-    _world: Option<World>,
+    _world: Option<TestCluster>,
 }
 
 impl Case {
@@ -36,12 +36,12 @@ impl Case {
     }
 
     async fn wire() -> Case {
-        let world = world().await;
+        let cluster = cluster().await;
         Case {
-            log: Arc::new(world.remote().await),
-            inner: Arc::clone(&world.log),
-            now: Arc::clone(&world.now),
-            _world: Some(world),
+            log: Arc::new(cluster.remote().await),
+            inner: Arc::clone(&cluster.log),
+            now: Arc::clone(&cluster.now),
+            _world: Some(cluster),
         }
     }
 
@@ -73,16 +73,16 @@ macro_rules! laws {
 }
 
 laws! {
-    what_is_appended_can_be_read_with_its_place_and_time,
-    a_read_takes_as_many_batches_as_fit_but_one_at_least,
-    a_repeat_is_told_its_first_place,
-    who_calls_twice_without_waiting_keeps_the_order,
-    readers_of_committed_records_are_spared_what_is_open_and_told_what_was_aborted,
-    who_waits_is_woken_when_there_is_more_to_see,
+    appended_records_are_read_with_offset_and_time,
+    a_read_returns_as_many_batches_as_fit_and_at_least_one,
+    a_duplicate_returns_its_first_offset,
+    calls_without_waiting_keep_their_order,
+    readers_of_committed_records_get_no_open_and_skip_aborted_transactions,
+    a_waiter_wakes_when_records_become_visible,
     records_are_found_by_time,
-    what_is_trimmed_is_gone,
+    trimmed_records_are_gone,
     a_batch_that_is_too_large_or_empty_is_refused,
-    hubs_come_grow_and_go,
+    hubs_are_created_grown_and_deleted,
 }
 
 async fn offsets(partition: &Arc<dyn Partition>, from: i64, isolation: Isolation) -> Vec<i64> {
@@ -91,10 +91,10 @@ async fn offsets(partition: &Arc<dyn Partition>, from: i64, isolation: Isolation
     found.map(|(offset, ..)| offset).collect()
 }
 
-async fn what_is_appended_can_be_read_with_its_place_and_time(case: Case) {
+async fn appended_records_are_read_with_offset_and_time(case: Case) {
     let partition = case.partition().await;
     assert_eq!(append(&partition, &["a", "b"]).await, 0);
-    // The clock goes back, the log does not.
+    // The clock goes back; times in the log do not.
     case.set_time(900);
     assert_eq!(append(&partition, &["c"]).await, 2);
     let fetched = partition
@@ -120,7 +120,7 @@ async fn what_is_appended_can_be_read_with_its_place_and_time(case: Case) {
     assert_eq!(beyond, expected);
 }
 
-async fn a_read_takes_as_many_batches_as_fit_but_one_at_least(case: Case) {
+async fn a_read_returns_as_many_batches_as_fit_and_at_least_one(case: Case) {
     let partition = case.partition().await;
     for offset in 0..4 {
         assert_eq!(append(&partition, &["x"]).await, offset);
@@ -132,7 +132,7 @@ async fn a_read_takes_as_many_batches_as_fit_but_one_at_least(case: Case) {
     }
 }
 
-async fn a_repeat_is_told_its_first_place(case: Case) {
+async fn a_duplicate_returns_its_first_offset(case: Case) {
     let partition = case.partition().await;
     let producer = Some((Producer { id: 9, epoch: 0 }, 0));
     let first = partition
@@ -158,7 +158,7 @@ async fn a_repeat_is_told_its_first_place(case: Case) {
     );
 }
 
-async fn who_calls_twice_without_waiting_keeps_the_order(case: Case) {
+async fn calls_without_waiting_keep_their_order(case: Case) {
     let partition = case.partition().await;
     let values: Vec<String> = (0..200).map(|n| n.to_string()).collect();
     let mut pending = Vec::new();
@@ -182,9 +182,7 @@ async fn who_calls_twice_without_waiting_keeps_the_order(case: Case) {
     assert_eq!(found, values);
 }
 
-async fn readers_of_committed_records_are_spared_what_is_open_and_told_what_was_aborted(
-    case: Case,
-) {
+async fn readers_of_committed_records_get_no_open_and_skip_aborted_transactions(case: Case) {
     let partition = case.partition().await;
     let inner = case.inner.partition("h", 0).unwrap();
     let producer = Producer { id: 9, epoch: 0 };
@@ -217,7 +215,7 @@ async fn readers_of_committed_records_are_spared_what_is_open_and_told_what_was_
     assert_eq!(all.aborted, []);
 }
 
-async fn who_waits_is_woken_when_there_is_more_to_see(case: Case) {
+async fn a_waiter_wakes_when_records_become_visible(case: Case) {
     let partition = case.partition().await;
     let inner = case.inner.partition("h", 0).unwrap();
     let all = tokio::spawn(partition.wait_past(Offset(0), Uncommitted));
@@ -237,7 +235,7 @@ async fn who_waits_is_woken_when_there_is_more_to_see(case: Case) {
         .unwrap();
     committed.await.unwrap();
     later.await.unwrap();
-    // What came with the word that there is more is what the next read is given.
+    // The next read returns the batches of the poll.
     assert_eq!(offsets(&partition, 0, Committed).await, [0]);
 
     let forever = tokio::spawn(partition.wait_past(Offset(100), Uncommitted));
@@ -261,7 +259,7 @@ async fn records_are_found_by_time(case: Case) {
     assert_eq!(find(0).await, at(3, 2_000));
 }
 
-async fn what_is_trimmed_is_gone(case: Case) {
+async fn trimmed_records_are_gone(case: Case) {
     let partition = case.partition().await;
     append(&partition, &["a", "b"]).await;
     append(&partition, &["c", "d"]).await;
@@ -276,7 +274,7 @@ async fn what_is_trimmed_is_gone(case: Case) {
             ..
         }
     ));
-    // The batch is whole; who asked for 3 skips 2.
+    // The batch is whole; a reader from 3 skips 2.
     assert_eq!(offsets(&partition, 3, Uncommitted).await, [2, 3]);
     assert_eq!(append(&partition, &["e"]).await, 4);
     partition.trim(Offset(5)).await.unwrap();
@@ -308,11 +306,11 @@ async fn a_batch_that_is_too_large_or_empty_is_refused(case: Case) {
     assert!(matches!(refused, AppendError::TooLarge { .. }), "{refused}");
     let empty = partition.append_records(&[]).await.unwrap_err();
     assert!(matches!(empty, AppendError::Malformed(_)));
-    // Those behind it are none the worse.
+    // Later appends succeed.
     assert_eq!(append(&partition, &["short"]).await, 1);
 }
 
-async fn hubs_come_grow_and_go(case: Case) {
+async fn hubs_are_created_grown_and_deleted(case: Case) {
     let log = &*case.log;
     let made = log.create(spec("b", 2)).await.unwrap();
     log.create(spec("a", 1)).await.unwrap();
@@ -346,7 +344,7 @@ async fn hubs_come_grow_and_go(case: Case) {
     );
     let other = log.create(spec("b", 1)).await.unwrap();
     assert_ne!(other.id, made.id);
-    // A handle is of the hub it was asked for, and of no other under its name.
+    // A handle belongs to its hub, not to a new one with the same name.
     let deleted = partition.append_records(&[value("x")]).await;
     assert_eq!(deleted, Err(AppendError::Deleted(made.topic_partition(0))));
     let deleted = partition.read(Offset(0), 1, Uncommitted).await.unwrap_err();

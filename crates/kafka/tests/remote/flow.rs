@@ -1,5 +1,5 @@
-//! Processors in several instances over one cluster: partitions are shared, an instance that dies is replaced,
-//! and every event is handled.
+//! Processors in several instances over one cluster: they share partitions, replace an instance that dies, and handle
+//! every event.
 // proves C1 C2 C3 P1 X1
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use highwater_log::{GroupCoordinator, Log, Offset};
 use highwater_retry::{Backoff, RetryPolicy};
 use tokio::task::JoinHandle;
 
-use crate::world::*;
+use crate::cluster::*;
 
 const PARTITIONS: u32 = 6;
 
@@ -69,13 +69,13 @@ fn processor(remote: &Remote, start: StartPosition) -> Processor {
     }
 }
 
-/// An instance with a client of its own, as if it were a process. Ending the task is `kill -9`.
+/// An instance with its own client, like a process. Aborting the task is `kill -9`.
 async fn instance(
-    world: &World,
+    cluster: &TestCluster,
     handled: &Handled,
     start: StartPosition,
 ) -> (Arc<ProcessorStats>, JoinHandle<()>) {
-    let remote = world.remote().await;
+    let remote = cluster.remote().await;
     let processor = processor(&remote, start);
     let (activity, handled) = (Arc::clone(&processor.stats), Arc::clone(handled));
     let handler = Arc::new(move |deliveries: Vec<Delivery<Event>>| {
@@ -106,9 +106,9 @@ async fn until(what: &str, mut so: impl FnMut() -> bool) {
     panic!("it never came to be that {what}");
 }
 
-async fn produce(world: &World, count: usize) {
+async fn produce(cluster: &TestCluster, count: usize) {
     for n in 0..count {
-        let partition = world
+        let partition = cluster
             .log
             .partition("orders", n as u32 % PARTITIONS)
             .unwrap();
@@ -122,38 +122,42 @@ fn owned(activity: &ProcessorStats) -> usize {
 
 #[tokio::test]
 async fn instances_share_a_hub_and_take_over_from_one_that_dies() {
-    let world = world().await;
-    world.log.create(spec("orders", PARTITIONS)).await.unwrap();
-    world.log.create(spec("dead", 1)).await.unwrap();
-    produce(&world, 120).await;
+    let cluster = cluster().await;
+    cluster
+        .log
+        .create(spec("orders", PARTITIONS))
+        .await
+        .unwrap();
+    cluster.log.create(spec("dead", 1)).await.unwrap();
+    produce(&cluster, 120).await;
     let handled = Handled::default();
-    let (a, _a) = instance(&world, &handled, StartPosition::Earliest).await;
-    let (b, task) = instance(&world, &handled, StartPosition::Earliest).await;
-    let (c, _c) = instance(&world, &handled, StartPosition::Earliest).await;
+    let (a, _a) = instance(&cluster, &handled, StartPosition::Earliest).await;
+    let (b, task) = instance(&cluster, &handled, StartPosition::Earliest).await;
+    let (c, _c) = instance(&cluster, &handled, StartPosition::Earliest).await;
     until("each has two partitions", || {
         [&a, &b, &c].map(|who| owned(who)) == [2; 3]
     })
     .await;
 
     let sending = tokio::spawn(async move {
-        produce(&world, 120).await;
-        world
+        produce(&cluster, 120).await;
+        cluster
     });
     task.abort();
-    let world = sending.await.unwrap();
-    produce(&world, 120).await;
-    let poisoned = world.log.partition("orders", 0).unwrap();
+    let cluster = sending.await.unwrap();
+    produce(&cluster, 120).await;
+    let poisoned = cluster.log.partition("orders", 0).unwrap();
     append(&poisoned, &["poison"]).await;
     until("two have three each", || {
         [&a, &c].map(|who| owned(who)) == [3; 2]
     })
     .await;
-    produce(&world, 120).await;
+    produce(&cluster, 120).await;
 
-    // Of each partition everything up to its end but the poison, which is put aside.
+    // Every event of each partition, except the poison event, which is a dead letter.
     let ends: Vec<i64> = (0..PARTITIONS)
         .map(|number| {
-            world
+            cluster
                 .log
                 .partition("orders", number)
                 .unwrap()
@@ -167,7 +171,7 @@ async fn instances_share_a_hub_and_take_over_from_one_that_dies() {
         handled.lock().unwrap().len() == 4 * 120
     })
     .await;
-    let looker = world.remote().await;
+    let looker = cluster.remote().await;
     let topic_partitions: Vec<_> = (0..PARTITIONS)
         .map(|number| topic_partition("orders", number))
         .collect();
@@ -199,7 +203,7 @@ async fn instances_share_a_hub_and_take_over_from_one_that_dies() {
         .iter()
         .map(|stored| stored.letter.event.id().to_string())
         .collect();
-    // Once, or again if its owner had no time to store that it was.
+    // Once, or twice if its owner died before the checkpoint.
     assert!(
         !dead.is_empty() && dead.iter().all(|id| id == "orders/0@60"),
         "{dead:?}"
@@ -207,18 +211,22 @@ async fn instances_share_a_hub_and_take_over_from_one_that_dies() {
 }
 
 #[tokio::test]
-async fn a_group_that_begins_at_the_end_asks_where_that_is() {
-    let world = world().await;
-    world.log.create(spec("orders", PARTITIONS)).await.unwrap();
-    world.log.create(spec("dead", 1)).await.unwrap();
-    produce(&world, 60).await;
+async fn a_group_that_starts_at_the_end_fetches_the_bounds() {
+    let cluster = cluster().await;
+    cluster
+        .log
+        .create(spec("orders", PARTITIONS))
+        .await
+        .unwrap();
+    cluster.log.create(spec("dead", 1)).await.unwrap();
+    produce(&cluster, 60).await;
     let handled = Handled::default();
-    let (activity, _task) = instance(&world, &handled, StartPosition::Latest).await;
+    let (activity, _task) = instance(&cluster, &handled, StartPosition::Latest).await;
     until("all partitions are worked on", || {
         owned(&activity) == PARTITIONS as usize
     })
     .await;
-    let looker = world.remote().await;
+    let looker = cluster.remote().await;
     let stored = async || {
         looker
             .fetch_offsets("billing".into(), None, true)
@@ -229,7 +237,7 @@ async fn a_group_that_begins_at_the_end_asks_where_that_is() {
     while stored().await < PARTITIONS as usize {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    produce(&world, 60).await;
+    produce(&cluster, 60).await;
     until("the new ones are handled", || {
         handled.lock().unwrap().len() >= 60
     })

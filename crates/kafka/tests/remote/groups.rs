@@ -18,8 +18,8 @@ use kafka_protocol::messages::{
     ApiKey, HeartbeatRequest, HeartbeatResponse, OffsetCommitRequest, OffsetCommitResponse,
 };
 
-use crate::proxy::Act;
-use crate::world::*;
+use crate::cluster::*;
+use crate::proxy::ProxyAction;
 
 fn request(group: &str, member: &str, instance: Option<&str>) -> JoinRequest {
     JoinRequest {
@@ -97,16 +97,16 @@ pub async fn stable(remote: &Remote, group: &str) -> Membership {
 }
 
 #[tokio::test]
-async fn two_members_of_one_client_wait_for_each_other_and_are_told_apart() {
-    let world = world().await;
-    let remote = Arc::new(world.with_hub("h", 2).await);
+async fn two_members_of_one_client_join_the_same_generation() {
+    let cluster = cluster().await;
+    let remote = Arc::new(cluster.with_hub("h", 2).await);
     let first = stable(&remote, "readers").await;
     remote.heartbeat(first.clone()).await.unwrap();
     let second = tokio::spawn({
         let remote = Arc::clone(&remote);
         async move { join(&*remote, "readers", "").await }
     });
-    // The second waits for the first, whose heartbeats say that it must come again.
+    // The second waits for the first, whose heartbeat tells it to rejoin.
     while remote.heartbeat(first.clone()).await != Err(GroupError::Rebalancing) {
         tokio::task::yield_now().await;
     }
@@ -162,16 +162,16 @@ async fn two_members_of_one_client_wait_for_each_other_and_are_told_apart() {
 }
 
 #[tokio::test]
-async fn positions_are_stored_by_members_and_found_by_everybody() {
-    let world = world().await;
-    let remote = world.with_hub("h", 2).await;
+async fn offsets_are_committed_by_members_and_fetched_by_all() {
+    let cluster = cluster().await;
+    let remote = cluster.with_hub("h", 2).await;
     let member = stable(&remote, "readers").await;
     remote
         .commit_offsets(commit(member.clone(), topic_partition("h", 1), 42))
         .await
         .unwrap();
 
-    let other = world.remote().await;
+    let other = cluster.remote().await;
     let topic_partitions = Some(vec![topic_partition("h", 0), topic_partition("h", 1)]);
     let stored = other
         .fetch_offsets("readers".into(), topic_partitions, true)
@@ -197,12 +197,12 @@ async fn positions_are_stored_by_members_and_found_by_everybody() {
         .commit_offsets(commit(stale, topic_partition("h", 1), 43))
         .await;
     assert!(matches!(refused, Err(GroupError::IllegalGeneration { .. })));
-    let stranger = Membership {
+    let client = Membership {
         member: "nobody".into(),
         ..member.clone()
     };
     let refused = remote
-        .commit_offsets(commit(stranger, topic_partition("h", 1), 43))
+        .commit_offsets(commit(client, topic_partition("h", 1), 43))
         .await;
     assert_eq!(refused, Err(GroupError::UnknownMember("nobody".into())));
     let elsewhere = remote
@@ -237,9 +237,9 @@ async fn positions_are_stored_by_members_and_found_by_everybody() {
 }
 
 #[tokio::test]
-async fn a_member_with_a_name_comes_back_to_its_place() {
-    let world = world().await;
-    let remote = world.with_hub("h", 1).await;
+async fn a_static_member_rejoins_with_its_assignment() {
+    let cluster = cluster().await;
+    let remote = cluster.with_hub("h", 1).await;
     let joined = remote
         .join(request("readers", "", Some("reader-0")))
         .await
@@ -252,53 +252,55 @@ async fn a_member_with_a_name_comes_back_to_its_place() {
     let mut first = sync(&joined, &assigned);
     first.member = named(&joined);
     remote.sync(first).await.unwrap();
-    let again = world.remote().await;
+    let again = cluster.remote().await;
     let back = again
         .join(request("readers", "", Some("reader-0")))
         .await
         .unwrap();
     assert_eq!(back.generation, joined.generation);
     assert_ne!(back.member, joined.member);
-    // It leads already, so it makes no other assignment.
+    // It is the leader already, so it makes no new assignment.
     assert!(back.leader != back.member || back.led_as.is_some());
     let fenced = remote.heartbeat(named(&joined)).await;
     assert_eq!(fenced, Err(GroupError::FencedInstance("reader-0".into())));
 }
 
 #[tokio::test]
-async fn a_coordinator_that_has_moved_is_looked_for() {
-    let world = world().await;
-    let remote = world.with_hub("h", 1).await;
+async fn a_coordinator_that_has_moved_is_looked_up() {
+    let cluster = cluster().await;
+    let remote = cluster.with_hub("h", 1).await;
     let member = stable(&remote, "readers").await;
-    let before = world.proxy.count(ApiKey::FindCoordinator);
+    let before = cluster.proxy.count(ApiKey::FindCoordinator);
     for code in [
         Code::NotCoordinator,
         Code::CoordinatorNotAvailable,
         Code::CoordinatorLoadInProgress,
     ] {
-        world.proxy.first(ApiKey::Heartbeat, 1, move |head| {
-            head.say::<HeartbeatRequest>(&HeartbeatResponse::default().with_error_code(code.code()))
+        cluster.proxy.first(ApiKey::Heartbeat, 1, move |head| {
+            head.respond::<HeartbeatRequest>(
+                &HeartbeatResponse::default().with_error_code(code.code()),
+            )
         });
         remote.heartbeat(member.clone()).await.unwrap();
-        world.proxy.first(ApiKey::OffsetCommit, 1, move |head| {
+        cluster.proxy.first(ApiKey::OffsetCommit, 1, move |head| {
             let one = OffsetCommitResponsePartition::default().with_error_code(code.code());
             let topic = OffsetCommitResponseTopic::default().with_partitions(vec![one]);
-            let answer = OffsetCommitResponse::default().with_topics(vec![topic]);
-            head.say::<OffsetCommitRequest>(&answer)
+            let response = OffsetCommitResponse::default().with_topics(vec![topic]);
+            head.respond::<OffsetCommitRequest>(&response)
         });
         remote
             .commit_offsets(commit(member.clone(), topic_partition("h", 0), 7))
             .await
             .unwrap();
     }
-    assert_eq!(world.proxy.count(ApiKey::FindCoordinator), before + 6);
+    assert_eq!(cluster.proxy.count(ApiKey::FindCoordinator), before + 6);
 }
 
 #[tokio::test]
-async fn a_group_survives_connections_that_break() {
-    let world = world().await;
-    let remote = world.with_hub("h", 1).await;
-    // Of a newcomer's two joins the second: the group waits for whoever it gave a name in the first.
+async fn a_group_survives_failing_connections() {
+    let cluster = cluster().await;
+    let remote = cluster.with_hub("h", 1).await;
+    // The second join of a new member: the group waits for the member id that it assigned in the first.
     let requests = [
         (ApiKey::FindCoordinator, 1),
         (ApiKey::JoinGroup, 2),
@@ -307,11 +309,11 @@ async fn a_group_survives_connections_that_break() {
     ];
     for (key, which) in requests {
         let mut seen = 0;
-        world.proxy.script(move |head| {
+        cluster.proxy.script(move |head| {
             seen += u32::from(head.is(key));
             match head.is(key) && seen == which {
-                true => Act::Lose,
-                false => Act::Forward,
+                true => ProxyAction::DropResponse,
+                false => ProxyAction::Forward,
             }
         });
         let member = stable(&remote, "readers").await;

@@ -1,7 +1,8 @@
-//! The client side: a cluster as a log. What holds of a log in memory holds of one at the other end of a
-//! connection, and goes on holding when connections break, answers get lost and leaders move.
+//! The client: a cluster as a log. It behaves like a log in memory, also when connections fail, responses are lost and
+//! leaders move.
 
 mod appends;
+mod cluster;
 mod conformance;
 mod faults;
 mod flow;
@@ -10,4 +11,3 @@ mod proxy;
 mod real;
 mod security;
 mod transactions;
-mod world;

@@ -1,5 +1,5 @@
-//! Stands between clients and a broker and does to single requests what a test wants: loses their answers,
-//! cuts them in the middle, answers in the broker's place.
+//! A proxy between clients and a broker that applies a scripted action to each request: drops or truncates its response,
+//! or responds itself.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -13,59 +13,59 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-/// The head of a request.
+/// The fixed part of a request header.
 #[derive(Clone, Copy, Debug)]
-pub struct Head {
+pub struct RequestHead {
     pub key: i16,
     pub version: i16,
     correlation: i32,
 }
 
-impl Head {
+impl RequestHead {
     pub fn is(&self, key: ApiKey) -> bool {
         self.key == key as i16
     }
 
-    /// Answers in the broker's place.
-    pub fn say<R: Request>(&self, answer: &R::Response) -> Act {
+    /// Responds in the broker's name.
+    pub fn respond<R: Request>(&self, response: &R::Response) -> ProxyAction {
         let mut frame = Vec::new();
         ResponseHeader::default()
             .with_correlation_id(self.correlation)
             .encode(&mut frame, R::Response::header_version(self.version))
             .unwrap();
-        answer.encode(&mut frame, self.version).unwrap();
-        Act::Say(frame.into())
+        response.encode(&mut frame, self.version).unwrap();
+        ProxyAction::Respond(frame.into())
     }
 
-    /// The same with a body that need not be one.
-    pub fn say_raw(&self, body: &[u8]) -> Act {
-        Act::Say([&self.correlation.to_be_bytes()[..], body].concat().into())
+    /// Responds with these bytes as the body.
+    pub fn respond_raw(&self, body: &[u8]) -> ProxyAction {
+        ProxyAction::Respond([&self.correlation.to_be_bytes()[..], body].concat().into())
     }
 }
 
-/// What is done to a request.
+/// The action for a request.
 #[derive(Clone, Debug)]
-pub enum Act {
+pub enum ProxyAction {
     Forward,
-    /// The broker never sees it, and the connection ends.
-    Cut,
-    /// The broker carries it out, and the connection ends before the answer.
-    Lose,
-    /// The same in the middle of the answer.
-    LoseHalf,
-    /// The broker never sees it and this is the answer.
-    Say(Bytes),
-    /// The answer is these bytes, whatever they are.
-    Babble(Bytes),
+    /// The broker never sees the request, and the connection ends.
+    Drop,
+    /// The broker executes the request, and the connection ends before the response.
+    DropResponse,
+    /// The same, in the middle of the response.
+    TruncateResponse,
+    /// The broker never sees the request, and this is the response.
+    Respond(Bytes),
+    /// The same, without a frame around the bytes.
+    SendRaw(Bytes),
 }
 
-type Script = Box<dyn FnMut(Head) -> Act + Send>;
+type Script = Box<dyn FnMut(RequestHead) -> ProxyAction + Send>;
 
 pub struct Proxy {
     pub address: SocketAddr,
     listener: Mutex<Option<TcpListener>>,
     script: Arc<Mutex<Script>>,
-    seen: Arc<Mutex<Vec<Head>>>,
+    seen: Arc<Mutex<Vec<RequestHead>>>,
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -75,14 +75,14 @@ impl Proxy {
         Proxy {
             address: listener.local_addr().unwrap(),
             listener: Mutex::new(Some(listener)),
-            script: Arc::new(Mutex::new(Box::new(|_| Act::Forward))),
+            script: Arc::new(Mutex::new(Box::new(|_| ProxyAction::Forward))),
             seen: Arc::default(),
             tasks: Mutex::default(),
         }
     }
 
-    /// Hands on what it does not understand, as TLS is not to be.
-    pub fn serve_blindly(&self, upstream: SocketAddr) {
+    /// Forwards bytes without reading requests, for TLS.
+    pub fn serve_bytes(&self, upstream: SocketAddr) {
         let listener = self.listener.lock().unwrap().take().unwrap();
         self.tasks.lock().unwrap().spawn(async move {
             let mut connections = JoinSet::new();
@@ -113,24 +113,29 @@ impl Proxy {
         });
     }
 
-    /// What is done from now on.
-    pub fn script(&self, script: impl FnMut(Head) -> Act + Send + 'static) {
+    /// Sets the action for each request from now on.
+    pub fn script(&self, script: impl FnMut(RequestHead) -> ProxyAction + Send + 'static) {
         *self.script.lock().unwrap() = Box::new(script);
     }
 
-    /// Does `act` to the first `times` requests of a kind.
-    pub fn first(&self, key: ApiKey, times: usize, act: impl Fn(Head) -> Act + Send + 'static) {
+    /// Applies `act` to the first `times` requests with this key.
+    pub fn first(
+        &self,
+        key: ApiKey,
+        times: usize,
+        act: impl Fn(RequestHead) -> ProxyAction + Send + 'static,
+    ) {
         let mut left = times;
         self.script(move |head| match head.is(key) && left > 0 {
             true => {
                 left -= 1;
                 act(head)
             }
-            false => Act::Forward,
+            false => ProxyAction::Forward,
         });
     }
 
-    /// How many requests of a kind came.
+    /// The number of requests with this key.
     pub fn count(&self, key: ApiKey) -> usize {
         let seen = self.seen.lock().unwrap();
         seen.iter().filter(|head| head.is(key)).count()
@@ -141,7 +146,7 @@ async fn pass(
     client: TcpStream,
     server: TcpStream,
     script: Arc<Mutex<Script>>,
-    seen: Arc<Mutex<Vec<Head>>>,
+    seen: Arc<Mutex<Vec<RequestHead>>>,
 ) {
     client.set_nodelay(true).unwrap();
     server.set_nodelay(true).unwrap();
@@ -150,7 +155,7 @@ async fn pass(
     let (act, acts) = mpsc::unbounded_channel();
     tokio::select! {
         _ = requests(from_client, to_server, act, script, seen) => {}
-        _ = answers(from_server, to_client, acts) => {}
+        _ = responses(from_server, to_client, acts) => {}
     }
 }
 
@@ -164,21 +169,24 @@ async fn frame(from: &mut OwnedReadHalf) -> Option<Vec<u8>> {
 async fn requests(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    act: mpsc::UnboundedSender<Act>,
+    act: mpsc::UnboundedSender<ProxyAction>,
     script: Arc<Mutex<Script>>,
-    seen: Arc<Mutex<Vec<Head>>>,
+    seen: Arc<Mutex<Vec<RequestHead>>>,
 ) -> Option<()> {
     loop {
         let frame = frame(&mut from).await?;
         let number = |at: usize| i16::from_be_bytes([frame[at], frame[at + 1]]);
-        let head = Head {
+        let head = RequestHead {
             key: number(0),
             version: number(2),
             correlation: i32::from_be_bytes(frame[4..8].try_into().unwrap()),
         };
         seen.lock().unwrap().push(head);
         let decided = (*script.lock().unwrap())(head);
-        let forwards = matches!(decided, Act::Forward | Act::Lose | Act::LoseHalf);
+        let forwards = matches!(
+            decided,
+            ProxyAction::Forward | ProxyAction::DropResponse | ProxyAction::TruncateResponse
+        );
         act.send(decided).ok()?;
         if forwards {
             to.write_u32(frame.len() as u32).await.ok()?;
@@ -187,34 +195,34 @@ async fn requests(
     }
 }
 
-async fn answers(
+async fn responses(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    mut acts: mpsc::UnboundedReceiver<Act>,
+    mut acts: mpsc::UnboundedReceiver<ProxyAction>,
 ) -> Option<()> {
     loop {
         match acts.recv().await? {
-            Act::Cut => return None,
-            Act::Lose => {
+            ProxyAction::Drop => return None,
+            ProxyAction::DropResponse => {
                 frame(&mut from).await?;
                 return None;
             }
-            Act::LoseHalf => {
+            ProxyAction::TruncateResponse => {
                 let frame = frame(&mut from).await?;
                 to.write_u32(frame.len() as u32).await.ok()?;
                 to.write_all(&frame[..frame.len() / 2]).await.ok()?;
                 return None;
             }
-            Act::Forward => {
+            ProxyAction::Forward => {
                 let frame = frame(&mut from).await?;
                 to.write_u32(frame.len() as u32).await.ok()?;
                 to.write_all(&frame).await.ok()?;
             }
-            Act::Say(frame) => {
+            ProxyAction::Respond(frame) => {
                 to.write_u32(frame.len() as u32).await.ok()?;
                 to.write_all(&frame).await.ok()?;
             }
-            Act::Babble(bytes) => to.write_all(&bytes).await.ok()?,
+            ProxyAction::SendRaw(bytes) => to.write_all(&bytes).await.ok()?,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The client against a broker that is not ours. `tests/clients/remote` runs it against Apache Kafka:
+//! The client against another broker. `tests/clients/remote` runs it against Apache Kafka:
 //!
 //! ```text
 //! HIGHWATER_KAFKA=127.0.0.1:19092 cargo test -p highwater-kafka --test remote -- --ignored real::
@@ -17,7 +17,7 @@ use highwater_log::{
     ReadError, TransactionCoordinator,
 };
 
-use crate::world::*;
+use crate::cluster::*;
 use crate::{groups, transactions};
 
 async fn remote() -> Remote {
@@ -25,7 +25,7 @@ async fn remote() -> Remote {
     connect(Options::new([server])).await.unwrap()
 }
 
-/// A name that no run before has used.
+/// A name that no earlier run has used.
 fn fresh(what: &str) -> String {
     format!("{what}-{:016x}", Random::from_os().next_u64())
 }
@@ -44,7 +44,7 @@ async fn values(partition: &Arc<dyn Partition>, from: i64) -> Vec<String> {
 
 #[tokio::test]
 #[ignore = "needs a broker"]
-async fn hubs_come_change_grow_and_go() {
+async fn hubs_are_created_changed_grown_and_deleted() {
     let remote = remote().await;
     let (name_of, partitions) = (name(&fresh("hub")), 2);
     let settings = HubSettings {
@@ -89,7 +89,7 @@ async fn hubs_come_change_grow_and_go() {
 
 #[tokio::test]
 #[ignore = "needs a broker"]
-async fn records_come_back_as_they_went() {
+async fn records_are_read_as_written() {
     let remote = remote().await;
     let partition = hub(&remote, 1).await;
     let waiting = tokio::spawn(partition.wait_past(Offset(0), Isolation::Committed));
@@ -168,7 +168,7 @@ async fn records_come_back_as_they_went() {
 
 #[tokio::test]
 #[ignore = "needs a broker"]
-async fn transactions_end_one_way_or_the_other() {
+async fn transactions_commit_and_abort() {
     let remote = remote().await;
     let partition = hub(&remote, 1).await;
     let transaction = transactions::begin(&remote, &fresh("transaction")).await;
@@ -188,18 +188,13 @@ async fn transactions_end_one_way_or_the_other() {
     let expected = highwater_log::TransactionError::Fenced(transaction.producer);
     assert_eq!(fenced, expected);
     let group = fresh("readers");
-    transactions::positions_count_when_it_commits(
-        &remote,
-        &new,
-        &group,
-        partition.topic_partition(),
-    )
-    .await;
+    transactions::offsets_count_when_it_commits(&remote, &new, &group, partition.topic_partition())
+        .await;
 }
 
 #[tokio::test]
 #[ignore = "needs a broker"]
-async fn groups_share_and_remember() {
+async fn groups_share_partitions_and_commit_offsets() {
     let remote = remote().await;
     let partition = hub(&remote, 2).await;
     let (group, topic_partition) = (fresh("readers"), partition.topic_partition().clone());
@@ -215,11 +210,11 @@ async fn groups_share_and_remember() {
         .unwrap();
     assert_eq!(stored.len(), 1);
     assert_eq!(stored[0].1.as_ref().unwrap().offset, Offset(42));
-    let stranger = Membership {
+    let client = Membership {
         member: "nobody".into(),
         ..member.clone()
     };
-    let refused = remote.heartbeat(stranger).await.unwrap_err();
+    let refused = remote.heartbeat(client).await.unwrap_err();
     assert_eq!(
         refused,
         highwater_log::GroupError::UnknownMember("nobody".into())

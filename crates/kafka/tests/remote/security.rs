@@ -1,4 +1,4 @@
-//! TLS and the login.
+//! TLS and login.
 // proves U3
 
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use highwater_log::{Log, MemoryLog};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::world::*;
+use crate::cluster::*;
 
 const CERTIFICATE: &[u8] = include_bytes!("../data/localhost.crt");
 const KEY: &[u8] = include_bytes!("../data/localhost.key");
 
-struct One;
+struct OneUser;
 
-impl Authorizer for One {
+impl Authorizer for OneUser {
     fn login(&self, user: &str, password: &str) -> Option<Identity> {
         let good = user == "app" && same_secret(password, "s3cret");
         good.then(|| Identity::new(user))
@@ -29,9 +29,9 @@ impl Authorizer for One {
     }
 }
 
-async fn guarded() -> World {
+async fn guarded() -> TestCluster {
     let log = Arc::new(MemoryLog::new(|| 0));
-    world_over(log, Arc::new(AtomicI64::new(0)), |options, services| {
+    cluster_over(log, Arc::new(AtomicI64::new(0)), |options, services| {
         let certificate = CertificateDer::from_pem_slice(CERTIFICATE).unwrap();
         let key = PrivateKeyDer::from_pem_slice(KEY).unwrap();
         let tls = rustls::ServerConfig::builder()
@@ -42,14 +42,14 @@ async fn guarded() -> World {
         listener.tls = Some(Arc::new(tls));
         listener.sasl = true;
         options.login_delay = Duration::ZERO;
-        services.authorizer = Arc::new(One);
+        services.authorizer = Arc::new(OneUser);
     })
     .await
 }
 
-async fn log_in(world: &World, password: &str, pem: &[u8]) -> Result<Remote, ConnectError> {
+async fn log_in(cluster: &TestCluster, password: &str, pem: &[u8]) -> Result<Remote, ConnectError> {
     let (user, password) = ("app".into(), password.into());
-    let server = format!("localhost:{}", world.proxy.address.port());
+    let server = format!("localhost:{}", cluster.proxy.address.port());
     connect(Options {
         tls: Some(trust(pem).unwrap()),
         login: Some(Login { user, password }),
@@ -59,19 +59,19 @@ async fn log_in(world: &World, password: &str, pem: &[u8]) -> Result<Remote, Con
 }
 
 #[tokio::test]
-async fn with_the_right_authority_and_password_everything_works() {
-    let world = guarded().await;
-    let remote = log_in(&world, "s3cret", CERTIFICATE).await.unwrap();
+async fn with_the_right_authority_and_password_the_client_connects() {
+    let cluster = guarded().await;
+    let remote = log_in(&cluster, "s3cret", CERTIFICATE).await.unwrap();
     remote.create(spec("h", 1)).await.unwrap();
     let partition = remote.partition("h", 0).unwrap();
     assert_eq!(append(&partition, &["a"]).await, 0);
-    assert_eq!(stored(&world, "h", 0).await, ["a"]);
+    assert_eq!(stored(&cluster, "h", 0).await, ["a"]);
 }
 
 #[tokio::test]
-async fn a_wrong_password_is_told_at_once_and_not_printed() {
-    let world = guarded().await;
-    let error = log_in(&world, "guess", CERTIFICATE).await.err().unwrap();
+async fn a_wrong_password_fails_immediately_and_is_not_printed() {
+    let cluster = guarded().await;
+    let error = log_in(&cluster, "guess", CERTIFICATE).await.err().unwrap();
     let told = error.to_string();
     assert!(
         told.contains("the login was refused") && !told.contains("guess"),
@@ -80,9 +80,9 @@ async fn a_wrong_password_is_told_at_once_and_not_printed() {
 }
 
 #[tokio::test]
-async fn a_broker_whose_authority_is_not_known_is_not_believed() {
-    let world = guarded().await;
+async fn a_broker_with_an_unknown_authority_is_refused() {
+    let cluster = guarded().await;
     let other = include_bytes!("../data/other.crt");
-    let error = log_in(&world, "s3cret", other).await.err().unwrap();
+    let error = log_in(&cluster, "s3cret", other).await.err().unwrap();
     assert!(error.to_string().contains("certificate"), "{error}");
 }

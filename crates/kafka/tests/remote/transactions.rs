@@ -12,8 +12,8 @@ use highwater_log::{
 };
 use kafka_protocol::messages::ApiKey;
 
-use crate::proxy::Act;
-use crate::world::*;
+use crate::cluster::*;
+use crate::proxy::ProxyAction;
 
 pub async fn begin(remote: &Remote, id: &str) -> TransactionRef {
     let producer = remote.init_producer(InitProducerRequest {
@@ -43,7 +43,7 @@ pub async fn write(
     remote.append(transaction, partition, batch).await.unwrap();
 }
 
-/// The records that a reader of committed ones is shown.
+/// The records that a reader of committed records gets.
 pub async fn seen(partition: &Arc<dyn Partition>) -> Vec<String> {
     let read = partition.read(Offset(0), 1 << 20, Isolation::Committed);
     let fetched = read.await.unwrap();
@@ -66,19 +66,19 @@ pub async fn seen(partition: &Arc<dyn Partition>) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_transaction_is_seen_when_it_commits_and_not_when_it_aborts() {
+async fn a_transaction_is_visible_when_it_commits_and_not_when_it_aborts() {
     for key in [
         None,
         Some(ApiKey::AddPartitionsToTxn),
         Some(ApiKey::EndTxn),
         Some(ApiKey::Produce),
     ] {
-        let world = world().await;
-        let remote = world.with_hub("h", 1).await;
+        let cluster = cluster().await;
+        let remote = cluster.with_hub("h", 1).await;
         let partition = remote.partition("h", 0).unwrap();
         if let Some(key) = key {
-            // The broker has done it, but nobody heard.
-            world.proxy.first(key, 1, |_| Act::Lose);
+            // The broker executed it, but the response is lost.
+            cluster.proxy.first(key, 1, |_| ProxyAction::DropResponse);
         }
         let transaction = begin(&remote, "t").await;
         write(&remote, &transaction, &partition, "kept", 0).await;
@@ -94,12 +94,12 @@ async fn a_transaction_is_seen_when_it_commits_and_not_when_it_aborts() {
 
 #[tokio::test]
 async fn a_new_holder_of_the_id_fences_the_old_one() {
-    let world = world().await;
-    let remote = world.with_hub("h", 1).await;
+    let cluster = cluster().await;
+    let remote = cluster.with_hub("h", 1).await;
     let partition = remote.partition("h", 0).unwrap();
     let old = begin(&remote, "t").await;
     write(&remote, &old, &partition, "old", 0).await;
-    let new = begin(&world.remote().await, "t").await;
+    let new = begin(&cluster.remote().await, "t").await;
     assert!(new.producer.epoch > old.producer.epoch);
     let fenced = remote.end(old.clone(), true).await;
     assert_eq!(fenced, Err(TransactionError::Fenced(old.producer)));
@@ -115,15 +115,14 @@ async fn a_new_holder_of_the_id_fences_the_old_one() {
 }
 
 #[tokio::test]
-async fn positions_of_a_transaction_count_when_it_commits() {
-    let world = world().await;
-    let remote = world.with_hub("h", 1).await;
+async fn offsets_of_a_transaction_count_when_it_commits() {
+    let cluster = cluster().await;
+    let remote = cluster.with_hub("h", 1).await;
     let transaction = begin(&remote, "t").await;
-    positions_count_when_it_commits(&remote, &transaction, "readers", &topic_partition("h", 0))
-        .await;
+    offsets_count_when_it_commits(&remote, &transaction, "readers", &topic_partition("h", 0)).await;
 }
 
-pub async fn positions_count_when_it_commits(
+pub async fn offsets_count_when_it_commits(
     remote: &Remote,
     transaction: &TransactionRef,
     group: &str,

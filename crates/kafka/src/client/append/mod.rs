@@ -1,21 +1,21 @@
-//! What waits to be appended to a partition, and the task that sends it.
+//! The append queue of a partition, and the task that sends it.
 //!
-//! A batch has its place when it is handed over; records that come while others are under way share the
-//! next batch. Several requests are under way at once, but an answer counts only when everything before it
-//! has been answered: if something goes wrong with the first, the others are waited for and all are sent
-//! again, in order, with the same numbers. The broker tells by the numbers what it has already, so nothing
-//! is appended twice and nothing overtakes.
+//! Batches are appended in the order of the calls; records that arrive while requests are in flight share the next
+//! batch. Several requests are in flight at once, but a response counts only after all responses before it: when the
+//! first request fails, the others are awaited and all are sent again, in order, with the same sequence numbers. The
+//! broker recognises duplicates by them, so no batch is appended twice or out of order.
 
 mod sender;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use highwater_log::batch::{Batch, BatchBuilder, BatchError, NewRecord};
 use highwater_log::{AppendError, AppendInfo, BoxFuture};
 use tokio::sync::oneshot;
 
 use super::cluster::Cluster;
+use super::lock;
 use super::partition::PartitionCache;
 use super::view::Target;
 use sender::{Sender, SequenceState};
@@ -31,22 +31,22 @@ pub(crate) struct Appender {
 struct Queue {
     waiting: VecDeque<Entry>,
     bytes: usize,
-    /// A task is at work.
+    /// The sender task is running.
     driven: bool,
-    /// Between two tasks.
+    /// Kept between two sender tasks.
     sequences: SequenceState,
 }
 
-/// A batch, or what will be one when it is its turn.
+/// A batch, or records that become one when they are sent.
 struct Entry {
     content: Content,
     transaction: Option<String>,
     callers: Callers,
-    /// What it counts for while it waits.
+    /// Its size in the limit of the queue.
     bytes: usize,
 }
 
-/// Who waits for a batch, each with the number of its first record.
+/// The callers that wait for a batch, each with the offset delta of its first record.
 type Callers = Vec<(i32, Caller)>;
 type Caller = oneshot::Sender<Result<AppendInfo, AppendError>>;
 
@@ -56,7 +56,11 @@ enum Content {
 }
 
 impl Appender {
-    pub fn new(cluster: Arc<Cluster>, target: Target, cache: Arc<PartitionCache>) -> Appender {
+    pub(super) fn new(
+        cluster: Arc<Cluster>,
+        target: Target,
+        cache: Arc<PartitionCache>,
+    ) -> Appender {
         Appender {
             cluster,
             target,
@@ -66,10 +70,10 @@ impl Appender {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 
-    pub fn append(
+    pub(super) fn append(
         self: &Arc<Self>,
         batch: Batch,
         transaction: Option<String>,
@@ -85,14 +89,14 @@ impl Appender {
         })
     }
 
-    pub fn append_records(
+    pub(super) fn append_records(
         self: &Arc<Self>,
         records: &[NewRecord<'_>],
     ) -> BoxFuture<Result<AppendInfo, AppendError>> {
-        let mut alone = BatchBuilder::new();
-        push_all(&mut alone, records);
-        let (bytes, max) = (alone.size(), self.bytes_max());
-        if alone.is_empty() {
+        let mut builder = BatchBuilder::new();
+        push_all(&mut builder, records);
+        let (bytes, max) = (builder.size(), self.bytes_max());
+        if builder.is_empty() {
             let (count, last_offset_delta) = (0, -1);
             let empty = BatchError::Count {
                 count,
@@ -124,7 +128,7 @@ impl Appender {
                 return;
             }
             queue.waiting.push_back(Entry {
-                content: Content::Records(alone),
+                content: Content::Records(builder),
                 transaction: None,
                 callers: vec![(0, caller)],
                 bytes,
@@ -143,7 +147,7 @@ impl Appender {
         push: impl FnOnce(&mut Queue, Caller),
     ) -> BoxFuture<Result<AppendInfo, AppendError>> {
         let topic_partition = self.target.topic_partition.clone();
-        let (caller, answer) = oneshot::channel();
+        let (caller, response) = oneshot::channel();
         {
             let mut queue = self.queue();
             let waiting = queue.bytes;
@@ -162,13 +166,13 @@ impl Appender {
         Box::pin(async move {
             let gone = || AppendError::OutcomeUnknown {
                 topic_partition,
-                reason: "the client has ended".into(),
+                reason: "the client was dropped".into(),
             };
-            answer.await.unwrap_or_else(|_| Err(gone()))
+            response.await.unwrap_or_else(|_| Err(gone()))
         })
     }
 
-    /// Sends what there is until there is nothing more.
+    /// Sends until the queue is empty.
     async fn drive(self: Arc<Self>) {
         let sequences = std::mem::take(&mut self.queue().sequences);
         let mut sender = Sender::new(Arc::clone(&self), sequences);

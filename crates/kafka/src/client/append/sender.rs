@@ -1,4 +1,4 @@
-//! Sends batches, numbers those that have no number, and sends again what was not answered.
+//! Sends batches, assigns sequence numbers to those without, and retries those without a response.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,7 +14,9 @@ use uuid::Uuid;
 use super::{Appender, Callers, Content, Entry};
 use crate::client::cluster::{Cluster, Destination, UNKNOWN_MAX};
 use crate::client::connection::{CallError, Reply};
-use crate::client::errors::{BrokerError, Failure, append_error, is_retriable, is_unknown, ok_or};
+use crate::client::errors::{
+    BrokerError, Failure, append_error, is_retriable, is_unknown, ok_or, single,
+};
 use crate::client::pool::ConnectionClass;
 use crate::client::retry::Retry;
 use crate::client::transactions::init_producer;
@@ -22,58 +24,58 @@ use crate::client::versions::{BY_ID, PRODUCE_IN_TRANSACTION_MAX};
 use crate::client::view::Target;
 use crate::handlers::{text, topic};
 
-/// Requests under way: brokers remember as many batches of a producer.
-const UNDER_WAY_MAX: usize = 5;
+/// The limit of requests in flight: brokers remember as many batches of a producer.
+const IN_FLIGHT_MAX: usize = 5;
 
-/// Who numbers what comes without a number, and which producers the broker knows.
+/// The producer for batches without one, and the producers that the broker knows.
 #[derive(Default)]
 pub(super) struct SequenceState {
     producer: Option<Producer>,
     next: i32,
-    /// Those that the broker has a batch of, so that it will notice a gap in their numbers. Only their
-    /// batches may follow one that is not answered yet.
+    /// Producers with a batch in the log, so that the broker detects a gap in their sequence. Only their batches may
+    /// follow one that is in flight.
     known: BTreeSet<i64>,
 }
 
-/// More are not remembered; to forget one costs it a moment.
+/// The limit of remembered producers; forgetting one costs a round trip.
 const KNOWN_MAX: usize = 64;
 
-/// The task's side of it.
+/// The state of the sender task.
 pub(super) struct Sender {
-    of: Arc<Appender>,
+    appender: Arc<Appender>,
     pub in_flight: VecDeque<InFlightBatch>,
     pub sequences: SequenceState,
-    /// Of the first one, since it failed first.
+    /// The retries of the first batch.
     retry: Option<Retry>,
     unknown: u32,
 }
 
-/// A batch that is on its way, or to be sent again.
+/// A batch in flight, or to be sent again.
 pub(super) struct InFlightBatch {
     batch: Batch,
     transaction: Option<String>,
     callers: Callers,
-    /// It came without a number.
-    own: bool,
-    /// Of those with numbers of ours, whether it has its number.
-    numbered: bool,
-    /// It was sent and not answered, so it may be there.
+    /// It came without a sequence number.
+    assigns_sequence: bool,
+    /// Its sequence number is assigned.
+    has_sequence: bool,
+    /// It was sent without a response, so it may be in the log.
     uncertain: bool,
     reply: Option<Reply<ProduceRequest>>,
 }
 
 impl Sender {
-    pub fn new(of: Arc<Appender>, sequences: SequenceState) -> Sender {
+    pub(super) fn new(appender: Arc<Appender>, sequences: SequenceState) -> Sender {
         Sender {
             retry: None,
-            of,
+            appender,
             in_flight: VecDeque::new(),
             sequences,
             unknown: 0,
         }
     }
 
-    /// Whether another one may go out with the first unanswered.
+    /// Whether another batch may be sent while the first is in flight.
     fn may_follow(&self, entry: &Entry) -> bool {
         let known = |producer: Option<Producer>| {
             let producer = producer.or(self.sequences.producer);
@@ -84,14 +86,13 @@ impl Sender {
             Content::Records(_) => None,
         };
         let mut in_flight = self.in_flight.iter();
-        known(of_entry)
-            && in_flight.all(|batch_in_flight| known(batch_in_flight.batch.header().producer()))
+        known(of_entry) && in_flight.all(|one| known(one.batch.header().producer()))
     }
 
-    pub fn fill(&mut self) {
-        let of = Arc::clone(&self.of);
-        let mut queue = of.queue();
-        while self.in_flight.len() < UNDER_WAY_MAX
+    pub(super) fn fill(&mut self) {
+        let appender = Arc::clone(&self.appender);
+        let mut queue = appender.queue();
+        while self.in_flight.len() < IN_FLIGHT_MAX
             && let Some(entry) = queue.waiting.front()
             && (self.in_flight.is_empty() || self.may_follow(entry))
             && let Some(entry) = queue.waiting.pop_front()
@@ -103,113 +104,100 @@ impl Sender {
             };
             match batch {
                 Ok(mut batch) => {
-                    batch.default_timestamp(self.of.cluster.now_ms());
+                    batch.default_timestamp(self.appender.cluster.now_ms());
                     self.in_flight.push_back(InFlightBatch {
-                        own: batch.header().producer().is_none(),
+                        assigns_sequence: batch.header().producer().is_none(),
                         batch,
                         transaction: entry.transaction,
                         callers: entry.callers,
-                        numbered: false,
+                        has_sequence: false,
                         uncertain: false,
                         reply: None,
                     });
                 }
-                Err(error) => answer_all(entry.callers, &Err(error.into())),
+                Err(error) => complete_all(entry.callers, &Err(error.into())),
             }
         }
     }
 
-    /// Sends what is not sent, and sees to the first answer.
-    pub async fn step(&mut self) {
-        let seen = self.of.cluster.view().number;
+    /// Sends unsent batches, and handles the first response.
+    pub(super) async fn step(&mut self) {
+        let seen = self.appender.cluster.view().number;
         let sent = self.send().await;
         let Some(first) = self.in_flight.front_mut() else {
             return;
         };
         let answered = match (first.reply.take(), sent) {
             (Some(reply), _) => match reply.wait().await {
-                Ok(answer) => read(answer).map_err(Failure::Broker),
+                Ok(response) => read(response).map_err(Failure::Broker),
                 Err(error) => {
                     first.uncertain = true;
                     Err(Failure::Call(error))
                 }
             },
             (None, Err(failure)) => Err(failure),
-            // Nothing was wrong and nothing was sent, which the next step will do.
+            // Nothing was sent; the next step does.
             (None, Ok(())) => return,
         };
         match answered {
-            Ok(answer) => self.done(&answer),
-            Err(failure) => self.failed(failure, seen).await,
+            Ok(response) => self.complete_first(&response),
+            Err(failure) => self.handle_failure(failure, seen).await,
         }
     }
 
     async fn send(&mut self) -> Result<(), Failure> {
-        if self
-            .in_flight
-            .iter()
-            .all(|batch_in_flight| batch_in_flight.reply.is_some())
-        {
+        if self.in_flight.iter().all(|one| one.reply.is_some()) {
             return Ok(());
         }
-        self.number().await?;
-        let of = &self.of;
-        let address = of
+        self.assign_sequences().await?;
+        let appender = &self.appender;
+        let address = appender
             .cluster
-            .find(&Destination::Leader(of.target.clone()))
+            .find(&Destination::Leader(appender.target.clone()))
             .await?;
-        let connection = of
+        let connection = appender
             .cluster
             .pool
             .connection(&address, ConnectionClass::Append)
             .await;
         let connection = connection.map_err(Failure::Call)?;
-        for batch_in_flight in self
-            .in_flight
-            .iter_mut()
-            .filter(|batch_in_flight| batch_in_flight.reply.is_none())
-        {
-            let version =
-                connection.version::<ProduceRequest>(batch_in_flight.version_max(&of.target));
+        for one in self.in_flight.iter_mut().filter(|one| one.reply.is_none()) {
+            let version = connection.version::<ProduceRequest>(one.version_max(&appender.target));
             let version = version.map_err(Failure::Call)?;
-            let request = batch_in_flight.request(version, &of.target, &of.cluster);
+            let request = one.request(version, &appender.target, &appender.cluster);
             let reply = connection.send(version, &request).await;
-            batch_in_flight.reply = Some(reply.map_err(Failure::Call)?);
+            one.reply = Some(reply.map_err(Failure::Call)?);
         }
         Ok(())
     }
 
-    /// Gives numbers to those that need one.
-    async fn number(&mut self) -> Result<(), Failure> {
+    async fn assign_sequences(&mut self) -> Result<(), Failure> {
         if !self
             .in_flight
             .iter()
-            .any(|batch_in_flight| batch_in_flight.own && !batch_in_flight.numbered)
+            .any(|one| one.assigns_sequence && !one.has_sequence)
         {
             return Ok(());
         }
         let producer = match self.sequences.producer {
             Some(producer) => producer,
             None => {
-                let fresh = init_producer(&self.of.cluster).await?;
+                let fresh = init_producer(&self.appender.cluster).await?;
                 (self.sequences.producer, self.sequences.next) = (Some(fresh), 0);
                 fresh
             }
         };
-        for batch_in_flight in &mut self.in_flight {
-            if batch_in_flight.own && !batch_in_flight.numbered {
-                batch_in_flight
-                    .batch
-                    .assign_sequence(producer, self.sequences.next);
-                batch_in_flight.numbered = true;
-                self.sequences.next =
-                    sequence_after(batch_in_flight.batch.header().last_sequence(), 1);
+        for one in &mut self.in_flight {
+            if one.assigns_sequence && !one.has_sequence {
+                one.batch.assign_sequence(producer, self.sequences.next);
+                one.has_sequence = true;
+                self.sequences.next = sequence_after(one.batch.header().last_sequence(), 1);
             }
         }
         Ok(())
     }
 
-    fn done(&mut self, answer: &PartitionProduceResponse) {
+    fn complete_first(&mut self, response: &PartitionProduceResponse) {
         let Some(first) = self.in_flight.pop_front() else {
             return;
         };
@@ -217,15 +205,15 @@ impl Sender {
         self.retry = None;
         let header = first.batch.header();
         self.remember_producer(header.producer());
-        let at = |delta: i32| Offset(answer.base_offset.saturating_add(i64::from(delta)));
+        let at = |delta: i32| Offset(response.base_offset.saturating_add(i64::from(delta)));
         let end = at(header.count());
-        let start = Offset(answer.log_start_offset.max(0));
-        let time = match answer.log_append_time_ms {
+        let start = Offset(response.log_start_offset.max(0));
+        let time = match response.log_append_time_ms {
             -1 => header.max_timestamp(),
             time => time,
         };
         let time = EnqueueTime(time);
-        self.of.cache.observe(Bounds {
+        self.appender.cache.observe(Bounds {
             start,
             stable: Offset(0),
             end,
@@ -251,75 +239,78 @@ impl Sender {
         known.extend(producer.map(|producer| producer.id));
     }
 
-    async fn failed(&mut self, failure: Failure, seen: u64) {
+    async fn handle_failure(&mut self, failure: Failure, seen: u64) {
         self.await_replies().await;
         self.unknown += u32::from(failure.code().is_some_and(is_unknown));
         let Some(first) = self.in_flight.front() else {
             return;
         };
-        let forgotten = first.own && is_unknown_producer(failure.code());
-        if forgotten {
-            self.begin_anew();
+        let is_unknown_producer = first.assigns_sequence && is_producer_error(failure.code());
+        if is_unknown_producer {
+            self.reset_producer();
         }
-        let again = forgotten
+        let is_retriable = is_unknown_producer
             || match &failure {
                 Failure::Call(CallError::Lost(_)) => true,
                 Failure::Call(CallError::Refused(_)) => false,
                 Failure::Broker(error) => is_retriable(error.code) && self.unknown < UNKNOWN_MAX,
             };
-        let options = &self.of.cluster.options;
+        let options = &self.appender.cluster.options;
         let retry = self.retry.get_or_insert_with(|| Retry::new(options));
-        if again && retry.pause().await {
-            let leader = Destination::Leader(self.of.target.clone());
-            return self.of.cluster.look_again(&leader, seen).await;
+        if is_retriable && retry.pause().await {
+            let leader = Destination::Leader(self.appender.target.clone());
+            return self.appender.cluster.invalidate(&leader, seen).await;
         }
-        self.give_up(failure);
+        self.fail_first(failure);
     }
 
-    /// Waits for the other answers, which do not count.
+    /// Waits for the other responses, which are ignored.
     async fn await_replies(&mut self) {
-        for batch_in_flight in &mut self.in_flight {
-            if let Some(reply) = batch_in_flight.reply.take() {
-                batch_in_flight.uncertain |= reply.wait().await.is_err();
+        for one in &mut self.in_flight {
+            if let Some(reply) = one.reply.take() {
+                one.uncertain |= reply.wait().await.is_err();
             }
         }
     }
 
-    /// The broker no longer knows the producer: it gets another, and everything another number.
-    fn begin_anew(&mut self) {
+    /// The broker no longer knows the producer: all batches get a new producer and new sequence numbers.
+    fn reset_producer(&mut self) {
         self.sequences.producer = None;
-        for batch_in_flight in &mut self.in_flight {
-            batch_in_flight.numbered = false;
+        for one in &mut self.in_flight {
+            one.has_sequence = false;
         }
     }
 
-    /// The first one fails; the others take its place.
-    fn give_up(&mut self, failure: Failure) {
+    /// Fails the first batch; the others move up.
+    fn fail_first(&mut self, failure: Failure) {
         let Some(first) = self.in_flight.pop_front() else {
             return;
         };
         self.retry = None;
         self.unknown = 0;
-        let topic_partition = &self.of.target.topic_partition;
+        let topic_partition = &self.appender.target.topic_partition;
         let error = match &failure {
-            Failure::Broker(error) if !first.uncertain => {
-                append_error(topic_partition, &first.batch, self.of.bytes_max(), error)
-            }
+            Failure::Broker(error) if !first.uncertain => append_error(
+                topic_partition,
+                &first.batch,
+                self.appender.bytes_max(),
+                error,
+            ),
             failure => AppendError::OutcomeUnknown {
                 topic_partition: topic_partition.clone(),
                 reason: failure.to_string(),
             },
         };
-        if first.own && first.uncertain {
-            self.begin_anew();
-        } else if first.own && first.numbered {
-            // It took no number, so the others move up.
+        if first.assigns_sequence && first.uncertain {
+            self.reset_producer();
+        } else if first.assigns_sequence && first.has_sequence {
+            // Its sequence number is free for the next batch.
             self.sequences.next = first.batch.header().base_sequence();
-            for batch_in_flight in &mut self.in_flight {
-                batch_in_flight.numbered = false;
+            for one in &mut self.in_flight {
+                one.has_sequence = false;
             }
         }
-        answer_all(first.callers, &Err(error));
+        complete_all(first.callers, &Err(error));
     }
 }
 
@@ -350,14 +341,14 @@ impl InFlightBatch {
     }
 }
 
-fn answer_all(callers: Callers, answer: &Result<AppendInfo, AppendError>) {
+fn complete_all(callers: Callers, response: &Result<AppendInfo, AppendError>) {
     for (_, caller) in callers {
-        let _ = caller.send(answer.clone());
+        let _ = caller.send(response.clone());
     }
 }
 
-/// Codes that say that the broker has lost or outlived what it knew of a producer.
-fn is_unknown_producer(code: Option<Code>) -> bool {
+/// Whether the broker has lost or expired the state of a producer.
+fn is_producer_error(code: Option<Code>) -> bool {
     matches!(
         code,
         Some(
@@ -369,10 +360,8 @@ fn is_unknown_producer(code: Option<Code>) -> bool {
     )
 }
 
-fn read(answer: ProduceResponse) -> Result<PartitionProduceResponse, BrokerError> {
-    let topic = answer.responses.into_iter().next();
-    let answer = topic.and_then(|topic| topic.partition_responses.into_iter().next());
-    let answer = answer.ok_or(Code::UnknownServerError)?;
-    ok_or(answer.error_code, answer.error_message.clone())?;
-    Ok(answer)
+fn read(response: ProduceResponse) -> Result<PartitionProduceResponse, BrokerError> {
+    let partition = single(single(response.responses)?.partition_responses)?;
+    ok_or(partition.error_code, partition.error_message.clone())?;
+    Ok(partition)
 }

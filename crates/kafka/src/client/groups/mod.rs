@@ -1,4 +1,4 @@
-//! Consumer groups, asked of their coordinators.
+//! Consumer groups, by requests to their coordinators.
 
 mod wire;
 
@@ -16,27 +16,30 @@ use kafka_protocol::messages::offset_delete_request::{
 };
 use kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestTopic;
 use kafka_protocol::messages::{
-    DeleteGroupsRequest, DescribeGroupsRequest, GroupId, HeartbeatRequest, ListGroupsRequest,
-    OffsetDeleteRequest, OffsetFetchRequest,
+    DeleteGroupsRequest, DeleteGroupsResponse, DescribeGroupsRequest, GroupId, HeartbeatRequest,
+    HeartbeatResponse, ListGroupsRequest, OffsetCommitResponse, OffsetDeleteRequest,
+    OffsetDeleteResponse, OffsetFetchRequest, OffsetFetchResponse,
 };
+use kafka_protocol::protocol::Request;
 
 use super::Remote;
-use super::cluster::{ClusterRequest, Destination, Key};
-use super::errors::{Failure, all_ok, group_error, kind, ok};
+use super::cluster::{CoordinatorKey, Destination, Route};
+use super::errors::{BrokerError, Failure, all_ok, code_from, group_error, ok};
 use crate::handlers::{text, topic};
+pub(super) use wire::group_id;
 use wire::{
-    HEARTBEAT_INSTANCE, commit_request, group_id, info, join_request, joined, leave_request,
-    left_one, positions, sync_request,
+    HEARTBEAT_INSTANCE, commit_request, committed_offsets, info, join_request, joined,
+    leave_request, left_one, sync_request,
 };
 
-/// How long the leader of a group may take to say who reads what.
-const SYNC_HELD: Duration = Duration::from_secs(300);
+/// How long the leader of a group may take to assign partitions.
+const SYNC_HOLD_MAX: Duration = Duration::from_secs(300);
 
 pub(super) fn millis(time: Duration) -> i32 {
     i32::try_from(time.as_millis()).unwrap_or(i32::MAX)
 }
 
-/// What belongs to one hub together, as requests want it.
+/// Groups items by hub, as requests do.
 pub(super) fn by_hub<'a, T, U>(
     items: &'a [T],
     topic_partition: impl Fn(&'a T) -> &'a TopicPartition,
@@ -50,12 +53,14 @@ pub(super) fn by_hub<'a, T, U>(
     hubs
 }
 
-fn to(group: &str) -> ClusterRequest {
-    ClusterRequest::new(Destination::Coordinator(Key::Group(group.into())))
+fn coordinator(group: &str) -> Route {
+    Route::new(Destination::Coordinator(CoordinatorKey::Group(
+        group.into(),
+    )))
 }
 
-/// Somebody who has no place in a group.
-fn outsider(group: &str) -> Membership {
+/// A client that is not a member of the group.
+fn non_member(group: &str) -> Membership {
     Membership {
         group: group.into(),
         generation: -1,
@@ -65,61 +70,60 @@ fn outsider(group: &str) -> Membership {
 }
 
 impl GroupCoordinator for Remote {
-    /// Where the client is from, the coordinator sees for itself.
+    /// The coordinator takes the client's host from the connection.
     fn join(&self, request: JoinRequest) -> BoxFuture<Result<JoinResponse, GroupError>> {
-        let cluster = self.cluster();
+        let remote = self.clone();
         Box::pin(async move {
-            let ask = ClusterRequest {
-                held: Some(request.rebalance_timeout),
+            let route = Route {
+                hold_max: Some(request.rebalance_timeout),
                 client: Some(request.client_id.clone()).filter(|name| !name.is_empty()),
-                ..to(&request.group)
+                ..coordinator(&request.group)
             };
             let make = |version| join_request(version, &request);
-            let requested = cluster.ask(ask, make, |answer| match kind(answer.error_code) {
-                Code::MemberIdRequired => Ok(Err(GroupError::MemberIdRequired {
-                    member: answer.member_id.to_string(),
-                })),
-                _ => ok(answer.error_code).map(|()| Ok(joined(answer))),
-            });
             let member = Membership {
                 member: request.member.clone(),
                 instance: request.instance.clone(),
-                ..outsider(&request.group)
+                ..non_member(&request.group)
             };
-            match requested.await {
-                Ok(joined) => joined,
-                Err(failure) => Err(group_error(&member, None, failure)),
-            }
+            let joined =
+                remote.call_group(route, &member, None, make, |response| {
+                    match code_from(response.error_code) {
+                        Code::MemberIdRequired => Ok(Err(GroupError::MemberIdRequired {
+                            member: response.member_id.to_string(),
+                        })),
+                        _ => ok(response.error_code).map(|()| Ok(joined(response))),
+                    }
+                });
+            joined.await?
         })
     }
 
     fn sync(&self, request: SyncRequest) -> BoxFuture<Result<SyncResponse, GroupError>> {
-        let cluster = self.cluster();
+        let remote = self.clone();
         Box::pin(async move {
-            let ask = ClusterRequest {
-                held: Some(SYNC_HELD),
-                ..to(&request.member.group)
+            let route = Route {
+                hold_max: Some(SYNC_HOLD_MAX),
+                ..coordinator(&request.member.group)
             };
             let make = |version| sync_request(version, &request);
-            let requested = cluster.ask(ask, make, |answer| {
-                ok(answer.error_code)?;
-                let answered_or = |answered: Option<_>, requested: &Option<String>| match answered {
+            let synced = remote.call_group(route, &request.member, None, make, |response| {
+                ok(response.error_code)?;
+                let or_requested = |name: Option<_>, requested: &Option<String>| match name {
                     Some(name) => ToString::to_string(&name),
                     None => requested.clone().unwrap_or_default(),
                 };
                 Ok(SyncResponse {
-                    protocol_type: answered_or(answer.protocol_type, &request.protocol_type),
-                    protocol: answered_or(answer.protocol_name, &request.protocol),
-                    assignment: answer.assignment,
+                    protocol_type: or_requested(response.protocol_type, &request.protocol_type),
+                    protocol: or_requested(response.protocol_name, &request.protocol),
+                    assignment: response.assignment,
                 })
             });
-            let requested = requested.await;
-            requested.map_err(|failure| group_error(&request.member, None, failure))
+            synced.await
         })
     }
 
     fn heartbeat(&self, member: Membership) -> BoxFuture<Result<(), GroupError>> {
-        let cluster = self.cluster();
+        let remote = self.clone();
         Box::pin(async move {
             let make = |version| {
                 let beat = HeartbeatRequest::default()
@@ -131,9 +135,9 @@ impl GroupCoordinator for Remote {
                     false => beat,
                 }
             };
-            let requested = cluster.ask(to(&member.group), make, |answer| ok(answer.error_code));
-            let requested = requested.await;
-            requested.map_err(|failure| group_error(&member, None, failure))
+            let route = coordinator(&member.group);
+            let read = |response: HeartbeatResponse| ok(response.error_code);
+            remote.call_group(route, &member, None, make, read).await
         })
     }
 
@@ -145,15 +149,16 @@ impl GroupCoordinator for Remote {
         let cluster = self.cluster();
         Box::pin(async move {
             let mut left = Vec::with_capacity(leaving.len());
-            // One after another, which every version can.
+            // One request for each, which every version supports.
             for who in &leaving {
                 let member = Membership {
                     member: who.member.clone(),
                     instance: who.instance.clone(),
-                    ..outsider(&group)
+                    ..non_member(&group)
                 };
                 let make = |version| leave_request(version, &group, who);
-                let requested = cluster.ask(to(&group), make, |answer| left_one(&answer));
+                let requested =
+                    cluster.call(coordinator(&group), make, |response| left_one(&response));
                 left.push(match requested.await {
                     Ok(()) => Ok(()),
                     Err(failure @ Failure::Call(_)) => {
@@ -167,21 +172,20 @@ impl GroupCoordinator for Remote {
     }
 
     fn commit_offsets(&self, request: OffsetCommit) -> BoxFuture<Result<(), GroupError>> {
-        let cluster = self.cluster();
+        let remote = self.clone();
         Box::pin(async move {
             let group = &request.member.group;
             let make = |version| commit_request(version, &request);
-            let requested = cluster.ask(to(group), make, |answer| {
-                let topics = answer.topics.iter();
+            let first = request.offsets.first();
+            let first = first.map(|(topic_partition, _)| topic_partition);
+            let read = |response: OffsetCommitResponse| {
+                let topics = response.topics.iter();
                 let partitions = topics.flat_map(|topic| topic.partitions.iter());
                 all_ok(partitions.map(|one| one.error_code))
-            });
-            let topic_partition = request
-                .offsets
-                .first()
-                .map(|(topic_partition, _)| topic_partition);
-            let requested = requested.await;
-            requested.map_err(|failure| group_error(&request.member, topic_partition, failure))
+            };
+            remote
+                .call_group(coordinator(group), &request.member, first, make, read)
+                .await
         })
     }
 
@@ -191,7 +195,7 @@ impl GroupCoordinator for Remote {
         topic_partitions: Option<Vec<TopicPartition>>,
         stable: bool,
     ) -> BoxFuture<Result<Vec<CommittedOffset>, GroupError>> {
-        let cluster = self.cluster();
+        let remote = self.clone();
         Box::pin(async move {
             let topics = topic_partitions.as_deref().map(|topic_partitions| {
                 let hubs = by_hub(
@@ -215,16 +219,14 @@ impl GroupCoordinator for Remote {
                     false => request,
                 }
             };
-            let requested = cluster.ask(to(&group), make, |answer| {
-                ok(answer.error_code)?;
-                positions(answer.topics)
-            });
-            let topic_partition = topic_partitions
-                .as_ref()
-                .and_then(|topic_partitions| topic_partitions.first());
-            let requested = requested.await;
-            let stored = requested
-                .map_err(|failure| group_error(&outsider(&group), topic_partition, failure))?;
+            let first = topic_partitions.as_ref().and_then(|all| all.first());
+            let read = |response: OffsetFetchResponse| {
+                ok(response.error_code)?;
+                committed_offsets(response.topics)
+            };
+            let stored = remote
+                .call_group(coordinator(&group), &non_member(&group), first, make, read)
+                .await?;
             Ok(match topic_partitions {
                 Some(topic_partitions) => {
                     let with = |topic_partition: TopicPartition| {
@@ -242,17 +244,17 @@ impl GroupCoordinator for Remote {
         })
     }
 
-    /// Of the brokers that answer.
+    /// The groups of all brokers that respond.
     fn list(&self) -> BoxFuture<Vec<GroupInfo>> {
         let remote = self.clone();
         Box::pin(async move {
             let view = remote.cluster().view();
             let mut groups = Vec::new();
-            for address in view.anybody() {
+            for address in view.addresses() {
                 match remote.groups_of(Destination::Broker(address.clone())).await {
                     Ok(found) => groups.extend(found),
                     Err(failure) => {
-                        tracing::warn!(%address, %failure, "a broker does not tell its groups");
+                        tracing::warn!(%address, %failure, "cannot list the groups of a broker");
                     }
                 }
             }
@@ -264,11 +266,11 @@ impl GroupCoordinator for Remote {
     fn describe(&self, group: String) -> BoxFuture<Option<GroupInfo>> {
         let remote = self.clone();
         Box::pin(async move {
-            let to = Destination::Coordinator(Key::Group(group.clone()));
+            let to = Destination::Coordinator(CoordinatorKey::Group(group.clone()));
             match remote.described(to, vec![group_id(&group)]).await {
                 Ok(mut described) => described.pop(),
                 Err(failure) => {
-                    tracing::warn!(group, %failure, "nobody tells of a group");
+                    tracing::warn!(group, %failure, "cannot describe a group");
                     None
                 }
             }
@@ -276,15 +278,15 @@ impl GroupCoordinator for Remote {
     }
 
     fn delete(&self, group: String) -> BoxFuture<Result<(), GroupError>> {
-        let cluster = self.cluster();
+        let remote = self.clone();
         Box::pin(async move {
             let make = |_| DeleteGroupsRequest::default().with_groups_names(vec![group_id(&group)]);
-            let requested = cluster.ask(to(&group), make, |answer| {
-                let codes = answer.results.iter().map(|result| result.error_code);
-                all_ok(codes)
-            });
-            let requested = requested.await;
-            requested.map_err(|failure| group_error(&outsider(&group), None, failure))
+            let read = |response: DeleteGroupsResponse| {
+                all_ok(response.results.iter().map(|result| result.error_code))
+            };
+            remote
+                .call_group(coordinator(&group), &non_member(&group), None, make, read)
+                .await
         })
     }
 
@@ -293,7 +295,7 @@ impl GroupCoordinator for Remote {
         group: String,
         topic_partitions: Vec<TopicPartition>,
     ) -> BoxFuture<Result<(), GroupError>> {
-        let cluster = self.cluster();
+        let remote = self.clone();
         Box::pin(async move {
             let make = |_| {
                 let one = |topic_partition: &TopicPartition| {
@@ -311,26 +313,38 @@ impl GroupCoordinator for Remote {
                     .with_group_id(group_id(&group))
                     .with_topics(topics.collect())
             };
-            let requested = cluster.ask(to(&group), make, |answer| {
-                ok(answer.error_code)?;
-                let topics = answer.topics.iter();
+            let read = |response: OffsetDeleteResponse| {
+                ok(response.error_code)?;
+                let topics = response.topics.iter();
                 let partitions = topics.flat_map(|topic| topic.partitions.iter());
                 all_ok(partitions.map(|one| one.error_code))
-            });
-            let requested = requested.await;
-            requested.map_err(|failure| {
-                group_error(&outsider(&group), topic_partitions.first(), failure)
-            })
+            };
+            let (member, first) = (non_member(&group), topic_partitions.first());
+            remote
+                .call_group(coordinator(&group), &member, first, make, read)
+                .await
         })
     }
 }
 
 impl Remote {
+    async fn call_group<R: Request, T>(
+        &self,
+        route: Route,
+        member: &Membership,
+        topic_partition: Option<&TopicPartition>,
+        make: impl Fn(i16) -> R,
+        read: impl Fn(R::Response) -> Result<T, BrokerError>,
+    ) -> Result<T, GroupError> {
+        let called = self.cluster().call(route, make, read).await;
+        called.map_err(|failure| group_error(member, topic_partition, failure))
+    }
+
     async fn groups_of(&self, broker: Destination) -> Result<Vec<GroupInfo>, Failure> {
         let (make, cluster) = (|_| ListGroupsRequest::default(), self.cluster());
-        let listed = cluster.ask(ClusterRequest::new(broker.clone()), make, |answer| {
-            ok(answer.error_code)?;
-            let groups = answer.groups.into_iter();
+        let listed = cluster.call(Route::new(broker.clone()), make, |response| {
+            ok(response.error_code)?;
+            let groups = response.groups.into_iter();
             Ok(groups.map(|group| group.group_id).collect::<Vec<_>>())
         });
         match listed.await? {
@@ -339,7 +353,7 @@ impl Remote {
         }
     }
 
-    /// Those of the groups that somebody has heard of.
+    /// The groups that exist.
     async fn described(
         &self,
         to: Destination,
@@ -347,11 +361,11 @@ impl Remote {
     ) -> Result<Vec<GroupInfo>, Failure> {
         let make = |_| DescribeGroupsRequest::default().with_groups(groups.clone());
         let cluster = self.cluster();
-        let described = cluster.ask(ClusterRequest::new(to), make, |answer| {
-            let codes = answer.groups.iter().map(|group| group.error_code);
+        let described = cluster.call(Route::new(to), make, |response| {
+            let codes = response.groups.iter().map(|group| group.error_code);
             let unknown = Code::GroupIdNotFound.code();
             all_ok(codes.filter(|code| *code != unknown))?;
-            let groups = answer.groups.into_iter().map(info);
+            let groups = response.groups.into_iter().map(info);
             Ok(groups
                 .filter(|info| info.state != GroupState::Dead)
                 .collect())

@@ -1,4 +1,4 @@
-//! What is asked of coordinators in each version, and what their answers say.
+//! Requests to group coordinators in each version, and their responses.
 
 use std::collections::BTreeMap;
 
@@ -22,13 +22,14 @@ use super::{by_hub, millis};
 use crate::client::errors::{BrokerError, ok};
 use crate::handlers::{text, topic};
 
-/// The first versions of requests that know instances by name.
+/// The first versions with a group instance id.
 const JOIN_INSTANCE: i16 = 5;
 const SYNC_INSTANCE: i16 = 3;
 pub(super) const HEARTBEAT_INSTANCE: i16 = 3;
 const LEAVE_INSTANCE: i16 = 3;
 const COMMIT_INSTANCE: i16 = 7;
-pub(super) fn group_id(group: &str) -> GroupId {
+
+pub(in crate::client) fn group_id(group: &str) -> GroupId {
     GroupId(text(group))
 }
 
@@ -51,26 +52,31 @@ pub(super) fn join_request(version: i16, join: &JoinRequest) -> JoinGroupRequest
     }
 }
 
-pub(super) fn joined(answer: JoinGroupResponse) -> JoinResponse {
+pub(super) fn joined(response: JoinGroupResponse) -> JoinResponse {
     let owned = |text: Option<kafka_protocol::protocol::StrBytes>| {
         text.map(|text| text.to_string()).unwrap_or_default()
     };
-    let members = answer.members.into_iter().map(|member| JoinResponseMember {
-        member: member.member_id.to_string(),
-        instance: member
-            .group_instance_id
-            .map(|instance| instance.to_string()),
-        metadata: member.metadata,
-    });
+    let members = response
+        .members
+        .into_iter()
+        .map(|member| JoinResponseMember {
+            member: member.member_id.to_string(),
+            instance: member
+                .group_instance_id
+                .map(|instance| instance.to_string()),
+            metadata: member.metadata,
+        });
     JoinResponse {
-        generation: answer.generation_id,
-        protocol_type: answer
+        generation: response.generation_id,
+        protocol_type: response
             .protocol_type
             .map_or_else(|| "consumer".into(), |name| name.to_string()),
-        protocol: owned(answer.protocol_name),
-        leader: answer.leader.to_string(),
-        member: answer.member_id.to_string(),
-        led_as: answer.skip_assignment.then(|| answer.leader.to_string()),
+        protocol: owned(response.protocol_name),
+        leader: response.leader.to_string(),
+        member: response.member_id.to_string(),
+        led_as: response
+            .skip_assignment
+            .then(|| response.leader.to_string()),
         members: members.collect(),
     }
 }
@@ -97,21 +103,25 @@ pub(super) fn sync_request(version: i16, sync: &SyncRequest) -> SyncGroupRequest
     request
 }
 
-pub(super) fn leave_request(version: i16, group: &str, who: &MemberIdentity) -> LeaveGroupRequest {
+pub(super) fn leave_request(
+    version: i16,
+    group: &str,
+    member: &MemberIdentity,
+) -> LeaveGroupRequest {
     let request = LeaveGroupRequest::default().with_group_id(group_id(group));
     match version >= LEAVE_INSTANCE {
         true => request.with_members(vec![
             leave_group_request::MemberIdentity::default()
-                .with_member_id(text(&*who.member))
-                .with_group_instance_id(who.instance.as_deref().map(text)),
+                .with_member_id(text(&*member.member))
+                .with_group_instance_id(member.instance.as_deref().map(text)),
         ]),
-        false => request.with_member_id(text(&*who.member)),
+        false => request.with_member_id(text(&*member.member)),
     }
 }
 
-pub(super) fn left_one(answer: &LeaveGroupResponse) -> Result<(), BrokerError> {
-    ok(answer.error_code)?;
-    answer
+pub(super) fn left_one(response: &LeaveGroupResponse) -> Result<(), BrokerError> {
+    ok(response.error_code)?;
+    response
         .members
         .first()
         .map_or(Ok(()), |member| ok(member.error_code))
@@ -151,7 +161,7 @@ pub(super) fn commit_request(version: i16, commit: &OffsetCommit) -> OffsetCommi
     }
 }
 
-pub(super) fn positions(
+pub(super) fn committed_offsets(
     topics: Vec<OffsetFetchResponseTopic>,
 ) -> Result<BTreeMap<TopicPartition, OffsetAndMetadata>, BrokerError> {
     let mut stored = BTreeMap::new();
@@ -170,7 +180,7 @@ pub(super) fn positions(
             let hub = hub.clone();
             let metadata = one
                 .metadata
-                .map(|note| note.to_string())
+                .map(|metadata| metadata.to_string())
                 .unwrap_or_default();
             let at = OffsetAndMetadata {
                 offset: Offset(one.committed_offset),
@@ -203,7 +213,7 @@ pub(super) fn info(group: DescribedGroup) -> GroupInfo {
     }
 }
 
-/// Groups of Kafka's newer protocol have states of their own.
+/// Includes the states of Kafka's newer group protocol.
 fn state(name: &str) -> GroupState {
     match name {
         "Empty" => GroupState::Empty,

@@ -4,141 +4,138 @@ pub(crate) mod settings;
 
 use highwater_log::HubSettings;
 use kafka_protocol::ResponseError as Code;
+use kafka_protocol::messages::alter_configs_request::AlterableConfig;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_configs_response::{
     DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
 };
+use kafka_protocol::messages::incremental_alter_configs_request::AlterableConfig as IncrementalConfig;
 use kafka_protocol::messages::{
     AlterConfigsRequest, AlterConfigsResponse, DescribeConfigsRequest, DescribeConfigsResponse,
     IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, alter_configs_response,
     incremental_alter_configs_response,
 };
 
-use super::topics::Refused;
-use super::{some_text, text};
+use super::{Refusal, some_text, text, with_refusal};
 use crate::access::{Resource, Right};
-use crate::broker::Broker;
-use crate::call::Call;
+use crate::request::RequestContext;
 use settings::{Setting, kind, source};
 
 const TOPIC: i8 = 2;
 const NODE: i8 = 4;
 
 pub(crate) async fn describe(
-    broker: &Broker,
-    call: &Call,
+    context: &RequestContext,
     request: DescribeConfigsRequest,
 ) -> DescribeConfigsResponse {
-    let results = request.resources.into_iter().map(|wanted| {
-        let answer = DescribeConfigsResult::default()
-            .with_resource_type(wanted.resource_type)
-            .with_resource_name(wanted.resource_name.clone());
-        match settings_of(broker, call, &wanted) {
-            Ok(found) => {
-                let keys = wanted
-                    .configuration_keys
-                    .as_deref()
-                    .filter(|keys| !keys.is_empty());
-                let asked_for = |setting: &Setting| {
-                    keys.is_none_or(|keys| keys.iter().any(|key| **key == *setting.name))
-                };
-                let shown = found.into_iter().filter(asked_for);
-                let with_synonyms = request.include_synonyms;
-                answer.with_configs(
-                    shown
-                        .map(|setting| show(call, setting, with_synonyms))
-                        .collect(),
-                )
-            }
-            Err(refused) => answer
-                .with_error_code(broker.fail(&refused.code))
-                .with_error_message(some_text(refused.reason)),
+    let results = request.resources.into_iter().map(|resource| {
+        let response = DescribeConfigsResult::default()
+            .with_resource_type(resource.resource_type)
+            .with_resource_name(resource.resource_name.clone());
+        let keys = resource.configuration_keys.as_deref();
+        let keys = keys.filter(|keys| !keys.is_empty());
+        let is_requested = |setting: &Setting| {
+            keys.is_none_or(|keys| keys.iter().any(|key| **key == *setting.name))
+        };
+        let settings = settings_of(context, &resource).map(|settings| {
+            let requested = settings.into_iter().filter(is_requested);
+            requested
+                .map(|setting| described(context, setting, request.include_synonyms))
+                .collect()
+        });
+        match settings {
+            Ok(configs) => response.with_configs(configs),
+            refused => with_refusal!(context, response, refused),
         }
     });
     DescribeConfigsResponse::default().with_results(results.collect())
 }
 
 fn settings_of(
-    broker: &Broker,
-    call: &Call,
-    wanted: &DescribeConfigsResource,
-) -> Result<Vec<Setting>, Refused> {
-    match wanted.resource_type {
+    context: &RequestContext,
+    resource: &DescribeConfigsResource,
+) -> Result<Vec<Setting>, Refusal> {
+    match resource.resource_type {
         TOPIC => {
-            if !broker.may_see(call, &wanted.resource_name) {
+            if !context.may_see(&resource.resource_name) {
                 return Err(Code::TopicAuthorizationFailed.into());
             }
-            let hub = broker.services.log.hub(&wanted.resource_name);
+            let hub = context.log().hub(&resource.resource_name);
             let hub = hub.ok_or(Code::UnknownTopicOrPartition)?;
             Ok(settings::all(&hub.settings))
         }
         NODE => {
-            broker.allow(call, Right::Manage, Resource::Node)?;
-            Ok(settings_of_node(broker))
+            context.allow(Right::Manage, Resource::Node)?;
+            Ok(settings_of_node(context))
         }
-        _ => Err(Refused::new(
+        _ => Err(Refusal::new(
             Code::InvalidRequest,
             "only topics and brokers have settings",
         )),
     }
 }
 
-fn settings_of_node(broker: &Broker) -> Vec<Setting> {
-    let options = &broker.options;
-    let of_node = |name, value: String, kind| Setting {
+fn settings_of_node(context: &RequestContext) -> Vec<Setting> {
+    let options = &context.broker.options;
+    let settings = [
+        (
+            "auto.create.topics.enable",
+            options.auto_create.to_string(),
+            kind::BOOLEAN,
+        ),
+        (
+            "connections.max.idle.ms",
+            options.idle_timeout.as_millis().to_string(),
+            kind::LONG,
+        ),
+        ("default.replication.factor", "1".into(), kind::INT),
+        (
+            "fetch.max.bytes",
+            options.fetch_bytes_max.to_string(),
+            kind::INT,
+        ),
+        (
+            "log.message.timestamp.type",
+            "LogAppendTime".into(),
+            kind::STRING,
+        ),
+        (
+            "max.connections",
+            options.connections_max.to_string(),
+            kind::INT,
+        ),
+        ("node.id", options.node_id.to_string(), kind::INT),
+        (
+            "num.partitions",
+            options.partitions_default.to_string(),
+            kind::INT,
+        ),
+        (
+            "socket.request.max.bytes",
+            options.frame_bytes_max.to_string(),
+            kind::INT,
+        ),
+    ];
+    let of_node = |(name, value, kind)| Setting {
         name,
         value,
         kind,
         source: source::NODE,
         fixed: true,
     };
-    vec![
-        of_node(
-            "auto.create.topics.enable",
-            options.auto_create.to_string(),
-            kind::BOOLEAN,
-        ),
-        of_node(
-            "connections.max.idle.ms",
-            options.idle_timeout.as_millis().to_string(),
-            kind::LONG,
-        ),
-        of_node("default.replication.factor", "1".into(), kind::INT),
-        of_node(
-            "fetch.max.bytes",
-            options.fetch_bytes_max.to_string(),
-            kind::INT,
-        ),
-        of_node(
-            "log.message.timestamp.type",
-            "LogAppendTime".into(),
-            kind::STRING,
-        ),
-        of_node(
-            "max.connections",
-            options.connections_max.to_string(),
-            kind::INT,
-        ),
-        of_node("node.id", options.node_id.to_string(), kind::INT),
-        of_node(
-            "num.partitions",
-            options.partitions_default.to_string(),
-            kind::INT,
-        ),
-        of_node(
-            "socket.request.max.bytes",
-            options.frame_bytes_max.to_string(),
-            kind::INT,
-        ),
-    ]
+    settings.into_iter().map(of_node).collect()
 }
 
-fn show(call: &Call, setting: Setting, with_synonyms: bool) -> DescribeConfigsResourceResult {
+fn described(
+    context: &RequestContext,
+    setting: Setting,
+    with_synonyms: bool,
+) -> DescribeConfigsResourceResult {
     let synonym = DescribeConfigsSynonym::default()
         .with_name(text(setting.name))
         .with_value(some_text(&setting.value))
         .with_source(setting.source);
-    let answer = DescribeConfigsResourceResult::default()
+    let response = DescribeConfigsResourceResult::default()
         .with_name(text(setting.name))
         .with_value(some_text(&setting.value))
         .with_read_only(setting.fixed)
@@ -148,101 +145,93 @@ fn show(call: &Call, setting: Setting, with_synonyms: bool) -> DescribeConfigsRe
         } else {
             Vec::new()
         });
-    match call.version >= 3 {
-        true => answer.with_config_type(setting.kind),
-        false => answer,
+    match context.version >= 3 {
+        true => response.with_config_type(setting.kind),
+        false => response,
     }
 }
 
-/// Sets everything that is named and everything else to its default.
+/// Alters resources one after another. The two requests have different types with the same fields.
+macro_rules! alter_resources {
+    ($context:expr, $request:expr, $messages:ident, $change:expr) => {{
+        let mut responses = Vec::with_capacity($request.resources.len());
+        for resource in $request.resources {
+            let altered = alter_resource(
+                $context,
+                resource.resource_type,
+                &resource.resource_name,
+                |settings| $change(settings, &resource.configs),
+                $request.validate_only,
+            );
+            let altered = altered.await;
+            let response = $messages::AlterConfigsResourceResponse::default()
+                .with_resource_type(resource.resource_type)
+                .with_resource_name(resource.resource_name);
+            responses.push(with_refusal!($context, response, altered));
+        }
+        responses
+    }};
+}
+
+/// Sets the named settings, and all others to their defaults.
 pub(crate) async fn alter(
-    broker: &Broker,
-    call: &Call,
+    context: &RequestContext,
     request: AlterConfigsRequest,
 ) -> AlterConfigsResponse {
-    let mut responses = Vec::with_capacity(request.resources.len());
-    for wanted in request.resources {
-        let change = |_: HubSettings| {
-            let pairs = wanted.configs.iter();
-            let pairs = pairs.map(|config| (&*config.name, config.value.as_deref()));
-            settings::read(HubSettings::default(), pairs)
-        };
-        let resource = (wanted.resource_type, &*wanted.resource_name);
-        let changed = changed(broker, call, resource, change, request.validate_only).await;
-        let answer = alter_configs_response::AlterConfigsResourceResponse::default()
-            .with_resource_type(wanted.resource_type)
-            .with_resource_name(wanted.resource_name);
-        responses.push(match changed {
-            Ok(()) => answer,
-            Err(refused) => answer
-                .with_error_code(broker.fail(&refused.code))
-                .with_error_message(some_text(refused.reason)),
-        });
-    }
+    let change = |_: HubSettings, configs: &[AlterableConfig]| {
+        let pairs = configs.iter();
+        let pairs = pairs.map(|config| (&*config.name, config.value.as_deref()));
+        settings::read(HubSettings::default(), pairs)
+    };
+    let responses = alter_resources!(context, request, alter_configs_response, change);
     AlterConfigsResponse::default().with_responses(responses)
 }
 
 const SET: i8 = 0;
 const UNSET: i8 = 1;
 
-/// Sets or resets what is named and leaves the rest.
-pub(crate) async fn alter_by_steps(
-    broker: &Broker,
-    call: &Call,
+/// Sets or resets the named settings only.
+pub(crate) async fn alter_incrementally(
+    context: &RequestContext,
     request: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse {
-    let mut responses = Vec::with_capacity(request.resources.len());
-    for wanted in request.resources {
-        let change = |mut settings: HubSettings| {
-            for config in &wanted.configs {
-                let value = match config.config_operation {
-                    SET => config.value.as_deref(),
-                    UNSET => None,
-                    _ => {
-                        let reason = "lists cannot be added to or taken from";
-                        return Err(Refused::new(Code::InvalidConfig, reason));
-                    }
-                };
-                settings = settings::read(settings, [(&*config.name, value)].into_iter())?;
-            }
-            Ok(settings)
-        };
-        let resource = (wanted.resource_type, &*wanted.resource_name);
-        let changed = changed(broker, call, resource, change, request.validate_only).await;
-        let answer = incremental_alter_configs_response::AlterConfigsResourceResponse::default()
-            .with_resource_type(wanted.resource_type)
-            .with_resource_name(wanted.resource_name);
-        responses.push(match changed {
-            Ok(()) => answer,
-            Err(refused) => answer
-                .with_error_code(broker.fail(&refused.code))
-                .with_error_message(some_text(refused.reason)),
-        });
-    }
+    let change = |mut settings: HubSettings, configs: &[IncrementalConfig]| {
+        for config in configs {
+            let value = match config.config_operation {
+                SET => config.value.as_deref(),
+                UNSET => None,
+                _ => {
+                    let reason = "values cannot be appended to or subtracted from a setting";
+                    return Err(Refusal::new(Code::InvalidConfig, reason));
+                }
+            };
+            settings = settings::read(settings, [(&*config.name, value)].into_iter())?;
+        }
+        Ok(settings)
+    };
+    let responses = alter_resources!(context, request, incremental_alter_configs_response, change);
     IncrementalAlterConfigsResponse::default().with_responses(responses)
 }
 
-async fn changed(
-    broker: &Broker,
-    call: &Call,
-    (kind, name): (i8, &str),
-    change: impl FnOnce(HubSettings) -> Result<HubSettings, Refused>,
-    only_try: bool,
-) -> Result<(), Refused> {
+async fn alter_resource(
+    context: &RequestContext,
+    kind: i8,
+    name: &str,
+    change: impl FnOnce(HubSettings) -> Result<HubSettings, Refusal>,
+    validate_only: bool,
+) -> Result<(), Refusal> {
     if kind != TOPIC {
         let reason = "only settings of topics can be changed";
-        return Err(Refused::new(Code::InvalidRequest, reason));
+        return Err(Refusal::new(Code::InvalidRequest, reason));
     }
-    let hub = broker.hub(call, Right::Manage, name)?;
+    let hub = context.hub(Right::Manage, name)?;
     if hub.name.is_internal() {
-        return Err(Refused::new(
-            Code::PolicyViolation,
-            "the node keeps this hub for itself",
-        ));
+        let reason = "this hub is internal to the node";
+        return Err(Refusal::new(Code::PolicyViolation, reason));
     }
     let settings = change(hub.settings.clone())?;
-    if !only_try {
-        broker.services.log.change(&hub.name, settings).await?;
+    if !validate_only {
+        context.log().change(&hub.name, settings).await?;
     }
     Ok(())
 }

@@ -1,44 +1,43 @@
-//! Settings of a hub under the names that Kafka has for them.
+//! Settings of a hub under Kafka's names.
 //!
-//! Four of them mean something here. Others are known, accepted and shown with the value that is
-//! true of this log, because tools and frameworks set them without asking. The rest is an error that
-//! names it.
+//! Four of them have an effect. The others that Kafka knows are accepted and described with the value that holds
+//! for this log, because tools and frameworks set them unconditionally. Unknown names are an error.
 
 use std::time::Duration;
 
 use highwater_log::{CleanupPolicy, HubSettings};
 use kafka_protocol::ResponseError as Code;
 
-use super::super::topics::Refused;
+use crate::handlers::Refusal;
 
-/// A setting as it is shown.
+/// A setting as DescribeConfigs returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
     pub name: &'static str,
     pub value: String,
-    /// One of Kafka's numbers for types of settings.
+    /// One of [`kind`].
     pub kind: i8,
-    /// One of Kafka's numbers for where a value comes from.
+    /// One of [`source`].
     pub source: i8,
-    /// Whatever it is set to, this is what it is.
+    /// Setting it has no effect.
     pub fixed: bool,
 }
 
-/// Kafka's numbers for types of settings.
+/// Kafka's types of settings.
 pub(crate) mod kind {
-    pub const BOOLEAN: i8 = 1;
-    pub const STRING: i8 = 2;
-    pub const INT: i8 = 3;
-    pub const LONG: i8 = 5;
-    pub const DOUBLE: i8 = 6;
-    pub const LIST: i8 = 7;
+    pub(crate) const BOOLEAN: i8 = 1;
+    pub(crate) const STRING: i8 = 2;
+    pub(crate) const INT: i8 = 3;
+    pub(crate) const LONG: i8 = 5;
+    pub(crate) const DOUBLE: i8 = 6;
+    pub(crate) const LIST: i8 = 7;
 }
 
-/// Kafka's numbers for where a value comes from.
+/// Kafka's sources of values.
 pub(crate) mod source {
-    pub const TOPIC: i8 = 1;
-    pub const NODE: i8 = 4;
-    pub const DEFAULT: i8 = 5;
+    pub(crate) const TOPIC: i8 = 1;
+    pub(crate) const NODE: i8 = 4;
+    pub(crate) const DEFAULT: i8 = 5;
 }
 
 const CLEANUP: &str = "cleanup.policy";
@@ -47,7 +46,7 @@ const RETENTION_BYTES: &str = "retention.bytes";
 const BATCH_BYTES_MAX: &str = "max.message.bytes";
 pub(crate) const MEANINGFUL: [&str; 4] = [CLEANUP, RETENTION_MS, RETENTION_BYTES, BATCH_BYTES_MAX];
 
-/// What is known, accepted, and the same whatever it is set to.
+/// Settings that are accepted without effect, and their values.
 const FIXED: [(&str, &str, i8); 23] = [
     ("compression.type", "producer", kind::STRING),
     ("delete.retention.ms", "86400000", kind::LONG),
@@ -74,7 +73,7 @@ const FIXED: [(&str, &str, i8); 23] = [
     ("unclean.leader.election.enable", "false", kind::BOOLEAN),
 ];
 
-/// Bounds for the times of producers, which are not used here.
+/// Bounds for producers' timestamps, which are not used.
 const IGNORED: [&str; 4] = [
     "message.timestamp.difference.max.ms",
     "message.timestamp.before.max.ms",
@@ -82,37 +81,33 @@ const IGNORED: [&str; 4] = [
     "segment.index.bytes",
 ];
 
-/// Changes settings by Kafka's names; no value means the default.
+/// Changes settings by Kafka's names; `None` resets one to its default.
 pub(crate) fn read<'a>(
     mut settings: HubSettings,
     pairs: impl Iterator<Item = (&'a str, Option<&'a str>)>,
-) -> Result<HubSettings, Refused> {
+) -> Result<HubSettings, Refusal> {
     for (name, value) in pairs {
         set(&mut settings, name, value)?;
     }
     Ok(settings)
 }
 
-fn set(settings: &mut HubSettings, name: &str, value: Option<&str>) -> Result<(), Refused> {
+fn set(settings: &mut HubSettings, name: &str, value: Option<&str>) -> Result<(), Refusal> {
     let default = HubSettings::default();
     let Some(value) = value.map(str::trim) else {
         return unset(settings, name, default);
     };
-    let refused = |what: &str| {
-        let reason = format!("`{value}` is no value for {name}: {what}");
-        Refused::new(Code::InvalidConfig, reason)
+    let invalid = |expected: &str| {
+        let reason = format!("`{value}` is not valid for {name}: expected {expected}");
+        Refusal::new(Code::InvalidConfig, reason)
     };
-    let number = || {
-        value
-            .parse::<i64>()
-            .map_err(|_| refused("a number is needed"))
-    };
+    let number = || value.parse::<i64>().map_err(|_| invalid("a number"));
     match name {
-        CLEANUP => settings.cleanup = cleanup(value).ok_or_else(|| refused("delete or compact"))?,
+        CLEANUP => settings.cleanup = cleanup(value).ok_or_else(|| invalid("delete or compact"))?,
         RETENTION_MS => settings.retention = limit(number()?).map(Duration::from_millis),
         RETENTION_BYTES => settings.retention_bytes = limit(number()?),
         BATCH_BYTES_MAX => {
-            let bytes = u32::try_from(number()?).map_err(|_| refused("0 to 4294967295"))?;
+            let bytes = u32::try_from(number()?).map_err(|_| invalid("0 to 4294967295"))?;
             settings.batch_bytes_max = bytes;
         }
         _ => known(name)?,
@@ -120,7 +115,7 @@ fn set(settings: &mut HubSettings, name: &str, value: Option<&str>) -> Result<()
     Ok(())
 }
 
-fn unset(settings: &mut HubSettings, name: &str, default: HubSettings) -> Result<(), Refused> {
+fn unset(settings: &mut HubSettings, name: &str, default: HubSettings) -> Result<(), Refusal> {
     match name {
         CLEANUP => settings.cleanup = default.cleanup,
         RETENTION_MS => settings.retention = default.retention,
@@ -131,14 +126,14 @@ fn unset(settings: &mut HubSettings, name: &str, default: HubSettings) -> Result
     Ok(())
 }
 
-fn known(name: &str) -> Result<(), Refused> {
+fn known(name: &str) -> Result<(), Refusal> {
     let fixed = FIXED.iter().any(|(known, _, _)| *known == name);
     match fixed || IGNORED.contains(&name) {
         true => Ok(()),
-        false => Err(Refused::new(
+        false => Err(Refusal::new(
             Code::InvalidConfig,
             format!(
-                "there is no setting {name}; {} can be set",
+                "unknown setting {name}; these can be set: {}",
                 MEANINGFUL.join(", ")
             ),
         )),
@@ -153,7 +148,7 @@ fn cleanup(value: &str) -> Option<CleanupPolicy> {
     }
 }
 
-/// A negative limit is none.
+/// A negative value means no limit.
 fn limit(value: i64) -> Option<u64> {
     u64::try_from(value).ok()
 }
@@ -217,11 +212,11 @@ mod tests {
 
     fn read_one(name: &str, value: Option<&str>) -> Result<HubSettings, String> {
         let read = read(HubSettings::default(), [(name, value)].into_iter());
-        read.map_err(|refused| refused.reason)
+        read.map_err(|refusal| refusal.reason)
     }
 
     #[test]
-    fn the_four_that_mean_something_are_read_and_shown() {
+    fn settings_with_effect_are_read_and_described() {
         let pairs = [
             ("cleanup.policy", Some("compact")),
             ("retention.ms", Some("-1")),
@@ -242,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_without_meaning_is_accepted_and_shown_as_it_is() {
+    fn a_setting_without_effect_is_accepted_and_described_with_its_fixed_value() {
         let settings = read_one("message.timestamp.type", Some("CreateTime")).unwrap();
         assert_eq!(settings, HubSettings::default());
         let shown = all(&settings);
@@ -271,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn no_value_is_the_default() {
+    fn without_a_value_the_default_is_restored() {
         let changed = read_one("retention.ms", Some("5")).unwrap();
         let back = read(changed, [("retention.ms", None)].into_iter())
             .ok()

@@ -1,6 +1,6 @@
-//! Fetch: reads several partitions at once, and waits for more when there is too little.
+//! Fetch: reads several partitions, and waits for more data up to the client's minimum.
 //!
-//! Sessions are declined by always answering with session 0, which every client accepts.
+//! Fetch sessions are declined: the response always has session 0, which every client accepts.
 
 mod encode;
 mod wait;
@@ -20,138 +20,140 @@ use uuid::Uuid;
 use super::list_offsets::isolation;
 use super::{hub_id, uuid_of};
 use crate::access::{Resource, Right};
-use crate::answer::Outcome;
-use crate::broker::Broker;
-use crate::call::{Call, ProtocolError};
 use crate::codes::ErrorCode;
 use crate::memory_budget::Share;
+use crate::request::{ProtocolError, RequestContext};
+use crate::response::EncodedResponse;
 use wait::Waits;
 
-/// From this version on topics are named by their ids.
+/// The first version that names topics by id.
 pub(crate) const BY_ID: i16 = 13;
-/// The longest that a client may have us wait.
+/// The longest wait that a client may request.
 const WAIT_MAX: Duration = Duration::from_secs(300);
 
-/// Everything an answer says.
+/// The contents of a response.
 #[derive(Debug, Default)]
-pub(crate) struct Answer {
+pub(crate) struct FetchBody {
     pub code: i16,
-    pub topics: Vec<Topic>,
+    pub topics: Vec<FetchedTopic>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Topic {
+pub(crate) struct FetchedTopic {
     pub name: StrBytes,
     pub id: Uuid,
-    pub partitions: Vec<Found>,
+    pub partitions: Vec<FetchedPartition>,
 }
 
-/// What a partition has to say.
+/// A partition of a response.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct FetchedPartition {
     pub index: i32,
     pub code: i16,
-    /// `None` when the partition could not be read.
+    /// `None` if the partition cannot be read.
     pub bounds: Option<Bounds>,
     pub aborted: Vec<AbortedTransaction>,
     pub pieces: Vec<Bytes>,
 }
 
-impl Found {
+impl FetchedPartition {
     fn bytes(&self) -> usize {
         self.pieces.iter().map(Bytes::len).sum()
     }
 }
 
 pub(crate) async fn fetch(
-    broker: &Broker,
-    call: &Call,
+    context: &RequestContext,
     request: FetchRequest,
-) -> Result<Outcome, ProtocolError> {
-    // Nobody was ever given a session to go on with.
-    if call.version >= 7 && request.session_id != 0 && request.session_epoch > 0 {
-        let code = broker.fail(&Code::FetchSessionIdNotFound);
+) -> Result<EncodedResponse, ProtocolError> {
+    // No session is ever created, so none can be continued.
+    if context.version >= 7 && request.session_id != 0 && request.session_epoch > 0 {
+        let code = context.error_code(&Code::FetchSessionIdNotFound);
         let topics = Vec::new();
-        return encode::encode(call, Answer { code, topics });
+        return encode::encode(
+            context.version,
+            context.correlation,
+            FetchBody { code, topics },
+        );
     }
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
-    let mut reading = Reading::new(broker, call, &request);
-    reading.read_all(broker).await;
+    let mut fetch = PendingFetch::new(context, &request);
+    fetch.read_all(context).await;
     let enough = usize::try_from(request.min_bytes).unwrap_or(0);
-    reading.wait_for(broker, enough, wait.min(WAIT_MAX)).await;
-    let share = std::mem::take(&mut reading.share);
-    let outcome = encode::encode(call, reading.answer(broker))?;
-    Ok(Outcome { share, ..outcome })
+    fetch.wait_for(context, enough, wait.min(WAIT_MAX)).await;
+    let share = std::mem::take(&mut fetch.share);
+    let response = encode::encode(context.version, context.correlation, fetch.finish(context))?;
+    Ok(EncodedResponse { share, ..response })
 }
 
-/// A fetch under way.
-struct Reading {
-    topics: Vec<Topic>,
-    /// In the order asked for, which is the order in which bytes are given out.
-    partitions: Vec<Wanted>,
+/// The state of a request.
+struct PendingFetch {
+    topics: Vec<FetchedTopic>,
+    /// In the order of the request, in which the byte limit is used up.
+    partitions: Vec<PartitionRead>,
     isolation: Isolation,
     bytes_max: usize,
-    /// The memory for what has been found.
+    /// The memory for the fetched batches.
     share: Share,
 }
 
-/// One partition to read.
-struct Wanted {
+/// The read of one partition.
+struct PartitionRead {
     topic: usize,
     from: Offset,
     bytes_max: usize,
     partition: Result<Arc<dyn Partition>, Code>,
-    found: Found,
+    fetched: FetchedPartition,
 }
 
-impl Reading {
-    fn new(broker: &Broker, call: &Call, request: &FetchRequest) -> Reading {
+impl PendingFetch {
+    fn new(context: &RequestContext, request: &FetchRequest) -> PendingFetch {
         let requested = usize::try_from(request.max_bytes).unwrap_or(0);
-        let mut reading = Reading {
+        let mut fetch = PendingFetch {
             topics: Vec::with_capacity(request.topics.len()),
             partitions: Vec::new(),
             isolation: isolation(request.isolation_level),
-            bytes_max: requested.min(broker.options.fetch_bytes_max),
+            bytes_max: requested.min(context.broker.options.fetch_bytes_max),
             share: Share::default(),
         };
         for topic in &request.topics {
-            reading.add(broker, call, topic);
+            fetch.add(context, topic);
         }
-        reading
+        fetch
     }
 
-    fn add(&mut self, broker: &Broker, call: &Call, topic: &FetchTopic) {
-        let hub = readable_hub(broker, call, topic);
-        for wanted in &topic.partitions {
+    fn add(&mut self, context: &RequestContext, topic: &FetchTopic) {
+        let hub = readable_hub(context, topic);
+        for read in &topic.partitions {
             let partition = hub
                 .as_ref()
                 .map_err(|code| *code)
-                .and_then(|(name, _)| broker.partition(name, wanted.partition));
+                .and_then(|(name, _)| context.partition(name, read.partition));
             self.partitions
-                .push(Wanted::new(self.topics.len(), wanted, partition));
+                .push(PartitionRead::new(self.topics.len(), read, partition));
         }
-        self.topics.push(Topic {
+        self.topics.push(FetchedTopic {
             name: topic.topic.0.clone(),
             id: hub.map_or(topic.topic_id, |(_, id)| id),
             partitions: Vec::with_capacity(topic.partitions.len()),
         });
     }
 
-    async fn read_all(&mut self, broker: &Broker) {
-        self.share = broker.fetch_memory.take_up_to(self.bytes_max);
+    async fn read_all(&mut self, context: &RequestContext) {
+        self.share = context.broker.fetch_memory.take_up_to(self.bytes_max);
         let mut left = self.bytes_max.min(self.share.bytes());
         let mut first = true;
-        for wanted in &mut self.partitions {
-            wanted.read(left, first, self.isolation).await;
-            let bytes = wanted.found.bytes();
+        for read in &mut self.partitions {
+            read.read(left, first, self.isolation).await;
+            let bytes = read.fetched.bytes();
             first &= bytes == 0;
             left = left.saturating_sub(bytes);
         }
-        self.share.keep(self.bytes());
+        self.share.shrink_to(self.bytes());
     }
 
-    /// Waits until there is enough, or something failed, or time is up.
-    async fn wait_for(&mut self, broker: &Broker, enough: usize, wait: Duration) {
+    /// Waits until there is enough data, a partition fails, or time is up.
+    async fn wait_for(&mut self, context: &RequestContext, enough: usize, wait: Duration) {
         let mut have = self.bytes();
         if have >= enough || wait.is_zero() || self.partitions.is_empty() || self.failed() {
             return;
@@ -163,26 +165,26 @@ impl Reading {
                 return;
             };
             let Some(index) = woken else {
-                // Every partition has stopped. Answering at once would make the client spin.
+                // All partitions have stopped. An immediate response would make the client spin.
                 tokio::time::sleep_until(deadline).await;
                 return;
             };
-            let others = have - self.partitions[index].found.bytes();
+            let others = have - self.partitions[index].fetched.bytes();
             let more = self.bytes_max.saturating_sub(self.share.bytes());
-            self.share.add(broker.fetch_memory.take_up_to(more));
+            self.share.add(context.broker.fetch_memory.take_up_to(more));
             let left = self.bytes_max.min(self.share.bytes());
             let left = left.saturating_sub(others);
-            let wanted = &mut self.partitions[index];
-            let seen = wanted.visible(self.isolation);
-            wanted.read(left, others == 0, self.isolation).await;
-            have = others + wanted.found.bytes();
-            self.share.keep(have);
-            if wanted.found.code != 0 {
+            let read = &mut self.partitions[index];
+            let seen = read.visible(self.isolation);
+            read.read(left, others == 0, self.isolation).await;
+            have = others + read.fetched.bytes();
+            self.share.shrink_to(have);
+            if read.fetched.code != 0 {
                 return;
             }
-            // A partition that has stopped wakes at once and never grows.
-            if wanted.visible(self.isolation) > seen {
-                waits.again(index, wanted, self.isolation);
+            // A partition that has stopped wakes immediately and never grows.
+            if read.visible(self.isolation) > seen {
+                waits.again(index, read, self.isolation);
             }
         }
     }
@@ -190,38 +192,38 @@ impl Reading {
     fn bytes(&self) -> usize {
         self.partitions
             .iter()
-            .map(|wanted| wanted.found.bytes())
+            .map(|read| read.fetched.bytes())
             .sum()
     }
 
     fn failed(&self) -> bool {
-        self.partitions.iter().any(|wanted| wanted.found.code != 0)
+        self.partitions.iter().any(|read| read.fetched.code != 0)
     }
 
-    fn answer(mut self, broker: &Broker) -> Answer {
-        for wanted in self.partitions {
-            broker.noted(wanted.found.code);
-            self.topics[wanted.topic].partitions.push(wanted.found);
+    fn finish(mut self, context: &RequestContext) -> FetchBody {
+        for read in self.partitions {
+            context.count_error(read.fetched.code);
+            self.topics[read.topic].partitions.push(read.fetched);
         }
-        Answer {
+        FetchBody {
             code: 0,
             topics: self.topics,
         }
     }
 }
 
-impl Wanted {
+impl PartitionRead {
     fn new(
         topic: usize,
-        wanted: &FetchPartition,
+        read: &FetchPartition,
         partition: Result<Arc<dyn Partition>, Code>,
-    ) -> Wanted {
-        Wanted {
+    ) -> PartitionRead {
+        PartitionRead {
             topic,
-            from: Offset(wanted.fetch_offset),
-            bytes_max: usize::try_from(wanted.partition_max_bytes).unwrap_or(0),
-            found: Found {
-                index: wanted.partition,
+            from: Offset(read.fetch_offset),
+            bytes_max: usize::try_from(read.partition_max_bytes).unwrap_or(0),
+            fetched: FetchedPartition {
+                index: read.partition,
                 code: partition.as_ref().err().map_or(0, |code| code.code()),
                 bounds: None,
                 aborted: Vec::new(),
@@ -232,50 +234,46 @@ impl Wanted {
     }
 
     fn visible(&self, isolation: Isolation) -> Option<Offset> {
-        self.found.bounds.map(|bounds| bounds.visible(isolation))
+        self.fetched.bounds.map(|bounds| bounds.visible(isolation))
     }
 
-    /// At least one batch comes from the first partition that has any, however large, so that a
-    /// large batch cannot stop a reader for ever.
+    /// The first partition with data returns at least one batch, whatever its size, so that a large batch cannot
+    /// block a reader.
     async fn read(&mut self, left: usize, first: bool, isolation: Isolation) {
         let Ok(partition) = &self.partition else {
             return;
         };
         if left == 0 && !first {
-            self.found.bounds = Some(partition.bounds());
+            self.fetched.bounds = Some(partition.bounds());
             return;
         }
         let bytes_max = self.bytes_max.min(left);
         match partition.read(self.from, bytes_max, isolation).await {
             Ok(fetched) => {
-                self.found.bounds = Some(fetched.bounds);
+                self.fetched.bounds = Some(fetched.bounds);
                 let bytes: usize = fetched.pieces.iter().map(Bytes::len).sum();
                 if first || bytes <= left {
-                    self.found.pieces = fetched.pieces;
-                    self.found.aborted = fetched.aborted;
+                    self.fetched.pieces = fetched.pieces;
+                    self.fetched.aborted = fetched.aborted;
                 }
             }
             Err(error) => {
-                self.found.code = error.code();
-                self.found.bounds = None;
-                self.found.pieces = Vec::new();
+                self.fetched.code = error.code();
+                self.fetched.bounds = None;
+                self.fetched.pieces = Vec::new();
             }
         }
     }
 }
 
-/// Name and id of a hub that the caller may read.
-fn readable_hub(
-    broker: &Broker,
-    call: &Call,
-    topic: &FetchTopic,
-) -> Result<(StrBytes, Uuid), Code> {
-    if call.version < BY_ID {
-        broker.allow(call, Right::Listen, Resource::Hub(&topic.topic))?;
+/// Name and id of a hub that the client may read.
+fn readable_hub(context: &RequestContext, topic: &FetchTopic) -> Result<(StrBytes, Uuid), Code> {
+    if context.version < BY_ID {
+        context.allow(Right::Listen, Resource::Hub(&topic.topic))?;
         return Ok((topic.topic.0.clone(), Uuid::nil()));
     }
-    let hub = broker.services.log.hub_by_id(hub_id(topic.topic_id));
+    let hub = context.log().hub_by_id(hub_id(topic.topic_id));
     let hub = hub.ok_or(Code::UnknownTopicId)?;
-    broker.allow(call, Right::Listen, Resource::Hub(hub.name.as_str()))?;
+    context.allow(Right::Listen, Resource::Hub(hub.name.as_str()))?;
     Ok((super::text(hub.name.as_str()), uuid_of(&hub)))
 }

@@ -1,26 +1,25 @@
-//! Waits on several partitions at once. A partition is asked again only after it has woken us, and
-//! nobody polls.
+//! Waits on several partitions at once, without polling: a partition is read again only after it woke the waiter.
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use highwater_log::{BoxFuture, Isolation};
 
-use super::{Reading, Wanted};
+use super::{PartitionRead, PendingFetch};
 
 pub(super) struct Waits(FuturesUnordered<BoxFuture<usize>>);
 
 impl Waits {
-    pub fn new(reading: &Reading) -> Waits {
+    pub(super) fn new(fetch: &PendingFetch) -> Waits {
         let mut waits = Waits(FuturesUnordered::new());
-        for (index, wanted) in reading.partitions.iter().enumerate() {
-            waits.again(index, wanted, reading.isolation);
+        for (index, read) in fetch.partitions.iter().enumerate() {
+            waits.again(index, read, fetch.isolation);
         }
         waits
     }
 
-    /// Waits for a partition to grow past what was seen of it.
-    pub fn again(&mut self, index: usize, wanted: &Wanted, isolation: Isolation) {
-        let (Ok(partition), Some(seen)) = (&wanted.partition, wanted.visible(isolation)) else {
+    /// Waits for a partition to grow past its last known end.
+    pub(super) fn again(&mut self, index: usize, read: &PartitionRead, isolation: Isolation) {
+        let (Ok(partition), Some(seen)) = (&read.partition, read.visible(isolation)) else {
             return;
         };
         let grown = partition.wait_past(seen, isolation);
@@ -30,8 +29,8 @@ impl Waits {
         }));
     }
 
-    /// The next partition to look at again; `None` if there is none to wait for.
-    pub async fn next(&mut self) -> Option<usize> {
+    /// The next partition to read again. `None` if there is none to wait for.
+    pub(super) async fn next(&mut self) -> Option<usize> {
         self.0.next().await
     }
 }

@@ -1,4 +1,4 @@
-//! Groups and transactions that fill every field of their answers.
+//! Groups and transactions that fill every field of their responses.
 
 use std::future::ready;
 use std::time::Duration;
@@ -139,7 +139,7 @@ impl GroupCoordinator for FakeGroups {
 
 pub struct FakeTransactions;
 
-/// The transactional id of this name has been taken over.
+/// The transactional id of this name is fenced.
 fn fenced(transaction: &TransactionRef) -> Result<(), TransactionError> {
     match &*transaction.id {
         "fenced" => Err(TransactionError::Fenced(transaction.producer)),

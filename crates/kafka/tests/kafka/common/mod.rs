@@ -1,5 +1,4 @@
-//! A server over a log in memory, a client made of the codec, and groups and transactions that say
-//! what a test wants to hear.
+//! A server over a log in memory, a client made of the codec, and fake groups and transactions.
 
 mod fakes;
 
@@ -105,14 +104,14 @@ pub async fn make(log: &dyn Log, name: &str, partitions: u32) -> Arc<HubInfo> {
     log.create(spec).await.unwrap()
 }
 
-/// A connection that speaks as the codec's client side does.
+/// A connection that uses the codec's client side.
 pub struct Client {
     pub stream: TcpStream,
     sent: i32,
 }
 
 impl Client {
-    /// Sends without waiting, and says under which number.
+    /// Sends without waiting. Returns the correlation id.
     pub async fn send<R: Request>(&mut self, version: i16, request: &R) -> i32 {
         self.sent += 1;
         let frame = frame(self.sent, version, request);
@@ -120,9 +119,9 @@ impl Client {
         self.sent
     }
 
-    /// The next answer, whole and nothing but.
+    /// The next response, without trailing bytes.
     pub async fn receive<R: Request>(&mut self, version: i16) -> (i32, R::Response) {
-        let frame = self.receive_frame().await.expect("an answer");
+        let frame = self.receive_frame().await.expect("a response");
         decode::<R>(frame, version)
     }
 
@@ -150,7 +149,7 @@ pub fn decode<R: Request>(mut frame: Bytes, version: i16) -> (i32, R::Response) 
     let header_version = R::Response::header_version(version);
     let header = ResponseHeader::decode(&mut frame, header_version).unwrap();
     let response = R::Response::decode(&mut frame, version).unwrap();
-    assert!(frame.is_empty(), "{} bytes left over", frame.len());
+    assert!(frame.is_empty(), "{} trailing bytes", frame.len());
     (header.correlation_id, response)
 }
 
@@ -177,7 +176,7 @@ pub fn topic(name: &str) -> TopicName {
     TopicName(text(name))
 }
 
-/// A batch of these values, as a producer sends it.
+/// A batch of these values.
 pub fn batch(values: &[&str]) -> Bytes {
     batch_with(values, &BatchOptions::default())
 }
@@ -220,10 +219,10 @@ pub fn transactional(id: &str) -> TransactionalId {
     TransactionalId(text(id))
 }
 
-/// Keys for tests of rights: the name of a user says what it may do.
-pub struct Named;
+/// The name of a user is its right.
+pub struct RightsByName;
 
-impl Authorizer for Named {
+impl Authorizer for RightsByName {
     fn login(&self, user: &str, password: &str) -> Option<highwater_kafka::Identity> {
         let good = highwater_kafka::same_secret(password, "secret");
         good.then(|| highwater_kafka::Identity::new(user))

@@ -1,35 +1,36 @@
-//! Writes the answer to a Fetch around the records, which go from the log to the socket uncopied.
+//! Encodes a Fetch response around the records, which go from the log to the socket without a copy.
 //!
-//! The codec would copy them into its buffer. A test holds this text to the codec's, byte for byte,
-//! in every version.
+//! The codec would copy them into its buffer. A test compares the bytes with the codec's in every version.
 
 use bytes::{BufMut, BytesMut};
+use kafka_protocol::messages::ApiKey;
 
-use super::{Answer, BY_ID, Found, Topic};
-use crate::answer::{Frame, Outcome};
-use crate::call::{Call, ProtocolError};
+use super::{BY_ID, FetchBody, FetchedPartition, FetchedTopic};
+use crate::request::ProtocolError;
+use crate::response::{EncodedResponse, Frame};
 
-/// The room that a partition without aborted transactions takes, generously.
+/// An upper bound of the bytes of a partition without aborted transactions and records.
 const PARTITION_BYTES: usize = 64;
 
-pub(super) fn encode(call: &Call, answer: Answer) -> Result<Outcome, ProtocolError> {
-    let partitions: usize = answer
-        .topics
-        .iter()
-        .map(|topic| topic.partitions.len())
-        .sum();
+pub(super) fn encode(
+    version: i16,
+    correlation: i32,
+    body: FetchBody,
+) -> Result<EncodedResponse, ProtocolError> {
+    let key = ApiKey::Fetch;
+    let partitions: usize = body.topics.iter().map(|topic| topic.partitions.len()).sum();
     let mut writer = Writer {
-        frame: Frame::with_capacity(64 + PARTITION_BYTES * (answer.topics.len() + partitions)),
-        version: call.version,
-        flexible: call.api.is_flexible(call.version),
+        frame: Frame::with_capacity(64 + PARTITION_BYTES * (body.topics.len() + partitions)),
+        version,
+        flexible: key.request_header_version(version) == 2,
     };
-    writer.answer(call.correlation, answer);
-    let pieces = writer.frame.finish().ok_or_else(|| ProtocolError::Answer {
-        key: call.api.key as i16,
-        version: call.version,
-        reason: "it is longer than 2 GiB".into(),
-    })?;
-    Ok(Outcome::of(pieces))
+    writer.body(correlation, body);
+    let finished = writer.frame.finish();
+    finished.map_err(|error| ProtocolError::Response {
+        key: key as i16,
+        version,
+        reason: error.to_string(),
+    })
 }
 
 struct Writer {
@@ -43,22 +44,22 @@ impl Writer {
         &mut self.frame.text
     }
 
-    fn answer(&mut self, correlation: i32, answer: Answer) {
+    fn body(&mut self, correlation: i32, body: FetchBody) {
         self.text().put_i32(correlation);
         self.no_tagged_fields();
         self.text().put_i32(0); // throttle time
         if self.version >= 7 {
-            self.text().put_i16(answer.code);
+            self.text().put_i16(body.code);
             self.text().put_i32(0); // session
         }
-        self.length(answer.topics.len());
-        for topic in answer.topics {
+        self.length(body.topics.len());
+        for topic in body.topics {
             self.topic(topic);
         }
         self.no_tagged_fields();
     }
 
-    fn topic(&mut self, topic: Topic) {
+    fn topic(&mut self, topic: FetchedTopic) {
         match self.version >= BY_ID {
             true => self.text().put_slice(topic.id.as_bytes()),
             false => {
@@ -70,26 +71,26 @@ impl Writer {
             }
         }
         self.length(topic.partitions.len());
-        for found in topic.partitions {
-            self.partition(found);
+        for partition in topic.partitions {
+            self.partition(partition);
         }
         self.no_tagged_fields();
     }
 
-    fn partition(&mut self, found: Found) {
-        let offsets = found
+    fn partition(&mut self, partition: FetchedPartition) {
+        let offsets = partition
             .bounds
             .map(|bounds| (bounds.end.0, bounds.stable.0, bounds.start.0));
         let (end, stable, start) = offsets.unwrap_or((-1, -1, -1));
-        self.text().put_i32(found.index);
-        self.text().put_i16(found.code);
+        self.text().put_i32(partition.index);
+        self.text().put_i16(partition.code);
         self.text().put_i64(end);
         self.text().put_i64(stable);
         if self.version >= 5 {
             self.text().put_i64(start);
         }
-        self.length(found.aborted.len());
-        for aborted in &found.aborted {
+        self.length(partition.aborted.len());
+        for aborted in &partition.aborted {
             self.text().put_i64(aborted.producer_id);
             self.text().put_i64(aborted.first.0);
             self.no_tagged_fields();
@@ -97,15 +98,15 @@ impl Writer {
         if self.version >= 11 {
             self.text().put_i32(-1); // preferred replica
         }
-        // Without data: empty, not null. With null, kcat never sees the end of a partition.
-        self.length(found.bytes());
-        for piece in found.pieces {
+        // Without data: empty, not null. With null, kcat never sees the end of the partition.
+        self.length(partition.bytes());
+        for piece in partition.pieces {
             self.frame.insert(piece);
         }
         self.no_tagged_fields();
     }
 
-    /// Of an array or of bytes.
+    /// The length of an array or of bytes.
     fn length(&mut self, length: usize) {
         match self.flexible {
             true => self.varint(length + 1),

@@ -18,30 +18,30 @@ use tokio::task::JoinSet;
 
 use crate::proxy::Proxy;
 
-/// Everything that runs ends with it.
-pub struct World {
-    /// What the broker serves.
+/// Dropping it ends all tasks.
+pub struct TestCluster {
+    /// The log of the broker.
     pub log: Arc<dyn Log>,
-    /// Milliseconds since 1970, as the log sees them.
+    /// The log's clock, in Unix milliseconds.
     pub now: Arc<AtomicI64>,
     pub proxy: Proxy,
-    /// The broker itself.
+    /// The address of the broker.
     pub upstream: SocketAddr,
     _tasks: JoinSet<()>,
 }
 
-pub async fn world() -> World {
+pub async fn cluster() -> TestCluster {
     let now = Arc::new(AtomicI64::new(1_000));
     let clock = Arc::clone(&now);
     let log = MemoryLog::new(move || clock.load(Ordering::Relaxed));
-    world_over(Arc::new(log), now, |_, _| {}).await
+    cluster_over(Arc::new(log), now, |_, _| {}).await
 }
 
-pub async fn world_over(
+pub async fn cluster_over(
     log: Arc<dyn Log>,
     now: Arc<AtomicI64>,
     change: impl FnOnce(&mut Options, &mut Services),
-) -> World {
+) -> TestCluster {
     let clock = Arc::new(RealClock::new());
     let groups = groups::Service::new(
         Arc::clone(&log),
@@ -70,7 +70,7 @@ pub async fn world_over(
     let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
     let mut options = Options {
         listeners: vec![Listener {
-            // Clients go where they are told to, and this keeps them in front of the proxy.
+            // Clients connect to the advertised address, which is the proxy.
             advertised: Some(("localhost".into(), proxy.address.port())),
             ..Listener::plaintext(loopback)
         }],
@@ -82,14 +82,14 @@ pub async fn world_over(
     let server = Server::bind(options, services).await.unwrap();
     let upstream = server.handle().addresses()[0];
     match encrypted {
-        true => proxy.serve_blindly(upstream),
+        true => proxy.serve_bytes(upstream),
         false => proxy.serve(upstream),
     }
     let mut tasks = JoinSet::new();
     tasks.spawn(async { groups.run(std::future::pending()).await.unwrap() });
     tasks.spawn(async { transactions.run(std::future::pending()).await.unwrap() });
     tasks.spawn(server.run(std::future::pending()));
-    World {
+    TestCluster {
         log,
         now,
         proxy,
@@ -98,8 +98,8 @@ pub async fn world_over(
     }
 }
 
-impl World {
-    /// Tests wait for what must come, so patience is long and only what must fail is told to be quick.
+impl TestCluster {
+    /// Tests wait for results, so patience is long; tests of failures shorten it.
     pub fn options(&self) -> client::Options {
         client::Options {
             backoff_min: Duration::from_millis(5),
@@ -113,7 +113,7 @@ impl World {
         connect(self.options()).await.unwrap()
     }
 
-    /// A hub, made behind the client's back before it looks.
+    /// Creates a hub, then a client.
     pub async fn with_hub(&self, hub: &str, partitions: u32) -> Remote {
         self.log.create(spec(hub, partitions)).await.unwrap();
         self.remote().await
@@ -188,9 +188,9 @@ pub fn contents(fetched: &FetchData) -> Vec<(i64, i64, String)> {
     found
 }
 
-/// The values of a whole partition of the broker's own log.
-pub async fn stored(world: &World, hub: &str, partition: u32) -> Vec<String> {
-    let partition = world.log.partition(hub, partition).unwrap();
+/// The values of a whole partition in the broker's log.
+pub async fn stored(cluster: &TestCluster, hub: &str, partition: u32) -> Vec<String> {
+    let partition = cluster.log.partition(hub, partition).unwrap();
     let read = partition.read(
         highwater_log::Offset(0),
         usize::MAX,

@@ -1,4 +1,4 @@
-//! The schema of every answer that the client reads, in the versions that it asks for
+//! The schema of every response that the client reads, in the versions that it supports
 //! ([`crate::client::versions`]).
 
 use kafka_protocol::messages::ApiKey;
@@ -252,62 +252,34 @@ const ALTERED: &[Field] = &[always(I16), always(Text), always(I8), always(Text)]
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Walk, check_answer};
+    use super::super::{Walk, check_response};
     use super::*;
-    use crate::client::versions::SPOKEN;
+    use crate::api::tests::for_each_request;
+    use crate::client::versions::SUPPORTED;
     use bytes::Bytes as Buffer;
     use kafka_protocol::messages::*;
-    use kafka_protocol::protocol::Decodable;
+    use kafka_protocol::protocol::{Decodable, Request};
     use proptest::prelude::*;
 
-    /// How many bytes the codec leaves over, if it takes this for an answer.
-    fn left_by_the_codec(key: ApiKey, version: i16, body: &[u8]) -> Option<usize> {
-        macro_rules! read {
-            ($($key:ident => $answer:ident,)*) => {
+    /// Decodes a body with the codec, if it can. Returns the number of trailing bytes.
+    fn decode_by_codec(key: ApiKey, version: i16, body: &[u8]) -> Option<usize> {
+        fn decode<R: Request>(version: i16, body: &[u8]) -> Option<usize> {
+            let mut rest = Buffer::copy_from_slice(body);
+            R::Response::decode(&mut rest, version).ok()?;
+            Some(rest.len())
+        }
+        macro_rules! decode {
+            ($($key:ident $request:ident,)*) => {
                 match key {
-                    $(ApiKey::$key => {
-                        let mut rest = Buffer::copy_from_slice(body);
-                        $answer::decode(&mut rest, version).ok()?;
-                        Some(rest.len())
-                    })*
+                    $(ApiKey::$key => decode::<$request>(version, body),)*
                     _ => unreachable!("{key:?} is not in the table"),
                 }
             };
         }
-        read! {
-            Produce => ProduceResponse,
-            Fetch => FetchResponse,
-            ListOffsets => ListOffsetsResponse,
-            Metadata => MetadataResponse,
-            OffsetCommit => OffsetCommitResponse,
-            OffsetFetch => OffsetFetchResponse,
-            FindCoordinator => FindCoordinatorResponse,
-            JoinGroup => JoinGroupResponse,
-            Heartbeat => HeartbeatResponse,
-            LeaveGroup => LeaveGroupResponse,
-            SyncGroup => SyncGroupResponse,
-            DescribeGroups => DescribeGroupsResponse,
-            ListGroups => ListGroupsResponse,
-            SaslHandshake => SaslHandshakeResponse,
-            ApiVersions => ApiVersionsResponse,
-            CreateTopics => CreateTopicsResponse,
-            DeleteTopics => DeleteTopicsResponse,
-            DeleteRecords => DeleteRecordsResponse,
-            InitProducerId => InitProducerIdResponse,
-            AddPartitionsToTxn => AddPartitionsToTxnResponse,
-            AddOffsetsToTxn => AddOffsetsToTxnResponse,
-            EndTxn => EndTxnResponse,
-            TxnOffsetCommit => TxnOffsetCommitResponse,
-            DescribeConfigs => DescribeConfigsResponse,
-            SaslAuthenticate => SaslAuthenticateResponse,
-            CreatePartitions => CreatePartitionsResponse,
-            DeleteGroups => DeleteGroupsResponse,
-            IncrementalAlterConfigs => IncrementalAlterConfigsResponse,
-            OffsetDelete => OffsetDeleteResponse,
-        }
+        for_each_request!(decode)
     }
 
-    /// Bytes that look like answers: small numbers, which are lengths of things that are there.
+    /// Bytes that resemble responses: mostly small numbers, which are valid lengths.
     fn body() -> impl Strategy<Value = Vec<u8>> {
         let byte = prop_oneof![6 => Just(0u8), 3 => 1u8..4, 1 => any::<u8>()];
         prop::collection::vec(byte, 0..200)
@@ -316,27 +288,26 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(6000))]
 
-        /// What the walk lets pass it has understood: the codec stops at the same byte.
+        /// A body that passes the walk was understood: the codec stops at the same byte.
         #[test]
-        fn the_walk_and_the_codec_agree(at in 0..SPOKEN.len(), step in 0i16..14, body in body()) {
-            let (key, min, max) = SPOKEN[at];
+        fn the_walk_and_the_codec_agree(at in 0..SUPPORTED.len(), step in 0i16..14, body in body()) {
+            let (key, min, max) = SUPPORTED[at];
             let version = (min + step).min(max);
-            let mut walk = Walk::of_answer(key, version, &body);
+            let mut walk = Walk::of_response(key, version, &body);
             if walk.fields(shape_of(key)).is_err() {
                 return Ok(());
             }
-            if let Some(rest) = left_by_the_codec(key, version, &body) {
+            if let Some(rest) = decode_by_codec(key, version, &body) {
                 prop_assert_eq!(walk.rest.len(), rest, "{:?} {}", key, version);
             }
         }
     }
 
     #[test]
-    fn an_array_that_claims_more_than_there_is_never_reaches_the_codec() {
-        for (key, min, max) in SPOKEN {
+    fn an_array_longer_than_its_message_never_reaches_the_codec() {
+        for (key, min, max) in SUPPORTED {
             for version in min..=max {
-                // In the old form the largest length there is; in the compact form 4 thousand million;
-                // and that as a tagged field.
+                // The largest length in the old and in the compact format, and as a tagged field.
                 for claim in [
                     &[0x7F, 0xFF, 0xFF, 0xFF][..],
                     &[0xFF, 0xFF, 0xFF, 0xFF, 0x0F],
@@ -346,9 +317,9 @@ mod tests {
                         let mut body = vec![0; zeros];
                         body.extend_from_slice(claim);
                         body.extend_from_slice(&[0; 16]);
-                        if check_answer(key, version, &body).is_ok() {
-                            // It was a plain number, so the codec must be safe with it.
-                            left_by_the_codec(key, version, &body);
+                        if check_response(key, version, &body).is_ok() {
+                            // The claim is a plain number there, so the codec must accept it.
+                            decode_by_codec(key, version, &body);
                         }
                     }
                 }

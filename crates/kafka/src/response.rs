@@ -1,4 +1,4 @@
-//! Answers as they go out: pieces of memory that are written one after another, not copied together.
+//! Responses on their way to the socket: pieces of memory that are written in sequence, not copied together.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -10,97 +10,94 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use crate::Identity;
 use crate::memory_budget::Share;
 
-/// What a request comes to.
-#[derive(Debug)]
-pub(crate) struct Outcome {
-    /// Empty for a request that gets no answer.
+/// A response in its wire format, and what the connection does after it.
+#[derive(Debug, Default)]
+pub(crate) struct EncodedResponse {
+    /// Empty for a request that gets no response.
     pub pieces: Vec<Bytes>,
-    /// The memory that the pieces take until they are written, where it matters.
+    /// The memory of the pieces, held until they are written.
     pub share: Share,
-    pub then: Then,
+    pub action: ConnectionAction,
 }
 
-/// What becomes of the connection afterwards.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Then {
-    GoOn,
-    /// The client is now known.
-    Known(Identity),
-    /// Reading pauses, as the client was asked to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) enum ConnectionAction {
+    #[default]
+    Continue,
+    Authenticated(Identity),
+    /// Reading pauses for the throttle time of the response.
     Pause(Duration),
-    /// After the answer, if any, is written.
+    /// Close once the response, if any, is written.
     Close,
 }
 
-impl Outcome {
-    pub fn of(pieces: Vec<Bytes>) -> Outcome {
-        Outcome {
-            pieces,
-            share: Share::default(),
-            then: Then::GoOn,
-        }
-    }
-
-    pub fn then(self, then: Then) -> Outcome {
-        Outcome { then, ..self }
+impl EncodedResponse {
+    pub(crate) fn then(self, action: ConnectionAction) -> EncodedResponse {
+        EncodedResponse { action, ..self }
     }
 }
 
-/// An answer being written down, with room at its start for the length of the whole.
+/// A response being encoded. Its first four bytes are reserved for the length.
 #[derive(Debug)]
 pub(crate) struct Frame {
     pub text: BytesMut,
-    /// Pieces from elsewhere, and how much of the text goes before them.
-    foreign: Vec<(usize, Bytes)>,
+    /// Pieces that are not copied, each with its position in the text.
+    inserted: Vec<(usize, Bytes)>,
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("it is longer than 2 GiB")]
+pub(crate) struct FrameTooLong;
+
 impl Frame {
-    pub fn with_capacity(bytes: usize) -> Frame {
+    pub(crate) fn with_capacity(bytes: usize) -> Frame {
         let mut text = BytesMut::with_capacity(bytes);
         text.extend_from_slice(&[0; 4]);
         Frame {
             text,
-            foreign: Vec::new(),
+            inserted: Vec::new(),
         }
     }
 
-    /// Puts a piece in without copying it.
-    pub fn insert(&mut self, piece: Bytes) {
-        self.foreign.push((self.text.len(), piece));
+    /// Inserts a piece without copying it.
+    pub(crate) fn insert(&mut self, piece: Bytes) {
+        self.inserted.push((self.text.len(), piece));
     }
 
-    /// `None` if the answer is longer than a length can say.
-    pub fn finish(mut self) -> Option<Vec<Bytes>> {
-        let foreign: usize = self.foreign.iter().map(|(_, piece)| piece.len()).sum();
-        let length = i32::try_from(self.text.len() - 4 + foreign).ok()?;
+    pub(crate) fn finish(mut self) -> Result<EncodedResponse, FrameTooLong> {
+        let inserted: usize = self.inserted.iter().map(|(_, piece)| piece.len()).sum();
+        let length = i32::try_from(self.text.len() - 4 + inserted).map_err(|_| FrameTooLong)?;
         self.text[..4].copy_from_slice(&length.to_be_bytes());
         let mut text = self.text.freeze();
-        let mut pieces = Vec::with_capacity(2 * self.foreign.len() + 1);
+        let mut pieces = Vec::with_capacity(2 * self.inserted.len() + 1);
         let mut done = 0;
-        for (at, piece) in self.foreign {
+        for (at, piece) in self.inserted {
             pieces.push(text.split_to(at - done));
             pieces.push(piece);
             done = at;
         }
         pieces.push(text);
         pieces.retain(|piece| !piece.is_empty());
-        Some(pieces)
+        Ok(EncodedResponse {
+            pieces,
+            ..EncodedResponse::default()
+        })
     }
 }
 
-/// What waits to be written.
+/// Responses that wait to be written.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     pieces: VecDeque<(Bytes, Share)>,
     bytes: usize,
 }
 
-/// More slices than this gain nothing in one call.
+/// More slices in one system call gain nothing.
 const SLICES_MAX: usize = 64;
 
 impl Output {
-    /// The last piece of an answer carries the share of the whole.
-    pub fn push(&mut self, pieces: Vec<Bytes>, share: Share) {
+    /// The last piece of a response carries its memory share.
+    pub(crate) fn push(&mut self, pieces: Vec<Bytes>, share: Share) {
         self.bytes += pieces.iter().map(Bytes::len).sum::<usize>();
         let pieces = pieces.into_iter().map(|piece| (piece, Share::default()));
         self.pieces.extend(pieces);
@@ -109,12 +106,15 @@ impl Output {
         }
     }
 
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Writes once, as much as the other side takes. Dropping the future loses nothing.
-    pub async fn write_some(&mut self, to: &mut (impl AsyncWrite + Unpin)) -> io::Result<usize> {
+    /// Writes once, as much as the socket takes. Dropping the future loses nothing.
+    pub(crate) async fn write_some(
+        &mut self,
+        to: &mut (impl AsyncWrite + Unpin),
+    ) -> io::Result<usize> {
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         let count = self.pieces.len().min(SLICES_MAX);
         for (slice, (piece, _)) in slices.iter_mut().zip(&self.pieces) {
@@ -146,18 +146,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn foreign_pieces_stand_where_they_were_put_and_the_length_counts_them() {
+    fn inserted_pieces_keep_their_position_and_count_into_the_length() {
         let mut frame = Frame::with_capacity(16);
         frame.text.extend_from_slice(b"ab");
         frame.insert(Bytes::from_static(b"XYZ"));
         frame.insert(Bytes::from_static(b"W"));
         frame.text.extend_from_slice(b"c");
-        let pieces = frame.finish().unwrap();
+        let pieces = frame.finish().unwrap().pieces;
         assert_eq!(pieces.concat(), b"\0\0\0\x07abXYZWc");
     }
 
     #[tokio::test]
-    async fn a_write_that_takes_little_is_continued_where_it_stopped() {
+    async fn a_partial_write_is_continued() {
         let mut output = Output::default();
         let pieces = [&b"abc"[..], b"defg"].map(Bytes::from_static);
         output.push(pieces.to_vec(), Share::default());

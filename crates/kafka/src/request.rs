@@ -1,0 +1,218 @@
+//! One request: its header, its client, and the encoding of its response.
+
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
+use highwater_log::{
+    GroupCoordinator, HubInfo, HubName, Log, Partition, TopicPartition, TransactionCoordinator,
+};
+use kafka_protocol::ResponseError as Code;
+use kafka_protocol::messages::{RequestHeader, ResponseHeader};
+use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
+
+use crate::access::{Identity, Resource, Right};
+use crate::api::Api;
+use crate::broker::Broker;
+use crate::codes::{ErrorCode, OK};
+use crate::frame::FrameError;
+use crate::response::{EncodedResponse, Frame};
+use crate::shape::{self, ShapeError};
+
+/// The listener that a connection came in on.
+#[derive(Debug)]
+pub(crate) struct ListenerInfo {
+    /// The advertised address.
+    pub host: StrBytes,
+    pub port: u16,
+    pub sasl: bool,
+}
+
+/// A request without its body.
+#[derive(Clone)]
+pub(crate) struct RequestContext {
+    pub broker: Arc<Broker>,
+    pub api: Api,
+    pub version: i16,
+    pub correlation: i32,
+    pub client_id: StrBytes,
+    pub identity: Identity,
+    pub client_host: Arc<str>,
+    pub listener: Arc<ListenerInfo>,
+}
+
+/// Why a connection is closed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProtocolError {
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    #[error("a request is malformed: {0}")]
+    Shape(#[from] ShapeError),
+    #[error("a request with API key {key}, version {version}, is malformed: {reason}")]
+    Malformed {
+        key: i16,
+        version: i16,
+        reason: String,
+    },
+    #[error("API key {0} is not supported")]
+    UnknownKey(i16),
+    #[error("version {version} of API key {key} is not supported")]
+    UnknownVersion { key: i16, version: i16 },
+    #[error("a request with API key {0} came before the client authenticated")]
+    Unauthenticated(i16),
+    #[error("a response with API key {key}, version {version}, cannot be encoded: {reason}")]
+    Response {
+        key: i16,
+        version: i16,
+        reason: String,
+    },
+}
+
+/// The fixed part of a request header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RequestHead {
+    pub key: i16,
+    pub version: i16,
+    pub correlation: i32,
+}
+
+impl RequestHead {
+    pub(crate) fn read(frame: &Bytes) -> Result<RequestHead, ShapeError> {
+        let mut head = frame.get(..8).ok_or(ShapeError::Short)?;
+        Ok(RequestHead {
+            key: head.get_i16(),
+            version: head.get_i16(),
+            correlation: head.get_i32(),
+        })
+    }
+}
+
+/// Reads the rest of the header; the body follows.
+pub(crate) fn client_id(
+    api: &Api,
+    version: i16,
+    frame: &mut Bytes,
+) -> Result<StrBytes, ProtocolError> {
+    let header_version = api.key.request_header_version(version);
+    let header = RequestHeader::decode(frame, header_version)
+        .map_err(|error| malformed(api, version, error))?;
+    Ok(header.client_id.unwrap_or_default())
+}
+
+fn malformed(api: &Api, version: i16, error: impl ToString) -> ProtocolError {
+    ProtocolError::Malformed {
+        key: api.key as i16,
+        version,
+        reason: error.to_string(),
+    }
+}
+
+/// Encodes a response with its header.
+pub(crate) fn encode<A: Encodable + HeaderVersion>(
+    api: &Api,
+    version: i16,
+    correlation: i32,
+    response: &A,
+) -> Result<EncodedResponse, ProtocolError> {
+    let failed = |reason: String| ProtocolError::Response {
+        key: api.key as i16,
+        version,
+        reason,
+    };
+    let mut frame = Frame::with_capacity(256);
+    ResponseHeader::default()
+        .with_correlation_id(correlation)
+        .encode(&mut frame.text, A::header_version(version))
+        .and_then(|()| response.encode(&mut frame.text, version))
+        .map_err(|error| failed(error.to_string()))?;
+    frame.finish().map_err(|error| failed(error.to_string()))
+}
+
+impl RequestContext {
+    pub(crate) fn decode<R: Request>(&self, mut body: Bytes) -> Result<R, ProtocolError> {
+        shape::check(&self.api, self.version, &body)?;
+        R::decode(&mut body, self.version)
+            .map_err(|error| malformed(&self.api, self.version, error))
+    }
+
+    pub(crate) fn encode<A: Encodable + HeaderVersion>(
+        &self,
+        response: &A,
+    ) -> Result<EncodedResponse, ProtocolError> {
+        encode(&self.api, self.version, self.correlation, response)
+    }
+
+    pub(crate) fn log(&self) -> &dyn Log {
+        &*self.broker.services.log
+    }
+
+    pub(crate) fn groups(&self) -> &dyn GroupCoordinator {
+        &*self.broker.services.groups
+    }
+
+    pub(crate) fn transactions(&self) -> &dyn TransactionCoordinator {
+        &*self.broker.services.transactions
+    }
+
+    /// Counts a code that is sent, unless it is no error.
+    pub(crate) fn count_error(&self, code: i16) -> i16 {
+        if code != OK {
+            self.broker.metrics.errors.add(1);
+        }
+        code
+    }
+
+    pub(crate) fn error_code(&self, error: &impl ErrorCode) -> i16 {
+        self.count_error(error.code())
+    }
+
+    pub(crate) fn may(&self, right: Right, on: Resource<'_>) -> bool {
+        let authorizer = &self.broker.services.authorizer;
+        authorizer.may(&self.identity, right, on)
+    }
+
+    pub(crate) fn allow(&self, right: Right, on: Resource<'_>) -> Result<(), Code> {
+        match (self.may(right, on), on) {
+            (true, _) => Ok(()),
+            (false, Resource::Hub(_)) => Err(Code::TopicAuthorizationFailed),
+            (false, Resource::Group(_)) => Err(Code::GroupAuthorizationFailed),
+            (false, Resource::Transaction(_)) => Err(Code::TransactionalIdAuthorizationFailed),
+            (false, Resource::Node) => Err(Code::ClusterAuthorizationFailed),
+        }
+    }
+
+    /// Whether the client has any right on the hub.
+    pub(crate) fn may_see(&self, hub: &str) -> bool {
+        [Right::Listen, Right::Send, Right::Manage]
+            .into_iter()
+            .any(|right| self.may(right, Resource::Hub(hub)))
+    }
+
+    /// A hub that exists and on which the client has this right.
+    pub(crate) fn hub(&self, right: Right, name: &str) -> Result<Arc<HubInfo>, Code> {
+        self.allow(right, Resource::Hub(name))?;
+        self.log().hub(name).ok_or(Code::UnknownTopicOrPartition)
+    }
+
+    pub(crate) fn partition(&self, hub: &str, index: i32) -> Result<Arc<dyn Partition>, Code> {
+        u32::try_from(index)
+            .ok()
+            .and_then(|index| self.log().partition(hub, index))
+            .ok_or(Code::UnknownTopicOrPartition)
+    }
+
+    /// A topic partition that exists.
+    pub(crate) fn topic_partition(&self, hub: &str, index: i32) -> Result<TopicPartition, Code> {
+        let info = self.log().hub(hub);
+        topic_partition(hub, index)
+            .filter(|at| info.is_some_and(|info| at.partition < info.partitions))
+            .ok_or(Code::UnknownTopicOrPartition)
+    }
+}
+
+/// A topic partition that need not exist.
+pub(crate) fn topic_partition(hub: &str, index: i32) -> Option<TopicPartition> {
+    Some(TopicPartition {
+        hub: HubName::new(hub).ok()?,
+        partition: u32::try_from(index).ok()?,
+    })
+}
