@@ -130,16 +130,13 @@ where
                 false => self.from.poll_next(context, cx),
             };
             match more {
-                Poll::Ready(Some(StageOutput::Item(item))) => {
-                    self.gathered.push(item.map(Arc::new));
-                    continue;
-                }
-                Poll::Ready(Some(StageOutput::Dead(item))) => {
-                    return Poll::Ready(Some(StageOutput::Dead(item)));
-                }
-                Poll::Ready(Some(StageOutput::Done(ticket))) => {
-                    return Poll::Ready(Some(StageOutput::Done(ticket)));
-                }
+                Poll::Ready(Some(step)) => match step.into_item() {
+                    Ok(item) => {
+                        self.gathered.push(item.map(Arc::new));
+                        continue;
+                    }
+                    Err(passed) => return Poll::Ready(Some(passed)),
+                },
                 Poll::Ready(None) => self.ended |= self.gathered.len() < self.count_max,
                 Poll::Pending => {}
             }

@@ -278,13 +278,10 @@ where
                 };
             }
             match self.from.poll_next(context, cx) {
-                Poll::Ready(Some(StageOutput::Item(item))) => self.take(item, context),
-                Poll::Ready(Some(StageOutput::Dead(item))) => {
-                    return Poll::Ready(Some(StageOutput::Dead(item)));
-                }
-                Poll::Ready(Some(StageOutput::Done(ticket))) => {
-                    return Poll::Ready(Some(StageOutput::Done(ticket)));
-                }
+                Poll::Ready(Some(step)) => match step.into_item() {
+                    Ok(item) => self.take(item, context),
+                    Err(passed) => return Poll::Ready(Some(passed)),
+                },
                 Poll::Ready(None) => self.ended = true,
                 Poll::Pending => return Poll::Pending,
             }

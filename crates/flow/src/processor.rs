@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use highwater_env::Clock;
 use highwater_log::{BoxFuture, Offset, TopicPartition};
@@ -80,28 +80,26 @@ pub struct ProcessorStats {
     pub dead: AtomicU64,
     /// Pipeline restarts.
     pub restarts: AtomicU64,
-    places: Mutex<BTreeMap<TopicPartition, Option<String>>>,
+    partitions: Mutex<BTreeMap<TopicPartition, Option<String>>>,
 }
 
 impl ProcessorStats {
     /// The assigned partitions, each with the error that stopped its pipeline, if any.
-    pub fn places(&self) -> BTreeMap<TopicPartition, Option<String>> {
-        self.places
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+    pub fn partitions(&self) -> BTreeMap<TopicPartition, Option<String>> {
+        self.lock().clone()
     }
 
-    fn note(&self, place: &TopicPartition, trouble: Option<String>) {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        places.insert(place.clone(), trouble);
+    fn note(&self, partition: &TopicPartition, error: Option<String>) {
+        self.lock().insert(partition.clone(), error);
     }
 
-    fn forget(&self, place: &TopicPartition) {
-        self.places
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(place);
+    fn forget(&self, partition: &TopicPartition) {
+        self.lock().remove(partition);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<TopicPartition, Option<String>>> {
+        let partitions = self.partitions.lock();
+        partitions.unwrap_or_else(PoisonError::into_inner)
     }
 }
 

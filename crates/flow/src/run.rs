@@ -120,12 +120,12 @@ struct PipelineRun {
     sink: Arc<Sink>,
     schedule: CheckpointSchedule,
     letters: JoinSet<Result<Ticket, RunError>>,
-    storing: Option<Storing>,
+    storing: Option<CheckpointWrite>,
     summary: RunSummary,
 }
 
 /// A checkpoint write in progress.
-struct Storing {
+struct CheckpointWrite {
     point: CheckpointPosition,
     begun: Duration,
     done: BoxFuture<Result<(), GroupError>>,
@@ -148,7 +148,7 @@ impl PipelineRun {
                 () = &mut shutdown, if !self.context.is_stopping() => {
                     self.context.stopping.send_replace(true);
                 }
-                stored = stored(&mut self.storing) => self.checkpoint_ended(stored)?,
+                (write, stored) = stored(&mut self.storing) => self.checkpoint_ended(&write, stored)?,
                 Some(put) = self.letters.join_next() => {
                     self.context.tracker.finish(join_result(put)?);
                 }
@@ -196,7 +196,7 @@ impl PipelineRun {
         if due > now {
             return Some(due - now);
         }
-        self.storing = Some(Storing {
+        self.storing = Some(CheckpointWrite {
             point,
             begun: now,
             done: self.sink.positions.store(&self.place, point.offset),
@@ -204,9 +204,13 @@ impl PipelineRun {
         None
     }
 
-    fn checkpoint_ended(&mut self, stored: Stored) -> Result<(), RunError> {
-        match stored.result {
-            Ok(()) => self.schedule.stored(stored.point, stored.begun),
+    fn checkpoint_ended(
+        &mut self,
+        write: &CheckpointWrite,
+        stored: Result<(), GroupError>,
+    ) -> Result<(), RunError> {
+        match stored {
+            Ok(()) => self.schedule.stored(write.point, write.begun),
             Err(error) if is_final(&error) => return Err(RunError::Position(error)),
             Err(_) => self.schedule.failed(self.sink.clock.elapsed()),
         }
@@ -216,8 +220,8 @@ impl PipelineRun {
     /// Stores the last checkpoint and returns the result.
     async fn finish(mut self) -> Result<RunSummary, RunError> {
         if self.storing.is_some() {
-            let stored = stored(&mut self.storing).await;
-            self.checkpoint_ended(stored)?;
+            let (write, stored) = stored(&mut self.storing).await;
+            self.checkpoint_ended(&write, stored)?;
         }
         let next = self.context.tracker.done();
         let (sink, place) = (&self.sink, &self.place);
@@ -236,25 +240,17 @@ impl PipelineRun {
     }
 }
 
-struct Stored {
-    point: CheckpointPosition,
-    begun: Duration,
-    result: Result<(), GroupError>,
-}
-
 /// Completes with the checkpoint write; pending if there is none.
-async fn stored(storing: &mut Option<Storing>) -> Stored {
-    let result = poll_fn(|cx| match storing {
-        Some(under_way) => under_way.done.as_mut().poll(cx),
+async fn stored(
+    storing: &mut Option<CheckpointWrite>,
+) -> (CheckpointWrite, Result<(), GroupError>) {
+    let stored = poll_fn(|cx| match storing {
+        Some(write) => write.done.as_mut().poll(cx),
         None => Poll::Pending,
     });
-    let result = result.await;
-    let under_way = storing.take().expect("its end was just awaited");
-    Stored {
-        point: under_way.point,
-        begun: under_way.begun,
-        result,
-    }
+    let stored = stored.await;
+    let write = storing.take().expect("its end was just awaited");
+    (write, stored)
 }
 
 /// Pulls ready items, up to a limit. Returns false at the end.

@@ -80,7 +80,7 @@ pub trait Stage: Send + Sized {
         let mut change = change;
         MapStage {
             from: self,
-            change: move |item: Item<Self::Out>| item.go(&mut change),
+            change: move |item: Item<Self::Out>| StageOutput::Item(item.map(&mut change)),
         }
     }
 
@@ -175,6 +175,17 @@ pub trait Stage: Send + Sized {
     }
 }
 
+impl<T> StageOutput<T> {
+    /// The item, or else the output, which passes the following stages unchanged.
+    pub(crate) fn into_item<U>(self) -> Result<Item<T>, StageOutput<U>> {
+        match self {
+            StageOutput::Item(item) => Ok(item),
+            StageOutput::Dead(item) => Err(StageOutput::Dead(item)),
+            StageOutput::Done(ticket) => Err(StageOutput::Done(ticket)),
+        }
+    }
+}
+
 pub type StagePoll<T> = Poll<Option<StageOutput<T>>>;
 
 impl<T> Item<T> {
@@ -201,10 +212,6 @@ impl<T> Item<T> {
     pub(crate) fn map<U>(self, change: impl FnOnce(T) -> U) -> Item<U> {
         let (item, value) = self.swap(());
         item.swap(change(value)).0
-    }
-
-    pub(crate) fn go<U>(self, change: impl FnOnce(T) -> U) -> StageOutput<U> {
-        StageOutput::Item(self.map(change))
     }
 
     /// Converts the outcome of an item into an output.
@@ -250,11 +257,11 @@ where
     type Out = U;
 
     fn poll_next(&mut self, context: &mut PipelineContext, cx: &mut Context<'_>) -> StagePoll<U> {
-        self.from.poll_next(context, cx).map(|next| {
-            next.map(|step| match step {
-                StageOutput::Item(item) => (self.change)(item),
-                StageOutput::Dead(item) => StageOutput::Dead(item),
-                StageOutput::Done(ticket) => StageOutput::Done(ticket),
+        let next = self.from.poll_next(context, cx);
+        next.map(|next| {
+            next.map(|step| {
+                step.into_item()
+                    .map_or_else(|passed| passed, &mut self.change)
             })
         })
     }

@@ -162,10 +162,10 @@ fn instances_share_the_partitions_and_hand_them_over_in_order() {
         let stats = Arc::clone(&a.stats);
         let (a, stop_a) = world.start("a", a);
         sleep(Duration::from_secs(20)).await;
-        assert_eq!(stats.places().len(), 4, "alone it has everything");
+        assert_eq!(stats.partitions().len(), 4, "alone it has everything");
         let (b, stop_b) = world.start("b", world.processor(shared()));
         sleep(Duration::from_secs(20)).await;
-        assert_eq!(stats.places().len(), 2);
+        assert_eq!(stats.partitions().len(), 2);
         assert_eq!(world.readers(), ["a", "b"].into());
         stop_a.send_replace(true);
         a.await.unwrap();

@@ -117,7 +117,7 @@ async fn produce(cluster: &TestCluster, count: usize) {
 }
 
 fn owned(activity: &ProcessorStats) -> usize {
-    activity.places().len()
+    activity.partitions().len()
 }
 
 #[tokio::test]

@@ -60,7 +60,7 @@ pub(super) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
 async fn facts(app: &App, entry: &Entry) -> Result<(Value, Vec<Value>), Error> {
     let (spec, activity) = (&entry.spec, &entry.activity);
     let positions = positions(app, entry).await?;
-    let here = activity.places();
+    let here = activity.partitions();
     let partitions: Vec<Value> = positions
         .iter()
         .map(|position| {
