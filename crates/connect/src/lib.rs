@@ -43,8 +43,9 @@ mod writer;
 #[cfg(feature = "postgres")]
 pub use endpoint::PostgresOutput;
 pub use endpoint::{
-    Endpoint, EndpointError, EndpointFuture, FilesOutput, HubOutput, OUTPUT_KINDS, OpenSink,
-    OutputContext, OutputKind, OutputSettings, Rows, SinkEndpoint, SinkTarget, StdoutOutput,
+    Destination, Endpoint, EndpointError, EndpointFuture, FilesOutput, HubOutput, OUTPUT_KINDS,
+    OpenSink, OutputContext, OutputKind, OutputSettings, OutsideAccess, Rows, SinkEndpoint,
+    SinkTarget, StdoutOutput,
 };
 pub use file_slice::{FileSlice, FileSlicer, SliceKind, SliceOptions};
 pub use format_settings::is_delimiter;

@@ -15,11 +15,15 @@
 
 mod clock;
 pub mod disk;
+mod egress;
+mod folder_policy;
 pub mod random;
 mod shutdown;
 mod usage;
 
 pub use clock::{Clock, RealClock, SimClock};
 pub use disk::{Disk, RealDisk, SimDisk};
+pub use egress::EgressPolicy;
+pub use folder_policy::FolderPolicy;
 pub use shutdown::shutdown_signal;
 pub use usage::{Usage, process_cpu, thread_cpu, usage};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use highwater_connect::{Format, Level, MissingFeature};
+use highwater_connect::{Format, Level, MissingFeature, OutsideAccess};
 use highwater_engine::{PhysicalPlan, PhysicalPlanError, ScriptError, Scripts};
 use highwater_env::disk;
 use highwater_query::plan::Plan;
@@ -12,6 +12,7 @@ use highwater_settings::FileError;
 
 use crate::config::{FilesError, Input, JobFile, OnError, OnFailure, Output, QuerySource};
 use crate::project::{self, PROJECT_FILE};
+use crate::reference;
 
 /// A job file and its query, compiled and laid out.
 #[derive(Debug)]
@@ -60,6 +61,8 @@ pub enum LoadError {
     PartitionedFiles { input: String, files: usize },
     #[error("error: {0}")]
     Files(#[from] FilesError),
+    #[error("error: {part} of the job: {reason}")]
+    Access { part: String, reason: String },
     #[error("error: {}: {reason}", file.display())]
     Project { file: PathBuf, reason: String },
     #[error(
@@ -116,6 +119,39 @@ impl JobFile {
     pub(crate) fn output(&self, name: &str) -> Option<&Output> {
         let mut outputs = self.outputs.iter();
         outputs.find(|output| output.name.eq_ignore_ascii_case(name))
+    }
+}
+
+impl JobFile {
+    /// Refuses files, outputs and secrets beyond `access`, before any of them is read. The files of the job's own folder
+    /// came with it.
+    pub fn check_access(&self, access: &OutsideAccess) -> Result<(), LoadError> {
+        let own = OutsideAccess {
+            folders: access.folders.with(&self.folder),
+            ..access.clone()
+        };
+        let refused = |part: String| move |reason| LoadError::Access { part, reason };
+        if let QuerySource::File(path) = &self.query {
+            let checked = own.check_path(path);
+            checked.map_err(refused("the query".to_owned()))?;
+        }
+        for function in &self.functions {
+            let part = format!("function \"{}\"", function.name);
+            own.check_path(&function.path).map_err(refused(part))?;
+        }
+        for input in &self.inputs {
+            for path in &input.paths {
+                let part = format!("input \"{}\"", input.name);
+                let checked = own.check_path(&reference::fixed_folder(path));
+                checked.map_err(refused(part))?;
+            }
+        }
+        for output in &self.outputs {
+            let part = format!("output \"{}\"", output.name);
+            let checked = output.settings.check(&own, &self.folder);
+            checked.map_err(refused(part))?;
+        }
+        Ok(())
     }
 }
 

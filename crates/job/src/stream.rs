@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use highwater_connect::Events;
-use highwater_engine::{Column, DataErrors, PhysicalPlan, ValueRef, eval};
+use highwater_engine::{Column, DataErrors, Item, PhysicalPlan, ValueRef, eval};
 use highwater_time::Instant;
 
 use crate::account::{Account, Rejection, json};
@@ -71,6 +71,18 @@ pub(crate) struct StreamOutput {
     /// The latest arrival of a hub's event or punctuation.
     pub arrived: Instant,
     pub watermark: Instant,
+}
+
+impl StreamOutput {
+    /// An estimate in bytes.
+    pub(crate) fn size(&self) -> u64 {
+        const VALUE_BYTES: usize = 16;
+        let sizes = self.deliveries.iter().map(|delivery| match &delivery.item {
+            Item::Rows(chunk) => chunk.rows() * (chunk.columns.len() + 1) * VALUE_BYTES,
+            _ => 0,
+        });
+        sizes.sum::<usize>() as u64
+    }
 }
 
 impl Stream {

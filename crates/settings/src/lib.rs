@@ -27,9 +27,11 @@
 
 mod error;
 mod reader;
+mod secrets;
 
 pub use error::{FileError, Mistake, Position};
 pub use reader::{Entry, FileReader, Section, read_file};
+pub use secrets::{SecretError, Secrets};
 
 /// What to write instead of an unknown name: the nearest known one, if one is near.
 pub fn did_you_mean(name: &str, known: &[&str]) -> Option<String> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
-use highwater_env::{RealClock, shutdown_signal};
+use highwater_env::{EgressPolicy, RealClock, shutdown_signal};
 use highwater_workflow::call::{Functions, ServicePools};
 use highwater_workflow::supervise::{
     Claim, ClaimResponse, FailedInstanceError, FailedInstanceSource, Options, OutcomeReport,
@@ -57,7 +57,8 @@ impl Supervise {
             () = signals.next() => return Ok(ExitStatus::Success),
         };
         let clock = Arc::new(RealClock::new());
-        let pools = ServicePools::new(clock.clone(), Functions::new());
+        let egress = EgressPolicy::default();
+        let pools = ServicePools::new(clock.clone(), Functions::new(), egress);
         let stop = watch::Sender::new(false);
         let mut tasks = JoinSet::new();
         for workflow in &workflows {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use highwater_query::plan::Name;
 
 use super::{
-    Endpoint, EndpointError, FilesOutput, OutputContext, OutputKind, OutputSettings, SinkTarget,
+    Endpoint, EndpointError, FilesOutput, OutputContext, OutputKind, OutputSettings, OutsideAccess,
+    SinkTarget,
 };
 use crate::writer::OutputFormat;
 
@@ -40,6 +41,10 @@ impl OutputSettings for FileOutput {
         context: &OutputContext,
     ) -> Result<Box<dyn Endpoint>, EndpointError> {
         FilesOutput::new(self.path.display().to_string(), self.format).open(names, context)
+    }
+
+    fn check(&self, access: &OutsideAccess, folder: &Path) -> Result<(), String> {
+        access.check_path(&folder.join(&self.path))
     }
 
     fn sink_target(&self, folder: &Path) -> Option<SinkTarget> {

@@ -30,7 +30,9 @@ pub use files::FilesOutput;
 pub use hub::HubOutput;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresOutput;
-pub use registry::{OUTPUT_KINDS, OutputContext, OutputKind, OutputSettings, SinkTarget};
+pub use registry::{
+    Destination, OUTPUT_KINDS, OutputContext, OutputKind, OutputSettings, OutsideAccess, SinkTarget,
+};
 pub use sink::{OpenSink, SinkEndpoint};
 pub use stdout::StdoutOutput;
 

@@ -8,11 +8,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use highwater_env::Disk;
+use highwater_env::{Disk, EgressPolicy, FolderPolicy};
 use highwater_log::{Log, TransactionCoordinator};
 use highwater_query::plan::Name;
 use highwater_queue::Queues;
-use highwater_settings::{FileReader, Section};
+use highwater_settings::{FileReader, Secrets, Section};
 use highwater_time::Duration;
 
 use super::{Endpoint, EndpointError, file, files, hub, postgres, queue, stdout, webhook};
@@ -75,11 +75,51 @@ pub trait OutputSettings: fmt::Debug + Send + Sync {
         context: &OutputContext,
     ) -> Result<Box<dyn Endpoint>, EndpointError>;
 
+    /// The hub or queue that rows are sent to, if it is one of the node.
+    fn destination(&self) -> Option<Destination<'_>> {
+        None
+    }
+
+    /// Refuses paths and secrets beyond `access`; relative paths start at `folder`. Connections are checked when they are
+    /// made.
+    fn check(&self, access: &OutsideAccess, folder: &Path) -> Result<(), String> {
+        let _ = (access, folder);
+        Ok(())
+    }
+
     /// The file or standard output that a job over files writes to in place; `None` if only a live job has the output.
     fn sink_target(&self, folder: &Path) -> Option<SinkTarget> {
         let _ = folder;
         None
     }
+}
+
+/// What a definition may reach outside of the node. By default everything that its operator may.
+#[derive(Clone, Debug, Default)]
+pub struct OutsideAccess {
+    pub egress: EgressPolicy,
+    pub secrets: Secrets,
+    pub folders: FolderPolicy,
+}
+
+impl OutsideAccess {
+    /// Refuses a path outside of the allowed folders.
+    pub fn check_path(&self, path: &Path) -> Result<(), String> {
+        match self.folders.allows(path) {
+            true => Ok(()),
+            false => Err(format!(
+                "{} is not below a folder of the setting jobs.folders",
+                path.display()
+            )),
+        }
+    }
+}
+
+/// The hub or queue that an output sends rows to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination<'a> {
+    Hub(&'a str),
+    Queue(&'a str),
 }
 
 /// A destination that a job over files writes to in place.
@@ -107,6 +147,7 @@ pub struct OutputContext {
     /// `None` where the process has no queues.
     pub queues: Option<Queues>,
     pub disk: Arc<dyn Disk>,
+    pub access: OutsideAccess,
 }
 
 impl OutputContext {
@@ -121,6 +162,7 @@ impl OutputContext {
             hubs: None,
             queues: None,
             disk,
+            access: OutsideAccess::default(),
         }
     }
 

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use highwater_env::EgressPolicy;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{HOST, HeaderValue};
@@ -22,7 +23,6 @@ use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 #[derive(Clone, Debug)]
@@ -35,6 +35,8 @@ pub struct Options {
     pub idle_max: usize,
     /// Certificates in PEM form to trust beside those of the system.
     pub ca: Option<String>,
+    /// The hosts that may be connected to.
+    pub egress: EgressPolicy,
 }
 
 impl Default for Options {
@@ -44,6 +46,7 @@ impl Default for Options {
             answer_bytes_max: 1 << 20,
             idle_max: 32,
             ca: None,
+            egress: EgressPolicy::default(),
         }
     }
 }
@@ -72,7 +75,7 @@ struct Origin {
 /// Why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
-    /// The request is invalid.
+    /// The request is invalid, or the egress policy refuses it.
     #[error("{0}")]
     Request(String),
     /// Nothing was sent.
@@ -176,14 +179,17 @@ impl Inner {
     }
 
     async fn connect(&self, origin: &Origin) -> Result<Sender, HttpError> {
-        let failed = |source| HttpError::Connect {
-            to: origin.to_string(),
-            source,
+        let failed = |source: io::Error| match source.kind() {
+            io::ErrorKind::PermissionDenied => HttpError::Request(source.to_string()),
+            _ => HttpError::Connect {
+                to: origin.to_string(),
+                source,
+            },
         };
         let host = origin.authority.host();
         // An IPv6 address is in brackets.
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let stream = TcpStream::connect((host, origin.port())).await;
+        let stream = self.options.egress.connect(host, origin.port()).await;
         let stream = stream.map_err(failed)?;
         let _ = stream.set_nodelay(true);
         if !origin.tls {

@@ -94,3 +94,19 @@ async fn a_certificate_is_believed_when_we_were_told_to() {
     let refused = stranger.send(get(&server.url)).await;
     assert!(matches!(refused, Err(HttpError::Connect { .. })));
 }
+
+// proves G3
+#[tokio::test]
+async fn a_host_that_the_egress_policy_refuses_is_not_connected_to() {
+    let server = Server::start(|_| Response::new(Bytes::new())).await;
+    let client = Client::new(Options {
+        egress: EgressPolicy::default().restricted(),
+        ..Options::default()
+    });
+    let answer = client.send(get(&server.url)).await;
+    let Err(HttpError::Request(reason)) = answer else {
+        panic!("{answer:?}")
+    };
+    assert!(reason.contains("egress.allow"), "{reason}");
+    assert_eq!(server.connections(), 0);
+}

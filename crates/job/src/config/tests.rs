@@ -1,7 +1,8 @@
 #![allow(clippy::disallowed_methods, reason = "tests make their own files")]
 use std::path::{Path, PathBuf};
 
-use highwater_connect::{OutputFormat, SinkTarget};
+use highwater_connect::{OutputFormat, OutsideAccess, SinkTarget};
+use highwater_env::FolderPolicy;
 use highwater_time::{Duration, Instant, ViolationAction};
 
 use super::*;
@@ -663,5 +664,55 @@ fn a_wrong_start_and_an_unknown_place_for_late_events_are_told() {
         "\"parquet\" for \"format\"",
     ] {
         assert!(wrong.contains(part), "{wrong}");
+    }
+}
+
+// proves G3
+#[test]
+fn a_job_with_limited_access_has_its_own_folder_and_the_listed_ones() {
+    let root = tempfile::tempdir().expect("a folder");
+    let (own, listed) = (root.path().join("own"), root.path().join("listed"));
+    for folder in [&own, &listed] {
+        std::fs::create_dir(folder).expect("a folder");
+    }
+    let access = OutsideAccess {
+        folders: FolderPolicy::below([listed.clone()]),
+        ..OutsideAccess::default()
+    };
+    let check = |text: &str| parse(text).resolve(&own).check_access(&access);
+    let listed = listed.display();
+    for good in [
+        "query='q.saql'\n[inputs.I]\npath='in.jsonl'\n[outputs.O]\npath='out'\n".to_owned(),
+        format!("sql='SELECT 1'\n[inputs.R]\nreference=true\npath='{listed}/{{date}}/r.jsonl'\n"),
+        format!("sql='SELECT 1'\n[outputs.O]\ntype='files'\npath='{listed}/o'\n"),
+    ] {
+        assert!(check(&good).is_ok(), "{good}");
+    }
+    for (wrong, part) in [
+        ("query='/etc/passwd'\n", "the query"),
+        ("query='../own2/q'\n", "the query"),
+        (
+            "sql='SELECT 1'\n[functions.f]\npath='/etc/f.js'\n",
+            "function \"f\"",
+        ),
+        ("sql='SELECT 1'\n[inputs.I]\npath='/etc'\n", "input \"I\""),
+        (
+            "sql='SELECT 1'\n[inputs.I]\npath='/{date}/x'\n",
+            "input \"I\"",
+        ),
+        (
+            "sql='SELECT 1'\n[outputs.O]\npath='/tmp/o'\n",
+            "output \"O\"",
+        ),
+        (
+            "sql='SELECT 1'\n[outputs.O]\ntype='files'\npath='/tmp'\n",
+            "output \"O\"",
+        ),
+    ] {
+        let refused = check(wrong).expect_err(wrong).to_string();
+        assert!(
+            refused.contains(part) && refused.contains("jobs.folders"),
+            "{refused}"
+        );
     }
 }

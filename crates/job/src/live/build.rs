@@ -19,6 +19,7 @@ use super::hub_stream::HubStream;
 use super::output_queue::OutputQueue;
 use super::partitions::{InputPartition, PartitionSet};
 use super::read_permits::ReadPermits;
+use super::state_limit::StateLimit;
 use super::status::{InputStatus, OutputStatus, PartitionStatus, StatusHandle};
 use crate::combiner::{Combiner, OutputRouting, StatementPort};
 use crate::config::OnError;
@@ -57,6 +58,7 @@ pub(super) struct JobBuilder<'a> {
     pub physical: &'a PhysicalPlan,
     pub clock: &'a Arc<dyn Clock>,
     pub status: &'a StatusHandle,
+    pub state_limit: &'a StateLimit,
 }
 
 /// An output of the query, or one that takes side rows.
@@ -162,6 +164,7 @@ impl JobBuilder<'_> {
                 status: self.status.clone(),
                 timer: self.clock.clone(),
                 errors_before: 0,
+                meter: self.state_limit.meter(),
             },
             streams,
             events: event_receiver,
@@ -238,7 +241,13 @@ impl JobBuilder<'_> {
             query: query.clone(),
         };
         let stream = Stream::new(plan, assigner, self.physical);
-        Ok(HubStream::new(partition.place.clone(), decoder, stream))
+        let meter = self.state_limit.meter();
+        Ok(HubStream::new(
+            partition.place.clone(),
+            decoder,
+            stream,
+            meter,
+        ))
     }
 }
 

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use super::hub_stream::StreamSnapshot;
 use super::read_permits::ReadPermits;
+use super::state_limit::StateMeter;
 use super::status::{PartitionStatus, StatusHandle};
 use super::worker::WorkItem;
 use crate::combiner::Combiner;
@@ -95,6 +96,7 @@ pub(super) struct CombinerThread {
     pub timer: Arc<dyn Clock>,
     /// Failed rows of earlier runs of this start.
     pub errors_before: u64,
+    pub meter: StateMeter,
 }
 
 /// A barrier that not all workers have passed.
@@ -228,7 +230,9 @@ impl CombinerThread {
         status: PartitionStatus,
     ) -> Result<(), EndpointError> {
         let (stream, watermark) = (output.stream, output.watermark);
+        let input = output.size();
         self.combiner.combine(output)?;
+        self.measure(input);
         self.status.update_partition(stream, |shown| {
             let backlog = shown.backlog;
             *shown = PartitionStatus { backlog, ..status };
@@ -240,6 +244,18 @@ impl CombinerThread {
         });
         self.permits.processed(stream, watermark);
         Ok(())
+    }
+
+    fn measure(&mut self, input: u64) {
+        let combiner = &self.combiner;
+        let measured = self.meter.processed(input, || {
+            let mut state = Vec::new();
+            combiner.snapshot(&mut state);
+            state.len() as u64
+        });
+        if let Err(reason) = measured {
+            self.tell(CombinerEvent::Failed(reason));
+        }
     }
 
     /// Adds a stream with the watermark `reached`. `false` if the query does not allow it.

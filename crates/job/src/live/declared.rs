@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use highwater_connect::{Endpoint, EndpointError, OutputContext, OutputSettings, StdoutOutput};
+use highwater_connect::{
+    Endpoint, EndpointError, OutputContext, OutputSettings, OutsideAccess, StdoutOutput,
+};
 use highwater_env::Disk;
 use highwater_log::{Log, TransactionCoordinator};
 use highwater_queue::Queues;
@@ -14,6 +16,7 @@ pub struct DeclaredEndpoints {
     pub hubs: Option<(Arc<dyn Log>, Arc<dyn TransactionCoordinator>)>,
     pub queues: Option<Queues>,
     pub disk: Arc<dyn Disk>,
+    pub access: OutsideAccess,
 }
 
 impl Endpoints for DeclaredEndpoints {
@@ -27,6 +30,7 @@ impl Endpoints for DeclaredEndpoints {
             hubs: self.hubs.clone(),
             queues: self.queues.clone(),
             disk: self.disk.clone(),
+            access: self.access.clone(),
         };
         let names = request.names.to_vec();
         match request.declared {

@@ -7,6 +7,7 @@ use tokio::task::JoinHandle;
 
 use super::run::{Command, RunEnd};
 use super::start::{JobStart, StartOutcome};
+use super::state_limit::StateLimit;
 use super::status::{JobState, JobStatus, StatusHandle};
 use super::{JobContext, Options};
 use crate::config::Start;
@@ -117,12 +118,14 @@ impl Supervisor {
 
     async fn run_once(&mut self, adopt_new: bool) -> RunEnd {
         let mut writing = None;
+        let state_limit = StateLimit::new(self.options.state_bytes_max);
         let start = JobStart {
             job: &self.job,
             context: &self.context,
             options: &self.options,
             status: &self.status,
             writing: &mut writing,
+            state_limit: &state_limit,
         };
         // A start waits for outputs and can be stopped meanwhile.
         let prepared = tokio::select! {

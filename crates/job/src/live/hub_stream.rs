@@ -6,6 +6,7 @@ use highwater_log::{FetchData, Offset, TopicPartition};
 use highwater_time::Instant;
 
 use super::batch_decoder::{BatchDecoder, DecodedItem, OffsetRange};
+use super::state_limit::StateMeter;
 use super::status::PartitionStatus;
 use crate::partition_pipeline::PartitionSnapshot;
 use crate::stream::{EventBlock, Stream, StreamOutput};
@@ -23,6 +24,7 @@ pub(super) struct HubStream {
     bytes: u64,
     /// The counts of earlier runs of this start.
     before: PartitionStatus,
+    meter: StateMeter,
 }
 
 /// The state of a stream, not encoded yet.
@@ -48,7 +50,12 @@ impl StreamSnapshot {
 }
 
 impl HubStream {
-    pub(super) fn new(place: TopicPartition, decoder: BatchDecoder, stream: Stream) -> HubStream {
+    pub(super) fn new(
+        place: TopicPartition,
+        decoder: BatchDecoder,
+        stream: Stream,
+        meter: StateMeter,
+    ) -> HubStream {
         HubStream {
             stream,
             decoder,
@@ -58,6 +65,7 @@ impl HubStream {
             events: 0,
             bytes: 0,
             before: PartitionStatus::new(place),
+            meter,
         }
     }
 
@@ -172,6 +180,17 @@ impl HubStream {
             modified: file.map_or(Instant::BEFORE_ALL, |file| file.modified),
         };
         self.stream.push(block, output);
+    }
+
+    /// Measures the state if it may have grown much by a fetch. The error says that the job's state is too large.
+    pub(super) fn measure(&mut self, fetched: &FetchData) -> Result<(), String> {
+        let input = fetched.pieces.iter().map(|piece| piece.len() as u64);
+        let (input, partition) = (input.sum(), self.stream.partition());
+        self.meter.processed(input, || {
+            let mut state = Vec::new();
+            partition.snapshot().write(&mut state);
+            state.len() as u64
+        })
     }
 
     /// Ends time: no event will follow.

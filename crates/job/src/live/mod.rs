@@ -38,6 +38,7 @@ mod reference_tables;
 mod refresh;
 mod run;
 mod start;
+mod state_limit;
 mod status;
 mod worker;
 
@@ -113,6 +114,8 @@ pub struct Options {
     pub until_end: Option<AtEnd>,
     /// The retry policy of outputs.
     pub retry: RetryPolicy,
+    /// The job fails when its state is larger than this.
+    pub state_bytes_max: u64,
     /// How long a stop waits for outputs to accept pending rows.
     pub stop_patience: Duration,
 }
@@ -128,6 +131,7 @@ impl Default for Options {
             checkpoint_every: None,
             until_end: None,
             retry: RetryPolicy::default(),
+            state_bytes_max: u64::MAX,
             stop_patience: Duration::from_secs(30),
         }
     }

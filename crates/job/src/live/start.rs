@@ -21,6 +21,7 @@ use super::output::{Output, SettledOutput};
 use super::partitions::{InputPartition, PartitionSet};
 use super::reference_tables::{CheckpointedReferences, ReferenceTables};
 use super::run::{LaunchPlan, RunningJob};
+use super::state_limit::StateLimit;
 use super::status::StatusHandle;
 use super::{EndpointRequest, JobContext, Options, StartError};
 use crate::config::{OnFailure, Start};
@@ -34,6 +35,7 @@ pub(super) struct JobStart<'a> {
     pub status: &'a StatusHandle,
     /// The write of a checkpoint, which cannot be cancelled: a caller that drops the start waits for it.
     pub writing: &'a mut Option<JoinHandle<std::io::Result<()>>>,
+    pub state_limit: &'a StateLimit,
 }
 
 pub(super) enum StartOutcome {
@@ -172,6 +174,7 @@ impl JobStart<'_> {
             physical,
             clock: &self.context.clock,
             status: self.status,
+            state_limit: self.state_limit,
         }
     }
 

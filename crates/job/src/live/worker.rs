@@ -65,7 +65,12 @@ impl Worker {
             WorkItem::Fetched { stream, fetched } => {
                 let stream = self.stream(stream);
                 match stream.take(&fetched) {
-                    Ok(output) => vec![message(worker, stream, output)],
+                    Ok(output) => {
+                        let mut messages = vec![message(worker, stream, output)];
+                        let measured = stream.measure(&fetched);
+                        messages.extend(measured.err().map(CombinerMessage::Failed));
+                        messages
+                    }
                     Err(broken) => vec![CombinerMessage::Failed(format!(
                         "a fetch is not a sequence of batches: {broken}"
                     ))],

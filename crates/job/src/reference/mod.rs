@@ -234,9 +234,7 @@ const EXTRA_DEPTH: usize = 6;
 
 /// The files that match the pattern, each with its time.
 fn matching_files(pattern: &Path) -> Result<Vec<(Instant, PathBuf)>, FilesError> {
-    let is_fixed =
-        |part: &std::path::Component<'_>| !part.as_os_str().to_string_lossy().contains('{');
-    let folder: PathBuf = pattern.components().take_while(is_fixed).collect();
+    let folder = fixed_folder(pattern);
     let relative = slash_path(pattern.strip_prefix(&folder).unwrap_or(pattern));
     let mut files = Vec::new();
     let depth = relative.matches('/').count() + EXTRA_DEPTH;
@@ -247,6 +245,13 @@ fn matching_files(pattern: &Path) -> Result<Vec<(Instant, PathBuf)>, FilesError>
         }
     })?;
     Ok(files)
+}
+
+/// The part of a path before its first pattern.
+pub(crate) fn fixed_folder(pattern: &Path) -> PathBuf {
+    let is_fixed =
+        |part: &std::path::Component<'_>| !part.as_os_str().to_string_lossy().contains('{');
+    pattern.components().take_while(is_fixed).collect()
 }
 
 /// A relative path with `/` on every system.

@@ -18,6 +18,9 @@ use std::path::{Path, PathBuf};
 use highwater_env::disk;
 use highwater_log::HubSpec;
 
+use highwater_connect::OutsideAccess;
+use highwater_env::EgressPolicy;
+
 use crate::http;
 use crate::jobs::DeclaredJob;
 use crate::keys::Key;
@@ -45,6 +48,12 @@ pub struct Config {
     pub hubs: Vec<HubSpec>,
     pub sharded: Vec<ShardedHub>,
     pub jobs: Vec<DeclaredJob>,
+    /// The largest state of a job.
+    pub job_state_bytes_max: u64,
+    /// What webhooks, workflows and outputs of the settings may reach.
+    pub egress: EgressPolicy,
+    /// What jobs deployed over HTTP may reach.
+    pub deployed_access: OutsideAccess,
     pub workflows: Vec<Workflow>,
     /// Created or changed at the start.
     pub queues: Vec<queues::DeclaredQueue>,

@@ -110,6 +110,10 @@ settings! {
     "sharded.*.hubs": List = "",
         "the member hubs, which share the events sent to this name by key; their order decides where a key goes";
 
+    "jobs.folders": List = "",
+        "folders below which jobs deployed over HTTP may read and write files; unset: none";
+    "jobs.state_bytes_max": SizeOrUnlimited = "1GiB",
+        "the largest state of a job, by the size of its checkpoint; beyond it the job fails";
     "jobs.*.path": Path = "",
         "the folder of a job that runs with the node, or its job file";
 
@@ -213,6 +217,12 @@ settings! {
         "the dead-letter hub; unset: the name of the processor and `.dead`";
     "processors.*.replays": Count(1, 1000) = "3",
         "the most replays of a dead letter, unless forced";
+
+    "egress.allow": List = "",
+        "the hosts (`api.example.com`, `*.example.com`) and networks (`10.0.0.0/8`) that webhooks, workflows and outputs may connect to; unset: all but link-local and metadata addresses";
+
+    "secrets.folder": Path = "",
+        "the folder below which jobs deployed over HTTP may read secrets, as `${file:path}`; unset: none";
 
     "notify.url": Text = "",
         "the webhook for notifications: a circuit opens, or a workflow instance is parked";

@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use highwater_connect::OutsideAccess;
 use highwater_env::{Clock, RealDisk};
 use highwater_hub::{Hub, OpenError};
 use highwater_job::Job;
@@ -60,6 +61,7 @@ pub async fn run_at_rest(
             hubs: None,
             queues: None,
             disk: Arc::new(RealDisk),
+            access: OutsideAccess::default(),
         }),
     };
     let options = Options {

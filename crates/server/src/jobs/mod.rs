@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use highwater_env::{Clock, RealDisk};
+use highwater_connect::OutsideAccess;
+use highwater_env::{Clock, EgressPolicy, RealDisk};
 use highwater_job::config::{JobFile, Start};
 use highwater_job::live::{
     self, Checkpoints, DeclaredEndpoints, DiskCheckpoints, FollowError, Handle, JobContext,
@@ -70,6 +71,12 @@ pub struct JobResources {
     pub clock: Arc<dyn Clock>,
     /// The sharded hubs: an input that names one reads its members.
     pub sharded: Arc<[ShardedHub]>,
+    /// The hosts that outputs of the operator's own jobs may connect to.
+    pub egress: EgressPolicy,
+    /// What jobs of keys may reach.
+    pub deployed_access: OutsideAccess,
+    /// The largest state of a job.
+    pub state_bytes_max: u64,
     /// Threads for the partitions of one job.
     pub threads: usize,
 }
@@ -350,10 +357,15 @@ impl Jobs {
                 hubs: Some((resources.log.clone(), resources.transactions.clone())),
                 queues: Some(resources.queues.clone()),
                 disk: Arc::new(RealDisk),
+                access: OutsideAccess {
+                    egress: resources.egress.clone(),
+                    ..OutsideAccess::default()
+                },
             }),
         };
         let options = live::Options {
             start,
+            state_bytes_max: resources.state_bytes_max,
             ..live::Options::of(&job, resources.threads)
         };
         let query = job.query.clone();

@@ -44,12 +44,15 @@ impl Services {
         let (groups, transactions) = start_coordinators(log, clock, &mut tasks);
         let mut notify = config.notify.clone();
         notify.public_url = notify.public_url.or(url);
-        let notifier = Notifier::new(notify, clock.clone()).map_err(NodeError::Notify)?;
+        let notifier = Notifier::new(notify, config.egress.clone(), clock.clone());
+        let notifier = notifier.map_err(NodeError::Notify)?;
         let mut workflows = Workflows::default();
         for workflow in &config.workflows {
             let name = workflow.definition.name.clone();
             let (groups, notifier) = (Arc::new(groups.clone()), notifier.clone());
-            let service = workflow.clone().open(log, groups, clock, notifier).await;
+            let workflow = workflow.clone();
+            let egress = config.egress.clone();
+            let service = workflow.open(log, groups, clock, egress, notifier).await;
             let service = service.map_err(|error| NodeError::Workflow { name, error })?;
             workflows.add(service.handle());
             tasks.spawn("workflows", |shutdown| service.run(shutdown));
@@ -62,6 +65,9 @@ impl Services {
             queues: queues.queues.clone(),
             clock: clock.clone(),
             sharded: config.sharded.clone().into(),
+            egress: config.egress.clone(),
+            deployed_access: config.deployed_access.clone(),
+            state_bytes_max: config.job_state_bytes_max,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
         };
         let jobs = Jobs::open(resources, config.data.join("jobs"), config.jobs.clone());
@@ -74,6 +80,7 @@ impl Services {
                     log: log.clone(),
                     groups: Arc::new(groups.clone()),
                     clock: clock.clone(),
+                    egress: config.egress.clone(),
                 };
                 let specs = config.processors.clone();
                 Some(Processors::start(specs, notifier, &config.data, parts).await?)

@@ -9,13 +9,14 @@ mod spec;
 mod webhook;
 mod wire;
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_connect::http;
 use highwater_env::random::Random;
-use highwater_env::{Clock, disk, shutdown_signal};
+use highwater_env::{Clock, EgressPolicy, disk, shutdown_signal};
 use highwater_flow::{
     Breaker, Circuits, DeadLetterPartition, Delivery, Event, Failure, GroupMember, GroupTimeouts,
     Handler, Options, Processor, ProcessorStats,
@@ -24,6 +25,7 @@ use highwater_log::{
     AdminError, BoxFuture, CleanupPolicy, GroupCoordinator, HubName, HubSettings, HubSpec, Log,
 };
 use highwater_retry::{Backoff, RetryPolicy};
+use highwater_settings::Secrets;
 use hyper::Uri;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -74,6 +76,7 @@ pub(crate) struct NodeParts {
     pub log: Arc<dyn Log>,
     pub groups: Arc<dyn GroupCoordinator>,
     pub clock: Arc<dyn Clock>,
+    pub egress: EgressPolicy,
 }
 
 /// Why a processor cannot run.
@@ -219,7 +222,7 @@ impl Entry {
                 why,
             });
         };
-        let handler = match handler(&spec, &parts.clock, stop, tasks) {
+        let handler = match handler(&spec, parts, stop, tasks) {
             Ok(handler) => handler,
             Err(why) => {
                 return Err(ProcessorError::Handler {
@@ -305,9 +308,15 @@ fn read_certificates(path: Option<&Path>) -> Result<Option<String>, String> {
     path.map(read).transpose()
 }
 
+/// The text of a setting with its secrets in place of the references.
+fn resolve_secrets(text: &str) -> Result<Cow<'_, str>, String> {
+    let resolved = Secrets::default().resolve(text);
+    resolved.map_err(|error| error.to_string())
+}
+
 fn handler(
     spec: &ProcessorSpec,
-    clock: &Arc<dyn Clock>,
+    parts: &NodeParts,
     stop: &watch::Sender<bool>,
     tasks: &mut Tasks,
 ) -> Result<Arc<dyn Handler>, String> {
@@ -321,16 +330,18 @@ fn handler(
                 timeout: spec.options.timeout.unwrap_or(Duration::MAX),
                 idle_max: IDLE_MAX,
                 ca: read_certificates(ca.as_deref())?,
+                egress: parts.egress.clone(),
                 ..http::Options::default()
             };
+            let url = resolve_secrets(url)?;
             Arc::new(webhook::Webhook::new(
                 http::Client::new(options),
-                parse_url(url)?,
+                parse_url(&url)?,
                 &spec.name,
                 authorization.as_ref(),
                 spec.transient.clone(),
                 spec.batch > 1,
-                Arc::clone(clock),
+                Arc::clone(&parts.clock),
             )?)
         }
         HandlerSpec::Command(command) => {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::spec::{Secret, TransientFailures};
-use super::wire;
+use super::{resolve_secrets, wire};
 use crate::http::json::is_json;
 use crate::text::time_text;
 
@@ -47,7 +47,8 @@ impl Webhook {
         headers.insert(USER_AGENT, HeaderValue::from_static("highwater"));
         headers.insert("highwater-processor", value(processor)?);
         if let Some(Secret(text)) = authorization {
-            let mut text = value(text).map_err(|_| "the authorization cannot be a header")?;
+            let text = resolve_secrets(text)?;
+            let mut text = value(&text).map_err(|_| "the authorization cannot be a header")?;
             text.set_sensitive(true);
             headers.insert(AUTHORIZATION, text);
         }

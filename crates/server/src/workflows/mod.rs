@@ -5,7 +5,7 @@ mod parked;
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_env::Clock;
+use highwater_env::{Clock, EgressPolicy};
 use highwater_flow::GroupPositions;
 use highwater_log::{GroupCoordinator, Log, Membership};
 use highwater_workflow::Template;
@@ -40,6 +40,7 @@ impl Workflow {
         log: &Arc<dyn Log>,
         groups: Arc<dyn GroupCoordinator>,
         clock: &Arc<dyn Clock>,
+        egress: EgressPolicy,
         notifier: Notifier,
     ) -> Result<Service, JournalError> {
         let name = self.definition.name.clone();
@@ -47,6 +48,7 @@ impl Workflow {
             partitions: self.partitions,
             running_max: self.running_max,
             keep: self.keep,
+            egress,
             ..Options::default()
         };
         let (clock, functions) = (Arc::clone(clock), Functions::new());

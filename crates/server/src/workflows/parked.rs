@@ -57,7 +57,7 @@ mod tests {
 
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;
-    use highwater_env::SimClock;
+    use highwater_env::{EgressPolicy, SimClock};
     use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
     use tokio::net::TcpListener;
 
@@ -117,7 +117,12 @@ mod tests {
             public_url: Some("https://hub.example.org/".into()),
             ..Options::default()
         };
-        let notifier = Notifier::new(options, Arc::new(SimClock::at_unix_nanos(0))).unwrap();
+        let notifier = Notifier::new(
+            options,
+            EgressPolicy::default(),
+            Arc::new(SimClock::at_unix_nanos(0)),
+        )
+        .unwrap();
         let ((), received) = tokio::join!(notifier.notify_parked(parked()), mail_server(listener));
         assert!(
             received.contains("RCPT TO:<desk@example.org>"),

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use highwater_env::EgressPolicy;
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
@@ -14,7 +15,6 @@ use hyper::header::{HOST, HeaderValue, RETRY_AFTER};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::{ANSWER_BYTES_MAX, CallError, Request};
@@ -54,13 +54,19 @@ pub(crate) enum SendError {
 }
 
 impl Connection {
-    pub(crate) async fn open(target: &Target) -> Result<Connection, CallError> {
+    pub(crate) async fn open(
+        target: &Target,
+        egress: &EgressPolicy,
+    ) -> Result<Connection, CallError> {
         let cannot = |error: &dyn std::fmt::Display| {
             CallError::transient(format!("cannot connect to {}: {error}", target.authority()))
         };
         let host = target.host.trim_matches(['[', ']']);
-        let stream = TcpStream::connect((host, target.port)).await;
-        let stream = stream.map_err(|error| cannot(&error))?;
+        let stream = egress.connect(host, target.port).await;
+        let stream = stream.map_err(|error| match error.kind() {
+            std::io::ErrorKind::PermissionDenied => CallError::permanent(error.to_string()),
+            _ => cannot(&error),
+        })?;
         // A call is one small write; Nagle's algorithm would only delay it.
         let _ = stream.set_nodelay(true);
         if !target.https {
@@ -210,7 +216,7 @@ mod tests {
             stream.write_all(answer).await.unwrap();
         });
         let target = Target::parse(&format!("http://{address}")).unwrap();
-        let Ok(mut connection) = Connection::open(&target).await else {
+        let Ok(mut connection) = Connection::open(&target, &EgressPolicy::default()).await else {
             panic!("no connection");
         };
         let request = Request {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use highwater_settings::Secrets;
 use hyper::Method;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 
@@ -53,7 +54,7 @@ fn request(
     key: &str,
 ) -> Result<Request, String> {
     let missing = |missing: crate::expr::Missing| missing.to_string();
-    let path = call.path.url(scope).map_err(missing)?;
+    let path = call.path.url(scope)?;
     let mut headers = Vec::with_capacity(call.headers.len() + 2);
     headers.push((IDEMPOTENCY_KEY, header("Idempotency-Key", key)?));
     if let Some(body) = &call.body {
@@ -61,8 +62,9 @@ fn request(
         headers.push((CONTENT_TYPE, kind));
     }
     for (name, value) in &call.headers {
-        let text = value.text(scope).map_err(missing)?;
-        let value = header(name, &text)?;
+        let text = value.text_with_secrets(scope, &Secrets::default())?;
+        let mut value = header(name, &text)?;
+        value.set_sensitive(true);
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|error| error.to_string())?;
         if name == CONTENT_TYPE {
             headers.retain(|(other, _)| *other != CONTENT_TYPE);
@@ -102,7 +104,7 @@ fn header(name: &str, text: &str) -> Result<HeaderValue, String> {
             _ => encoded.push_str(&format!("%{byte:02X}")),
         }
     }
-    HeaderValue::from_str(&encoded).map_err(|_| format!("`{text}` cannot stand in header {name}"))
+    HeaderValue::from_str(&encoded).map_err(|_| format!("the value of header {name} is not valid"))
 }
 
 /// The notice of a parked or failed instance.

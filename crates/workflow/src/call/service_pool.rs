@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use highwater_env::Clock;
+use highwater_env::{Clock, EgressPolicy};
 use highwater_flow::circuit::{Circuit, CircuitEvent, CircuitState, OutcomeCounts, Transition};
 use highwater_log::EnqueueTime;
 use hyper::header::HeaderValue;
@@ -24,6 +24,7 @@ pub(crate) struct ServicePool {
     service: Service,
     host: HeaderValue,
     clock: Arc<dyn Clock>,
+    egress: EgressPolicy,
     state: Mutex<State>,
     /// Wakes workers for a new call or a transition of the circuit.
     wake: Notify,
@@ -76,7 +77,11 @@ enum Next {
 }
 
 impl ServicePool {
-    pub(crate) fn new(service: Service, clock: Arc<dyn Clock>) -> Arc<ServicePool> {
+    pub(crate) fn new(
+        service: Service,
+        clock: Arc<dyn Clock>,
+        egress: EgressPolicy,
+    ) -> Arc<ServicePool> {
         let circuit = service
             .circuit
             .as_ref()
@@ -86,6 +91,7 @@ impl ServicePool {
             host: host.expect("the parts of a target are plain"),
             service,
             clock,
+            egress,
             state: Mutex::new(State {
                 waiting: VecDeque::new(),
                 circuit,
@@ -245,7 +251,7 @@ impl ServicePool {
 
     /// Opens a connection. If this fails, nothing was sent.
     async fn connect(&self, until: tokio::time::Instant) -> Result<Connection, CallError> {
-        let opening = Connection::open(&self.service.target);
+        let opening = Connection::open(&self.service.target, &self.egress);
         let opened = tokio::time::timeout_at(until, opening).await;
         opened.unwrap_or_else(|_| {
             let target = self.service.target.authority();

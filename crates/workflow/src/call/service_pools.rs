@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use highwater_env::Clock;
 use highwater_env::random::Random;
+use highwater_env::{Clock, EgressPolicy};
 use highwater_retry::RetryDecision;
 use tokio::sync::oneshot;
 
@@ -23,16 +23,18 @@ pub struct ServicePools {
 struct Shared {
     clock: Arc<dyn Clock>,
     functions: Functions,
+    egress: EgressPolicy,
     /// Few, and searched linearly: equal services of different versions share a pool.
     pools: Mutex<Vec<(Service, Arc<ServicePool>)>>,
 }
 
 impl ServicePools {
-    pub fn new(clock: Arc<dyn Clock>, functions: Functions) -> ServicePools {
+    pub fn new(clock: Arc<dyn Clock>, functions: Functions, egress: EgressPolicy) -> ServicePools {
         ServicePools {
             shared: Arc::new(Shared {
                 clock,
                 functions,
+                egress,
                 pools: Mutex::default(),
             }),
         }
@@ -134,7 +136,8 @@ impl ServicePools {
         if let Some((_, pool)) = pools.iter().find(|(known, _)| known == service) {
             return Arc::clone(pool);
         }
-        let pool = ServicePool::new(service.clone(), Arc::clone(&self.shared.clock));
+        let (clock, egress) = (self.shared.clock.clone(), self.shared.egress.clone());
+        let pool = ServicePool::new(service.clone(), clock, egress);
         pools.push((service.clone(), Arc::clone(&pool)));
         pool
     }

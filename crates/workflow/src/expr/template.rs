@@ -1,5 +1,6 @@
 //! Templates: `/api/deliveries/{{input.deliveryId}}`.
 
+use highwater_settings::Secrets;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -17,6 +18,16 @@ pub struct Template {
 enum Part {
     Text(String),
     Hole(Path),
+}
+
+impl Part {
+    /// The text, with one character in place of a variable.
+    fn written(&self) -> &str {
+        match self {
+            Part::Text(text) => text,
+            Part::Hole(_) => "x",
+        }
+    }
 }
 
 stored_as_text!(Template);
@@ -60,9 +71,48 @@ impl Template {
         self.filled(scope, |out, text| out.push_str(text))
     }
 
-    /// The text with its variables resolved and escaped for a URL, so that no value can leave its path segment.
-    pub fn url(&self, scope: &Scope<'_>) -> Result<String, Missing> {
-        self.filled(scope, escape)
+    /// The text with its variables and its references to secrets resolved. Only references of the definition count, never
+    /// those in a value.
+    pub fn text_with_secrets(
+        &self,
+        scope: &Scope<'_>,
+        secrets: &Secrets,
+    ) -> Result<String, String> {
+        let resolved = self.parts.iter().map(|part| match part {
+            Part::Text(text) => {
+                let text = secrets.resolve(text).map_err(|error| error.to_string())?;
+                Ok(Part::Text(text.into_owned()))
+            }
+            hole => Ok(hole.clone()),
+        });
+        let template = Template {
+            source: String::new(),
+            parts: resolved.collect::<Result<_, String>>()?,
+        };
+        template.text(scope).map_err(|missing| missing.to_string())
+    }
+
+    /// The text with its variables resolved and escaped for a URL. No value can leave its path segment or remove it: a
+    /// segment that becomes `.`, `..` or empty is an error, because servers resolve it to another path.
+    pub fn url(&self, scope: &Scope<'_>) -> Result<String, String> {
+        let url = self
+            .filled(scope, escape)
+            .map_err(|missing| missing.to_string())?;
+        let path = url.split_once('?').map_or(&url[..], |(path, _)| path);
+        let is_empty = |segment: &&str| segment.is_empty();
+        let written: String = self.parts.iter().map(Part::written).collect();
+        let written = written
+            .split_once('?')
+            .map_or(&written[..], |(path, _)| path);
+        let emptied =
+            path.split('/').filter(is_empty).count() > written.split('/').filter(is_empty).count();
+        match emptied || path.split('/').any(|segment| matches!(segment, "." | "..")) {
+            true => Err(format!(
+                "`{path}` of `{}` has a segment that is empty, `.` or `..`",
+                self.source
+            )),
+            false => Ok(url),
+        }
     }
 
     /// A template that is a single variable becomes its value, any other a string.
@@ -148,6 +198,43 @@ mod tests {
     #[test]
     fn an_id_cannot_climb_out_of_its_folder() {
         assert_eq!(filled("/p/{{id}}").1, "/p/..%2Fx");
+    }
+
+    // proves G3
+    #[test]
+    fn no_value_becomes_a_dot_segment_or_an_empty_one() {
+        let answers = Fixed(vec![]);
+        let url = |template: &str, value: &str| {
+            let input = serde_json::json!({"v": value}).to_string();
+            let scope = Scope::new("w", "i", input.as_bytes(), &answers);
+            Template::parse(template).unwrap().url(&scope)
+        };
+        for value in ["", ".", ".."] {
+            for template in [
+                "/orders/{{input.v}}/items",
+                "/orders/{{input.v}}",
+                "/{{input.v}}?a=1",
+            ] {
+                assert!(url(template, value).is_err(), "{template} {value:?}");
+            }
+            assert!(url("/orders?next={{input.v}}", value).is_ok(), "{value:?}");
+            assert!(url("/orders/a{{input.v}}b/", value).is_ok(), "{value:?}");
+        }
+        assert_eq!(url("/a/{{input.v}}/", "x.y").unwrap(), "/a/x.y/");
+    }
+
+    // proves G3
+    #[test]
+    fn secrets_are_those_of_the_definition_never_of_a_value() {
+        let answers = Fixed(vec![]);
+        let scope = Scope::new("w", "i", br#"{"v":"${env:PATH}"}"#, &answers);
+        let template = Template::parse("${env:PATH} {{input.v}}").unwrap();
+        let text = template
+            .text_with_secrets(&scope, &Secrets::default())
+            .unwrap();
+        let path = std::env::var("PATH").unwrap();
+        assert_eq!(text, format!("{path} ${{env:PATH}}"));
+        assert!(format!("{template:?}").contains("${env:PATH}"));
     }
 
     #[test]

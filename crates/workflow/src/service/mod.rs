@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use highwater_env::random::Random;
-use highwater_env::{Clock, shutdown_signal};
+use highwater_env::{Clock, EgressPolicy, shutdown_signal};
 use highwater_log::{BoxFuture, Log, Offset, Partition};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -40,6 +40,8 @@ pub struct Options {
     pub keep: Duration,
     /// The journal is compacted when it has grown by this much.
     pub checkpoint_bytes: usize,
+    /// The hosts that steps may call.
+    pub egress: EgressPolicy,
 }
 
 impl Default for Options {
@@ -49,6 +51,7 @@ impl Default for Options {
             running_max: 100_000,
             keep: Duration::from_secs(7 * 24 * 3600),
             checkpoint_bytes: 8 << 20,
+            egress: EgressPolicy::default(),
         }
     }
 }
@@ -91,7 +94,8 @@ impl Service {
         let hubs = JournalHubs::open(&**log, &name, options.partitions, options.keep).await?;
         let versions = Versions::load(&*hubs.versions).await?;
         let current = versions.store(&*hubs.versions, definition).await?;
-        let pools = ServicePools::new(Arc::clone(&clock), functions);
+        let egress = options.egress.clone();
+        let pools = ServicePools::new(Arc::clone(&clock), functions, egress);
         let mut parts = ServiceParts {
             hubs,
             versions,

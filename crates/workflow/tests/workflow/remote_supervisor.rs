@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{Reply, Running, Script, delivery_within, memory_log};
-use highwater_env::RealClock;
+use highwater_env::{EgressPolicy, RealClock};
 use highwater_workflow::call::{Functions, ServicePools};
 use highwater_workflow::supervise::{Options, Supervisor};
 use highwater_workflow::{Decision, StartOutcome, Supervision};
@@ -25,7 +25,7 @@ fn supervise(workflow: &Running) -> Vec<JoinHandle<()>> {
         let supervisor = Supervisor {
             source: Arc::new(workflow.handle.failed_instances(partition).unwrap()),
             clock: clock.clone(),
-            pools: ServicePools::new(clock, Functions::new()),
+            pools: ServicePools::new(clock, Functions::new(), EgressPolicy::default()),
             options: Options {
                 lock: Duration::from_millis(300),
                 ..Options::default()

@@ -16,16 +16,19 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use highwater_codec::Writer;
 use highwater_query::plan::Name;
+use highwater_settings::SecretError;
 use highwater_time::{Duration, Instant};
 
 use super::state::{self, EndpointKind};
 use super::{
-    Endpoint, EndpointError, EndpointFuture, OutputContext, OutputKind, OutputSettings, Rows,
+    Endpoint, EndpointError, EndpointFuture, OutputContext, OutputKind, OutputSettings,
+    OutsideAccess, Rows,
 };
 use crate::rows::RowNames;
 use crate::source::MissingFeature;
@@ -81,6 +84,18 @@ pub(super) const KIND: OutputKind = OutputKind {
 };
 
 impl OutputSettings for FilesOutput {
+    fn check(&self, access: &OutsideAccess, folder: &Path) -> Result<(), String> {
+        let texts = self.options.iter().map(|(_, value)| value);
+        for text in texts.chain([&self.location]) {
+            let checked = access.secrets.check_text(text);
+            checked.map_err(|error| error.to_string())?;
+        }
+        match self.location.contains("://") {
+            true => self.check_store(access),
+            false => access.check_path(&folder.join(&self.location)),
+        }
+    }
+
     fn open(
         &self,
         names: Vec<Name>,
@@ -109,6 +124,17 @@ impl FilesOutput {
             rows_max: FilesOutput::ROWS_MAX,
             every: Some(FilesOutput::EVERY),
             options: Vec::new(),
+        }
+    }
+
+    /// The client of an object store makes its own connections, which no egress policy sees.
+    fn check_store(&self, access: &OutsideAccess) -> Result<(), String> {
+        let has_endpoint = |(name, _): &(String, String)| name.contains("endpoint");
+        match access.egress.is_restricted() && self.options.iter().any(has_endpoint) {
+            true => {
+                Err("only jobs of the settings may choose the endpoint of an object store".into())
+            }
+            false => Ok(()),
         }
     }
 
@@ -163,7 +189,16 @@ impl FilesEndpoint {
                 let folder = context.folder.join(location);
                 Box::new(Folder::new(Arc::clone(&context.disk), folder))
             }
-            Some((scheme, _)) => object_store(scheme, &location, &output.options)?,
+            Some((scheme, _)) => {
+                let resolve = |(name, value): &(String, String)| {
+                    let value = context.access.secrets.resolve(value)?;
+                    Ok((name.clone(), value.into_owned()))
+                };
+                let options = output.options.iter().map(resolve);
+                let options: Result<Vec<_>, SecretError> = options.collect();
+                let options = options.map_err(EndpointError::unfit)?;
+                object_store(scheme, &location, &options)?
+            }
         };
         let mut endpoint = FilesEndpoint::over(output, output.limits(), names, store)?;
         endpoint.epoch = context.epoch;

@@ -28,7 +28,8 @@ use highwater_log::{
 use highwater_query::plan::Name;
 
 use super::{
-    Endpoint, EndpointError, EndpointFuture, OutputContext, OutputKind, OutputSettings, Rows,
+    Destination, Endpoint, EndpointError, EndpointFuture, OutputContext, OutputKind,
+    OutputSettings, Rows,
 };
 use partition_writer::PartitionWriter;
 use records::Records;
@@ -64,6 +65,10 @@ pub(super) const KIND: OutputKind = OutputKind {
 };
 
 impl OutputSettings for HubOutput {
+    fn destination(&self) -> Option<Destination<'_>> {
+        Some(Destination::Hub(&self.hub))
+    }
+
     fn open(
         &self,
         names: Vec<Name>,

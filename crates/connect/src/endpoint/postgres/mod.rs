@@ -14,6 +14,7 @@ mod session;
 mod table;
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,8 @@ use highwater_query::plan::Name;
 use super::registry::read_timeout;
 use super::state::{self, EndpointKind};
 use super::{
-    Endpoint, EndpointError, EndpointFuture, OutputContext, OutputKind, OutputSettings, Rows,
+    Endpoint, EndpointError, EndpointFuture, OutputContext, OutputKind, OutputSettings,
+    OutsideAccess, Rows,
 };
 use crate::rows::RowNames;
 use copy::CopyLines;
@@ -73,6 +75,11 @@ pub(super) const KIND: OutputKind = OutputKind {
 };
 
 impl OutputSettings for PostgresOutput {
+    fn check(&self, access: &OutsideAccess, _: &Path) -> Result<(), String> {
+        let checked = access.secrets.check_text(&self.connection);
+        checked.map_err(|error| error.to_string())
+    }
+
     fn open(
         &self,
         names: Vec<Name>,
@@ -80,6 +87,7 @@ impl OutputSettings for PostgresOutput {
     ) -> Result<Box<dyn Endpoint>, EndpointError> {
         Ok(Box::new(PostgresEndpoint {
             output: self.clone(),
+            access: context.access.clone(),
             owner: Owner {
                 job: context.job.clone(),
                 output: context.output_name(),
@@ -113,6 +121,7 @@ struct Owner {
 
 struct PostgresEndpoint {
     output: PostgresOutput,
+    access: OutsideAccess,
     owner: Owner,
     names: RowNames,
     session: Option<Session>,
@@ -145,7 +154,7 @@ impl PostgresEndpoint {
     }
 
     async fn connect(&self) -> Result<Session, Failure> {
-        Session::open(&self.output, &self.names).await
+        Session::open(&self.output, &self.access, &self.names).await
     }
 
     /// Reconnects after a failure, and reads the number of the next row.

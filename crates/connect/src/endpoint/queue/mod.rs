@@ -18,7 +18,8 @@ use highwater_queue::{Content, Error, ID_BYTES_MAX, NewMessage, Queue, Queues, R
 
 use super::state::{self, EndpointKind};
 use super::{
-    Endpoint, EndpointError, EndpointFuture, OutputContext, OutputKind, OutputSettings, Rows,
+    Destination, Endpoint, EndpointError, EndpointFuture, OutputContext, OutputKind,
+    OutputSettings, Rows,
 };
 use crate::json::JsonWriter;
 use crate::rows::RowNames;
@@ -44,6 +45,10 @@ pub(super) const KIND: OutputKind = OutputKind {
 };
 
 impl OutputSettings for QueueOutput {
+    fn destination(&self) -> Option<Destination<'_>> {
+        Some(Destination::Queue(&self.queue))
+    }
+
     fn open(
         &self,
         names: Vec<Name>,

@@ -11,6 +11,7 @@
 mod tests;
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,8 @@ use hyper::{Method, Request, Response, StatusCode, Uri};
 use super::registry::read_timeout;
 use super::state::{self, EndpointKind};
 use super::{
-    Endpoint, EndpointError, EndpointFuture, OutputContext, OutputKind, OutputSettings, Rows,
+    Endpoint, EndpointError, EndpointFuture, OutputContext, OutputKind, OutputSettings,
+    OutsideAccess, Rows,
 };
 use crate::http::{self, HttpError};
 use crate::json::JsonWriter;
@@ -75,13 +77,21 @@ pub(super) const KIND: OutputKind = OutputKind {
 };
 
 impl OutputSettings for WebhookOutput {
+    fn check(&self, access: &OutsideAccess, _: &Path) -> Result<(), String> {
+        let texts = self.headers.iter().map(|(_, value)| value);
+        let mut texts = texts.chain([&self.url]);
+        let checked = texts.try_for_each(|text| access.secrets.check_text(text));
+        checked.map_err(|error| error.to_string())
+    }
+
     fn open(
         &self,
         names: Vec<Name>,
         context: &OutputContext,
     ) -> Result<Box<dyn Endpoint>, EndpointError> {
-        let url: Uri = self
-            .url
+        let secrets = &context.access.secrets;
+        let url = secrets.resolve(&self.url).map_err(EndpointError::unfit)?;
+        let url: Uri = url
             .parse()
             .map_err(|error| EndpointError::unfit(format!("`{}`: {error}", self.url)))?;
         let mut headers = HeaderMap::new();
@@ -97,13 +107,15 @@ impl OutputSettings for WebhookOutput {
                     "`{name}` or its value is not valid in an HTTP header"
                 ))
             };
-            let mut value = HeaderValue::from_str(value).map_err(|_| wrong())?;
+            let value = secrets.resolve(value).map_err(EndpointError::unfit)?;
+            let mut value = HeaderValue::from_str(&value).map_err(|_| wrong())?;
             value.set_sensitive(true);
             headers.insert(HeaderName::try_from(name).map_err(|_| wrong())?, value);
         }
         let options = http::Options {
             timeout: self.timeout,
             ca: self.ca.clone(),
+            egress: context.access.egress.clone(),
             ..http::Options::default()
         };
         Ok(Box::new(WebhookEndpoint {

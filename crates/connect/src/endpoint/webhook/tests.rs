@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use highwater_env::SimDisk;
+use highwater_env::{FolderPolicy, SimDisk};
+use highwater_settings::Secrets;
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -176,4 +177,42 @@ async fn lines_and_headers_go_out_as_asked() {
         .write(&rows(0, &[row("a"), row("b")]))
         .await
         .unwrap();
+}
+
+// proves G3
+#[tokio::test]
+async fn a_secret_is_read_when_it_is_used_and_shown_as_its_reference() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    #[allow(clippy::disallowed_methods, reason = "the test makes its own file")]
+    std::fs::write(&file, "s3cret\n").unwrap();
+    let sent: Arc<Mutex<Vec<String>>> = Arc::default();
+    let seen = Arc::clone(&sent);
+    let server = Server::start(move |request| {
+        let header = &request.headers()["authorization"];
+        seen.lock()
+            .unwrap()
+            .push(header.to_str().unwrap().to_owned());
+        Response::new(Bytes::new())
+    })
+    .await;
+    let mut output = WebhookOutput::new(&server.url);
+    let reference = format!("Bearer ${{file:{}}}", file.display());
+    output.headers = vec![("authorization".into(), reference.clone())];
+    let mut context = OutputContext::new("job", "out", Arc::new(SimDisk::new(0)));
+    let mut endpoint = output.open(names(), &context).unwrap();
+    endpoint.resume(None).await.unwrap();
+    let row = Row {
+        seconds: 0,
+        device: None,
+        text: "a".into(),
+    };
+    endpoint.write(&rows(0, &[row])).await.unwrap();
+    assert_eq!(*sent.lock().unwrap(), ["Bearer s3cret"]);
+    assert!(!format!("{output:?}").contains("s3cret"));
+
+    context.access.secrets = Secrets::restricted(FolderPolicy::below([]));
+    let refused = output.check(&context.access, folder.path()).unwrap_err();
+    assert!(refused.contains("secrets.folder"), "{refused}");
+    assert!(output.open(names(), &context).is_err());
 }

@@ -54,6 +54,43 @@ async fn until(handle: &Handle, what: impl Fn(&JobStatus) -> bool) -> JobStatus 
     .await
 }
 
+// proves G2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_whose_state_outgrows_its_limit_fails_and_says_so() {
+    const KEYS: &str = r#"
+name = "keys"
+sql = "SELECT id, COUNT(*) AS n INTO out FROM e GROUP BY id, TumblingWindow(day, 1)"
+[inputs.e]
+hub = "e"
+"#;
+    for (state_bytes_max, fails) in [(100_000, true), (u64::MAX, false)] {
+        let world = world().await;
+        let options = Options {
+            state_bytes_max,
+            ..live()
+        };
+        let handle = world.start(&job(KEYS), options);
+        for block in 0..50 {
+            send(&world, block * 1_000..(block + 1) * 1_000).await;
+        }
+        let status = until(&handle, |status| {
+            status.state.is_over()
+                || status
+                    .inputs
+                    .iter()
+                    .any(|i| i.partitions[0].events == 50_000)
+        })
+        .await;
+        match status.state {
+            JobState::Failed { reason } => {
+                assert!(fails && reason.contains("its state has"), "{reason}");
+            }
+            other => assert!(!fails, "{other:?}"),
+        }
+        soon(handle.kill()).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_checkpoint_is_refused_and_the_one_before_is_used() {
     let world = world().await;

@@ -25,6 +25,7 @@ pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<P
         problems: Vec::new(),
     };
     let keys = build.each("keys", Build::key);
+    let egress = build.egress();
     let config = Config {
         data: build.path("data").unwrap_or_default(),
         durability: match settings.text("durability") {
@@ -39,6 +40,9 @@ pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<P
         hubs: build.each("hubs", Build::hub),
         sharded: build.each("sharded", Build::sharded_hub),
         jobs: build.each("jobs", Build::job),
+        job_state_bytes_max: settings.number("jobs.state_bytes_max").unwrap_or(u64::MAX),
+        deployed_access: build.deployed_access(&egress),
+        egress,
         workflows: build.each("workflows", Build::workflow),
         queues: build.each("queues", Build::queue),
         processors: build.each("processors", Build::processor),

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use highwater_connect::http::{self, Client};
-use highwater_env::Clock;
+use highwater_env::{Clock, EgressPolicy};
 use highwater_retry::{Backoff, RetryDecision, RetryPolicy};
 use hyper::Request;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
 use serde_json::Value;
 
 use super::{Options, smtp};
-use crate::processors::read_certificates;
 use crate::processors::spec::Secret;
+use crate::processors::{read_certificates, resolve_secrets};
 
 /// How long one attempt may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -34,13 +34,22 @@ pub(crate) struct Notifier {
     pub(crate) options: Options,
     /// The certificates in the file of the options.
     ca: Option<String>,
+    egress: EgressPolicy,
     clock: Arc<dyn Clock>,
 }
 
 impl Notifier {
-    pub(crate) fn new(options: Options, clock: Arc<dyn Clock>) -> Result<Notifier, String> {
-        let ca = read_certificates(options.ca.as_deref())?;
-        Ok(Notifier { options, ca, clock })
+    pub(crate) fn new(
+        options: Options,
+        egress: EgressPolicy,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Notifier, String> {
+        Ok(Notifier {
+            ca: read_certificates(options.ca.as_deref())?,
+            options,
+            egress,
+            clock,
+        })
     }
 
     /// Whether the settings have a webhook or a mail server.
@@ -90,14 +99,16 @@ impl Notifier {
         let Some(url) = &self.options.url else {
             return Ok(());
         };
+        let url = &*resolve_secrets(url)?;
         let mut request = Request::post(url).header(CONTENT_TYPE, "application/json");
         if let Some(Secret(text)) = &self.options.authorization {
-            request = request.header(AUTHORIZATION, text);
+            request = request.header(AUTHORIZATION, &*resolve_secrets(text)?);
         }
         let request = request.body(notification.event.to_string().into());
         let request = request.map_err(|error| error.to_string())?;
         let options = http::Options {
             ca: self.ca.clone(),
+            egress: self.egress.clone(),
             ..http::Options::default()
         };
         let answer = Client::new(options).send(request).await;
@@ -119,7 +130,7 @@ impl Notifier {
             date: &httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + now),
             id: &notification.id,
         };
-        smtp::send(email, self.ca.as_deref(), &mail).await
+        smtp::send(email, &self.egress, self.ca.as_deref(), &mail).await
     }
 }
 

@@ -6,12 +6,14 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use highwater_connect::tls;
+use highwater_env::EgressPolicy;
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::{Email, Tls};
+use crate::processors::resolve_secrets;
 use crate::processors::spec::Secret;
 
 /// Bounds on an answer: bytes of a line, and lines.
@@ -28,8 +30,17 @@ pub(super) struct Mail<'a> {
 }
 
 /// Sends one mail to all receivers. `ca` has certificates to trust in addition to those of the system.
-pub(super) async fn send(email: &Email, ca: Option<&str>, mail: &Mail<'_>) -> Result<(), String> {
-    let stream = TcpStream::connect(&email.server).await;
+pub(super) async fn send(
+    email: &Email,
+    egress: &EgressPolicy,
+    ca: Option<&str>,
+    mail: &Mail<'_>,
+) -> Result<(), String> {
+    let (host, port) = email.server.rsplit_once(':').unwrap_or_default();
+    let port = port
+        .parse()
+        .map_err(|_| format!("`{}` has no port", email.server))?;
+    let stream = egress.connect(host, port).await;
     let stream = stream.map_err(|error| format!("no connection to {}: {error}", email.server))?;
     if email.tls == Tls::Always {
         return submit(connect_tls(email, ca, stream).await?, email, mail, true).await;
@@ -81,6 +92,7 @@ async fn submit(
     }
     session.command("EHLO highwater", 250).await?;
     if let Some((user, Secret(password))) = &email.login {
+        let password = resolve_secrets(password)?;
         let login = STANDARD.encode(format!("\0{user}\0{password}"));
         let logged_in = session.command(&format!("AUTH PLAIN {login}"), 235).await;
         logged_in.map_err(|error| format!("the mail server refuses user {user}: {error}"))?;

@@ -11,9 +11,10 @@ use tokio_postgres::{Client, Config, NoTls, Transaction};
 use super::copy::CopyLines;
 use super::error::Failure;
 use super::table::Table;
-use super::{Owner, PostgresOutput};
+use super::{OutsideAccess, Owner, PostgresOutput};
 use crate::rows::RowNames;
 
+mod server;
 mod tls;
 
 const CREATE: &str = "CREATE TABLE IF NOT EXISTS highwater_outputs (
@@ -39,9 +40,10 @@ pub(super) struct Session {
 impl Session {
     pub(super) async fn open(
         output: &PostgresOutput,
+        access: &OutsideAccess,
         names: &RowNames,
     ) -> Result<Session, Failure> {
-        let client = connect(output).await?;
+        let client = connect(output, access).await?;
         let table = Table::find(&client, output, names).await?;
         if let Some(temporary) = table.temporary() {
             client.batch_execute(&temporary).await?;
@@ -134,10 +136,13 @@ pub(super) async fn copy(
     Ok(())
 }
 
-async fn connect(output: &PostgresOutput) -> Result<Client, Failure> {
-    let config = Config::from_str(&output.connection);
+async fn connect(output: &PostgresOutput, access: &OutsideAccess) -> Result<Client, Failure> {
+    let unfit = |error: &dyn std::fmt::Display| Failure::Unfit(error.to_string());
+    let connection = access.secrets.resolve(&output.connection);
+    let connection = connection.map_err(|error| unfit(&error))?;
     // The text contains a password, which the library does not repeat.
-    let mut config = config.map_err(|error| Failure::Unfit(error.to_string()))?;
+    let config = Config::from_str(&connection).map_err(|error| unfit(&error))?;
+    let mut config = server::resolved(config, &access.egress).await?;
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(output.timeout);
     }
