@@ -8,7 +8,7 @@ use std::sync::Arc;
 use highwater_log::{AdminError, BoxFuture, HubInfo, HubName, HubSpec, Log, LogLayer};
 use serde_json::{Value, json};
 
-use crate::http::{Code, Error};
+use crate::http::{self, Code, Error};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardedHub {
@@ -34,7 +34,13 @@ impl ShardedHub {
     }
 }
 
-/// A log that refuses to create hubs with the names of sharded ones, because nothing could reach them.
+/// The message for a name that [`http::begins_paths`].
+pub(crate) fn reserved_name(name: &str) -> String {
+    format!("`{name}` begins paths of the HTTP API, and cannot name a hub or queue")
+}
+
+/// A log that refuses to create hubs with the names of sharded ones, because nothing could reach them, and with names that
+/// begin the paths of the HTTP API.
 pub struct ReservedNames {
     pub log: Arc<dyn Log>,
     pub names: Vec<HubName>,
@@ -46,9 +52,13 @@ impl LogLayer for ReservedNames {
     }
 
     fn create(&self, spec: HubSpec) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
-        match self.names.contains(&spec.name) {
-            true => Box::pin(std::future::ready(Err(AdminError::Exists(spec.name)))),
-            false => self.log.create(spec),
-        }
+        let refused = if self.names.contains(&spec.name) {
+            AdminError::Exists(spec.name)
+        } else if http::begins_paths(spec.name.as_str()) {
+            AdminError::Settings(reserved_name(spec.name.as_str()))
+        } else {
+            return self.log.create(spec);
+        };
+        Box::pin(std::future::ready(Err(refused)))
     }
 }

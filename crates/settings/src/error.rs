@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use crate::redact::redact_line;
+
 /// The mistakes of one file in the order of its lines: at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileError {
@@ -61,7 +63,7 @@ impl Mistake {
             position: Position::of(source, start),
             label: String::new(),
             notes: Vec::new(),
-            excerpt: excerpt.to_owned(),
+            excerpt: redact_line(excerpt),
             underlined: source[start..end].trim_end().chars().count().max(1),
         }
     }

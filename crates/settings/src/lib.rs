@@ -20,17 +20,19 @@
 //! files are walked by hand over spanned TOML and not derived: a derived reader stops at the first mistake and knows no
 //! neighbours of a misspelt key.
 //!
-//! *Invariants:* a file with a mistake never gives a value; a file that is no TOML is not searched further, because
+//! *Invariants:* a shown line has no secret; a file with a mistake never gives a value; a file that is no TOML is not searched further, because
 //! half-read tables give false mistakes.
 
 #![warn(unreachable_pub)]
 
 mod error;
 mod reader;
+mod redact;
 mod secrets;
 
 pub use error::{FileError, Mistake, Position};
 pub use reader::{Entry, FileReader, Section, read_file};
+pub use redact::redact_url;
 pub use secrets::{SecretError, Secrets};
 
 /// What to write instead of an unknown name: the nearest known one, if one is near.

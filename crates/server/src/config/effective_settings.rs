@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use highwater_settings::{Position, did_you_mean};
+use highwater_settings::{Position, did_you_mean, redact_url};
 
 use super::error::Problem;
 use super::settings::{SETTINGS, Setting, parts, setting_of};
@@ -129,14 +129,14 @@ impl Settings {
             .collect()
     }
 
-    /// Every value with its origin, by key; secrets as asterisks.
+    /// Every value with its origin, by key; secrets, also those in URLs, as asterisks.
     pub fn shown(&self) -> impl Iterator<Item = (&str, String, &Origin)> {
         let plain = self.values.iter().filter(|(key, _)| !key.ends_with('.'));
         plain.map(|(key, (value, origin))| {
             let secret = setting_of(key).is_some_and(|setting| setting.kind == Kind::Secret);
             let value = match secret {
                 true => "********".to_owned(),
-                false => value.show(),
+                false => redact_url(&value.show()),
             };
             (key.as_str(), value, origin)
         })
@@ -201,7 +201,11 @@ fn read(key: &str, text: &str) -> Result<Value, Problem> {
         return Err(Problem::new(Origin::Flag, message).hint(hint));
     };
     let read = setting.kind.read(&Raw::Untyped(text.into()));
-    read.map_err(|why| Problem::new(Origin::Flag, format!("`{key}` cannot be `{text}`: {why}")))
+    let shown = match setting.kind {
+        Kind::Secret => "********".to_owned(),
+        _ => redact_url(text),
+    };
+    read.map_err(|why| Problem::new(Origin::Flag, format!("`{key}` cannot be `{shown}`: {why}")))
 }
 
 /// `http.listen` is `HIGHWATER_HTTP_LISTEN`.

@@ -45,6 +45,8 @@ settings! {
         "PEM file with the private key";
     "http.insecure": Flag = "false",
         "allow unencrypted keys beyond this machine, such as behind a proxy that does TLS";
+    "http.allowed_origins": List = "",
+        "origins of other sites' pages that may call a node with keys, such as `https://console.example.org`";
     "http.event_bytes_max": Size = "1MiB",
         "the largest event accepted";
     "http.body_bytes_max": Size = "1MiB",

@@ -195,6 +195,10 @@ fn names_that_no_hub_may_have_are_refused() {
         "highwater.toml:1: `a b` cannot name a hub: use 1 to 249 letters, digits, dots, dashes and underscores, and neither `.` nor `..`\n  choose another name",
     );
     refused(
+        "[hubs.api]\n",
+        "highwater.toml:1: `api` begins paths of the HTTP API, and cannot name a hub or queue\n  choose another name",
+    );
+    refused(
         "[hubs.__x]\n",
         "highwater.toml:1: `__x` begins with `__`, which is reserved for the node\n  choose another name",
     );
@@ -346,6 +350,25 @@ fn a_wrong_variable_or_flag_is_named() {
         "flag: there is no setting `http.listn`\n  did you mean \"http.listen\"?\n\
          HIGHWATER_HTTP_CONNECTIONS_MAX: expected a number from 1 to 1000000"
     );
+}
+
+// proves G3
+#[test]
+fn secrets_are_never_quoted() {
+    let flags = [
+        ("processors.p.handler.url", "ftp://h/a?code=hidden"),
+        ("processors.p.hub", "h"),
+        ("keys.app.secret", " "),
+    ];
+    let error = read_with("", &[], &flags).unwrap_err();
+    assert!(!error.contains("hidden"), "{error}");
+    let url = [("notify.url", "https://u:hidden@h/a?code=hidden")];
+    let error = read_with("", &[], &url).unwrap_err();
+    assert!(error.contains("names no host, or a user"), "{error}");
+    assert!(!error.contains("hidden"), "{error}");
+    let (_, settings) = read_with("", &[], &[("notify.url", "https://h/a?code=hidden")]).unwrap();
+    let shown = settings.shown().find(|(key, ..)| *key == "notify.url");
+    assert_eq!(shown.unwrap().1, "https://h/a?code=******");
 }
 
 /// docs/config.md has a row for every setting, with the same default and help, and no other.

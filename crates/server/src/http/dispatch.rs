@@ -16,7 +16,7 @@ use super::budget::Permit;
 use super::error::{Code, Error};
 use super::operations::{Access, Handler, NoRoute, Operation, ROUTES, Route, Variables, WaitLimit};
 use super::reply::{self, Reply};
-use super::{body, read, send};
+use super::{body, origin, read, send};
 
 /// The connection of a request.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +70,9 @@ async fn dispatch(
         // An unknown path needs a key too: without one, a caller learns nothing of the API.
         _ => auth::authenticate(app, &head.headers, signed_resource(head.uri.path()))?,
     };
+    if matches!(caller, Caller::Key(_)) {
+        origin::check(&head.headers, &app.options.allowed_origins)?;
+    }
     let Route {
         operation,
         variables,

@@ -24,6 +24,7 @@ mod metrics;
 mod node;
 mod openapi;
 mod operations;
+mod origin;
 mod processors;
 mod queues;
 mod read;
@@ -43,6 +44,7 @@ use crate::config::TlsFiles;
 pub use app::{App, Backend, Progress};
 pub use error::{Code, Error};
 pub(crate) use hubs::PARTITIONS_DEFAULT;
+pub(crate) use operations::begins_paths;
 pub use serve::{Server, ServerError};
 
 /// Listener and limits of the HTTP API. docs/config.md has the defaults.
@@ -50,6 +52,8 @@ pub use serve::{Server, ServerError};
 pub struct Options {
     pub listen: SocketAddr,
     pub tls: Option<TlsFiles>,
+    /// Origins of foreign pages that may call a node with keys.
+    pub allowed_origins: Vec<String>,
     pub event_bytes_max: usize,
     pub body_bytes_max: usize,
     /// Over all connections.
@@ -74,6 +78,7 @@ impl Default for Options {
         Options {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             tls: None,
+            allowed_origins: Vec::new(),
             event_bytes_max: 1 << 20,
             body_bytes_max: 1 << 20,
             in_flight_bytes_max: 64 << 20,

@@ -25,7 +25,7 @@ use highwater_log::{
     AdminError, BoxFuture, CleanupPolicy, GroupCoordinator, HubName, HubSettings, HubSpec, Log,
 };
 use highwater_retry::{Backoff, RetryPolicy};
-use highwater_settings::Secrets;
+use highwater_settings::{Secrets, redact_url};
 use hyper::Uri;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -289,13 +289,14 @@ impl Entry {
 
 /// Parses the URL of a webhook.
 pub(crate) fn parse_url(url: &str) -> Result<Uri, String> {
-    let uri: Uri = (url.parse()).map_err(|error| format!("`{url}` is no URL: {error}"))?;
+    let shown = redact_url(url);
+    let uri: Uri = (url.parse()).map_err(|error| format!("`{shown}` is no URL: {error}"))?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) {
-        return Err(format!("`{url}` is neither http nor https"));
+        return Err(format!("`{shown}` is neither http nor https"));
     }
     match uri.authority() {
         Some(authority) if !authority.as_str().contains('@') => Ok(uri),
-        _ => Err(format!("`{url}` names no host, or a user")),
+        _ => Err(format!("`{shown}` names no host, or a user")),
     }
 }
 

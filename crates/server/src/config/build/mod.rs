@@ -17,6 +17,7 @@ use super::error::Problem;
 use super::{Config, Durability, KafkaListener, TlsFiles};
 use crate::http;
 use crate::keys::{Key, Right, Rights, SECRET_LEN_MIN};
+use crate::sharded::reserved_name;
 
 pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<Problem>> {
     let mut build = Build {
@@ -132,6 +133,11 @@ impl Build<'_> {
         Some(http::Options {
             listen,
             tls,
+            allowed_origins: self
+                .settings
+                .list("http.allowed_origins")
+                .unwrap_or_default()
+                .to_vec(),
             event_bytes_max: size("event_bytes_max"),
             body_bytes_max: size("body_bytes_max"),
             in_flight_bytes_max: size("in_flight_bytes_max"),
@@ -310,6 +316,7 @@ impl Build<'_> {
     fn name(&mut self, key: &str, name: &str) -> Option<HubName> {
         let plain = name.trim_matches('"');
         let message = match HubName::new(plain) {
+            Ok(name) if http::begins_paths(plain) => reserved_name(name.as_str()),
             Ok(name) if !name.is_internal() => return Some(name),
             Ok(_) => format!("`{plain}` begins with `__`, which is reserved for the node"),
             Err(error) => error.to_string(),

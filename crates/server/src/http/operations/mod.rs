@@ -134,6 +134,12 @@ pub(super) fn operations() -> impl Iterator<Item = (&'static Area, &'static Oper
     AREAS.iter().flat_map(each)
 }
 
+/// Whether paths of the API begin with this name. A hub or queue of this name could not be told from them in the resource of
+/// a signature.
+pub(crate) fn begins_paths(name: &str) -> bool {
+    operations().any(|(_, operation)| operation.path.split('/').nth(1) == Some(name))
+}
+
 const fn operation(
     method: Method,
     path: &'static str,
@@ -279,6 +285,16 @@ const fn header(name: &'static str, description: &'static str, schema: &'static 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_begin_paths_are_known() {
+        assert!(
+            ["api", "hubs", "queues", "metrics"]
+                .into_iter()
+                .all(begins_paths)
+        );
+        assert!(!["telemetry", "{hub}x", ""].into_iter().any(begins_paths));
+    }
 
     #[test]
     fn a_long_poll_and_its_parameter_are_declared_together() {

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use highwater_flow::Assignment;
 use highwater_flow::circuit::CircuitState;
 use highwater_log::{OffsetAndMetadata, TopicPartition};
+use highwater_settings::redact_url;
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
@@ -73,7 +74,7 @@ async fn facts(app: &App, entry: &Entry) -> Result<(Value, Vec<Value>), Error> {
         .collect();
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let (handler, target) = match &spec.handler {
-        HandlerSpec::Webhook { url, .. } => ("webhook", url.clone()),
+        HandlerSpec::Webhook { url, .. } => ("webhook", redact_url(url)),
         HandlerSpec::Command(command) => ("command", command.join(" ")),
     };
     let behind: i64 = positions.iter().map(Position::behind).sum();

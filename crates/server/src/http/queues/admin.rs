@@ -9,10 +9,12 @@ use serde_json::{Value, json};
 
 use super::send::duration;
 use super::{queue, queues};
+use crate::http::begins_paths;
 use crate::http::dispatch::ApiRequest;
 use crate::http::error::{Code, Error};
 use crate::http::reply::{self, Reply};
 use crate::keys::Right;
+use crate::sharded::reserved_name;
 
 const EXAMPLE: &str = "{\"name\":\"orders\",\"lock\":\"60s\",\"deliveries_max\":10}";
 
@@ -107,6 +109,9 @@ pub(in crate::http) async fn create(mut request: ApiRequest<'_>) -> Result<Reply
         return Err(Error::bad("a queue needs a name", hint));
     };
     request.authorise(name)?;
+    if begins_paths(name) {
+        return Err(Error::bad(reserved_name(name), "choose another name"));
+    }
     let settings = wanted.settings(Settings::default())?;
     let queue = queues(request.app)?.create(name, settings).await?;
     reply(StatusCode::CREATED, &queue).await

@@ -1,4 +1,4 @@
-//! Who may come in, and what they may do.
+//! Authentication and rights.
 
 use std::sync::Arc;
 
@@ -189,4 +189,21 @@ async fn a_web_page_of_a_stranger_cannot_use_a_node_without_keys() {
         )
         .await;
     assert_eq!(own.status, 201);
+}
+
+// proves U3
+#[tokio::test]
+async fn a_web_page_of_a_stranger_cannot_use_the_key_that_a_browser_remembers() {
+    let node = guarded().await;
+    let key = basic("all", "all-secret");
+    for header in [
+        "origin: https://evil.example",
+        "origin: null",
+        "sec-fetch-site: cross-site",
+    ] {
+        let refused = node.call("DELETE /api/hubs/h", &[&key, header], "").await;
+        refused.is(403, "forbidden");
+    }
+    let own = [&key[..], "origin: http://localhost"];
+    assert_eq!(node.call("GET /api/hubs", &own, "").await.status, 200);
 }
