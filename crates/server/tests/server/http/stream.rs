@@ -1,5 +1,6 @@
 //! Server-sent events.
 
+use highwater_log::batch::{Batch, BatchBuilder, BatchOptions, NewRecord};
 use serde_json::Value;
 
 use crate::http::node::{Node, Wire, node, request};
@@ -141,4 +142,52 @@ async fn a_stream_ends_with_its_hub_and_with_its_node() {
     let mut wire = open(&node, "/hubs/h/messages", &[]).await;
     node.app.stop();
     assert_eq!(wire.block().await, None);
+}
+
+/// Appends a batch that claims to be compressed and is not, as older versions accepted it.
+async fn put_damaged(node: &Node) {
+    let mut builder = BatchBuilder::new();
+    builder.push(&NewRecord {
+        key: None,
+        value: Some(b"2"),
+        headers: &[],
+    });
+    let batch = builder.build(&BatchOptions::default()).unwrap();
+    let mut bytes = batch.to_bytes().to_vec();
+    bytes[22] |= 1;
+    let checksum = crc32c::crc32c(&bytes[21..]);
+    bytes[17..21].copy_from_slice(&checksum.to_be_bytes());
+    let (batch, _) = Batch::parse(bytes.into()).unwrap();
+    let partition = node.log.partition("h", 0).unwrap();
+    partition.append(batch).await.unwrap();
+}
+
+// proves L2
+#[tokio::test]
+async fn a_damaged_batch_is_reported_with_its_offset_and_hides_nothing_around_it() {
+    let node = node().await;
+    let path = "/hubs/h/partitions/0/messages";
+    put(&node, 0, "1").await;
+    put_damaged(&node).await;
+    put(&node, 0, "3").await;
+    let before = node.get(path).await.json();
+    assert_eq!(
+        (&before["messages"][0]["value"], &before["next"]),
+        (&1.into(), &1.into())
+    );
+    let damaged = node.get(&format!("{path}?from=1")).await;
+    damaged.is(500, "internal");
+    assert!(
+        damaged
+            .body
+            .contains("the batch at offset 1 cannot be read"),
+        "{}",
+        damaged.body
+    );
+    assert!(damaged.body.contains("from=2"), "{}", damaged.body);
+
+    let mut wire = open(&node, &format!("{path}?from=earliest"), &[]).await;
+    assert_eq!(parts(&wire.block().await.unwrap()).1, Some(1.into()));
+    assert!(wire.block().await.unwrap().starts_with("event: error"));
+    assert_eq!(parts(&wire.block().await.unwrap()).1, Some(3.into()));
 }
