@@ -1,15 +1,22 @@
-//! TLS for listeners. Certificates are read once, at the start.
+//! TLS for listeners, whose certificates are read again when their files change.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, RwLock, Weak};
+use std::time::Duration;
 
 use highwater_env::disk;
 use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
 use crate::config::TlsFiles;
+
+/// How often the files are checked for changes.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Why TLS cannot be configured.
 #[derive(Debug, thiserror::Error)]
@@ -26,7 +33,72 @@ pub(crate) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
     Ok(TlsAcceptor::from(server_config(files)?))
 }
 
+/// New connections get the certificate that is in the files; a task reloads it as long as the configuration is in use.
 pub(crate) fn server_config(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let certificate = Arc::new(Certificate {
+        current: RwLock::new(Arc::new(read(files, &provider)?)),
+        files: files.clone(),
+        provider: provider.clone(),
+    });
+    tokio::spawn(reload(Arc::downgrade(&certificate), stamps(files)));
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_cert_resolver(certificate);
+    Ok(Arc::new(config))
+}
+
+/// The certificate of a listener.
+#[derive(Debug)]
+struct Certificate {
+    files: TlsFiles,
+    provider: Arc<CryptoProvider>,
+    current: RwLock<Arc<CertifiedKey>>,
+}
+
+impl ResolvesServerCert for Certificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let current = self.current.read().expect("no thread panics with the lock");
+        Some(current.clone())
+    }
+}
+
+type Stamps = [Option<disk::Stamp>; 2];
+
+fn stamps(files: &TlsFiles) -> Stamps {
+    [&files.cert, &files.key].map(|path| disk::stamp(path).ok().flatten())
+}
+
+async fn reload(certificate: Weak<Certificate>, mut known: Stamps) {
+    loop {
+        tokio::time::sleep(RELOAD_INTERVAL).await;
+        let Some(certificate) = certificate.upgrade() else {
+            return;
+        };
+        let files = &certificate.files;
+        let found = stamps(files);
+        if found == known {
+            continue;
+        }
+        let path = files.cert.display();
+        match read(files, &certificate.provider) {
+            Ok(new) => {
+                let mut current = certificate
+                    .current
+                    .write()
+                    .expect("no thread panics with the lock");
+                *current = Arc::new(new);
+                known = found;
+                tracing::info!("the certificate {path} was reloaded");
+            }
+            // The files may be written one after the other: the next check tries again.
+            Err(error) => tracing::warn!(%error, "the certificate {path} was not reloaded"),
+        }
+    }
+}
+
+fn read(files: &TlsFiles, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
     let file = |path: &Path, reason: String| TlsError::File {
         path: path.to_owned(),
         reason,
@@ -40,10 +112,55 @@ pub(crate) fn server_config(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsEr
     }
     let key = PrivateKeyDer::from_pem_slice(pem(&files.key)?.as_bytes())
         .map_err(|error| file(&files.key, error.to_string()))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)?;
-    Ok(Arc::new(config))
+    Ok(CertifiedKey::from_der(chain, key, provider)?)
+}
+
+/// Bytes that nobody can guess, for secrets.
+pub(crate) fn random_bytes<const N: usize>() -> std::io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let random = rustls::crypto::ring::default_provider().secure_random;
+    let failed = |_| std::io::Error::other("the system gives no random numbers");
+    random.fill(&mut bytes).map_err(failed)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CERTIFICATE: &str = include_str!("../tests/server/http/cert.pem");
+    const KEY: &str = include_str!("../tests/server/http/key.pem");
+
+    // proves G4
+    #[tokio::test(start_paused = true)]
+    async fn a_changed_certificate_is_reloaded_and_a_broken_one_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let write = |name: &str, text: &str| {
+            let mut file = disk::create_atomic(path(name)).unwrap();
+            std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+            file.commit().unwrap();
+        };
+        write("cert.pem", CERTIFICATE);
+        write("key.pem", KEY);
+        let files = TlsFiles {
+            cert: path("cert.pem"),
+            key: path("key.pem"),
+        };
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let certificate = Arc::new(Certificate {
+            current: RwLock::new(Arc::new(read(&files, &provider).unwrap())),
+            files: files.clone(),
+            provider,
+        });
+        let current = || certificate.current.read().unwrap().clone();
+        let first = current();
+        tokio::spawn(reload(Arc::downgrade(&certificate), stamps(&files)));
+        write("cert.pem", "no certificate");
+        tokio::time::sleep(2 * RELOAD_INTERVAL).await;
+        assert!(Arc::ptr_eq(&first, &current()));
+        write("cert.pem", &format!("{CERTIFICATE}\n{CERTIFICATE}"));
+        tokio::time::sleep(2 * RELOAD_INTERVAL).await;
+        assert_eq!(current().cert.len(), 2);
+    }
 }

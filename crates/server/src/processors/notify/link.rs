@@ -16,6 +16,8 @@ use highwater_log::Offset;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
+use crate::tls::random_bytes;
+
 const FILE: &str = "link.key";
 
 #[derive(Clone)]
@@ -36,7 +38,8 @@ impl Signer {
         let wrong = |why: String| format!("the key for links in {}: {why}", path.display());
         let text = match disk::read_to_string(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let text = URL_SAFE_NO_PAD.encode(new_key().map_err(wrong)?);
+                let key = random_bytes::<32>().map_err(|error| wrong(error.to_string()))?;
+                let text = URL_SAFE_NO_PAD.encode(key);
                 let written = disk::create_atomic(&path).and_then(|mut file| {
                     file.write_all(text.as_bytes())?;
                     file.commit()
@@ -86,14 +89,6 @@ impl Signer {
         mac.update(text);
         mac
     }
-}
-
-fn new_key() -> Result<[u8; 32], String> {
-    let mut key = [0; 32];
-    let random = rustls::crypto::ring::default_provider().secure_random;
-    let filled = random.fill(&mut key);
-    filled.map_err(|_| "the system gives no random numbers".to_owned())?;
-    Ok(key)
 }
 
 #[cfg(test)]
