@@ -28,7 +28,7 @@ fn table(text: &str, heading: &str) -> Vec<Vec<String>> {
     rows.map(cells).collect()
 }
 
-/// What stands between backticks.
+/// The texts between backticks.
 fn quoted(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }

@@ -34,7 +34,7 @@
 //!     .try_map(|event| String::from_utf8_lossy(event.value().unwrap_or_default()).parse::<u32>())
 //!     .filter(|cents| *cents > 0)
 //!     .handle(in_order, async |delivery: highwater_flow::Delivery<u32>| {
-//!         // Ask a bank, say; what fails with `Failure::transient` is tried again.
+//!         // Call a bank, say; a `Failure::transient` is retried.
 //!         println!("{}: {} cents", delivery.event.id(), delivery.value);
 //!         Ok::<_, Failure>(())
 //!     });
@@ -56,8 +56,8 @@
 //! log that all instances read. `examples/processor.rs` has all of it.
 //!
 //! [`highwater_retry`] and [`circuit`] are the decisions behind it, as pure functions and state
-//! machines that can be used alone. This crate knows nothing of what a handler does, nor of SQL, HTTP
-//! or the hub.
+//! machines that can be used alone. This crate knows no handler, SQL, HTTP
+//! or hub.
 
 #![warn(unreachable_pub)]
 

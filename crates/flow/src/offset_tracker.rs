@@ -178,7 +178,7 @@ impl CheckpointSchedule {
             "a checkpoint goes forward"
         );
         self.stored = point;
-        // What was done while it was being written waits since then at the earliest.
+        // Events that finished during the write wait since its begin at the earliest.
         self.since = self.since.map(|_| begun);
     }
 

@@ -62,7 +62,7 @@ impl Failure {
     }
 }
 
-/// What the retries of a call need.
+/// Retries the calls of one stage.
 #[derive(Clone)]
 pub(crate) struct RetryContext {
     pub options: Arc<Options>,

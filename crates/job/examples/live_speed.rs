@@ -1,4 +1,4 @@
-//! What a live job costs beside the same query over a file, and how long a checkpoint of a million groups holds it up.
+//! The cost of a live job beside the same query over a file, and the pause of a checkpoint of a million groups.
 //!
 //! ```sh
 //! cargo run --release -p highwater-job --example live_speed [EVENTS]

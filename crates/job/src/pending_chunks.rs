@@ -519,7 +519,7 @@ mod tests {
         Chunk::new(vec![0; rows].into(), vec![Column::from_ints(numbers)])
     }
 
-    /// The number of each event; `None` for those of which nothing was kept.
+    /// The number of each event; `None` for events without columns.
     fn numbers(items: &[Item]) -> Vec<Option<u64>> {
         let rows = items.iter().flat_map(|item| match item {
             Item::Rows(chunk) => (0..chunk.rows())

@@ -1,6 +1,6 @@
 //! Keys come and go without end, and memory stays where it was.
 //!
-//! In a file of its own, because what is measured is the whole process.
+//! In a file of its own, because the measurement is of the whole process.
 #![allow(clippy::disallowed_methods, reason = "tests make their own files")]
 
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use highwater_job::config::JobFile;
 use highwater_job::{Job, Options, Outputs, run};
 use highwater_time::{Instant, TICKS_PER_MILLI};
 
-/// Runs a job over that many keys, a thousand of which are active at any time, and returns the rows written.
+/// Runs a job over that many keys, a thousand at a time active, and returns the number of rows.
 fn run_keys(keys: i64) -> u64 {
     let folder = tempfile::tempdir().unwrap();
     let mut text = String::new();

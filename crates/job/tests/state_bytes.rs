@@ -1,7 +1,6 @@
-//! What a group of a hopping window costs in memory.
+//! The memory of a group in a hopping window.
 //!
-//! In a file of its own, because what is measured is the whole process: its peak, so room that is made and never used
-//! counts as well.
+//! In a file of its own, because the measurement is the peak of the whole process, unused capacity included.
 #![allow(clippy::disallowed_methods, reason = "tests make their own files")]
 
 use std::io::Write;

@@ -31,7 +31,7 @@ pub use write::JsonWriter;
 /// How many objects and arrays may be nested, the event included.
 pub(crate) const DEPTH_MAX: u32 = 128;
 
-/// What a column takes from each event.
+/// The part of each event that a column holds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Field {
     /// The value at a path of names.

@@ -129,7 +129,7 @@ pub enum Order {
 }
 
 impl JobFile {
-    /// Reads a job file's text; `file_name` is what errors call it, and names a nameless job.
+    /// Reads the text of a job file. `file_name` is for errors, and for a job without a name.
     pub fn parse(text: &str, file_name: &str) -> Result<JobFile, FileError> {
         read_file(text, file_name, |reader, top| {
             sections::read_job(reader, top, file_name)

@@ -63,14 +63,14 @@ impl Fingerprint {
         Fingerprint(owned.collect())
     }
 
-    /// The partitions, as [`PartitionSet::description`] says them.
+    /// The description of the partitions, see [`PartitionSet::description`].
     pub(super) fn partitions(&self) -> Option<&str> {
         let mut words = self.0.iter();
         let found = words.find(|(title, _)| title == PARTITIONS);
         found.map(|(_, text)| &text[..])
     }
 
-    /// What is different, if anything.
+    /// The first difference, if there is one.
     pub(super) fn difference(&self, other: &Fingerprint) -> Option<String> {
         let pairs = self.0.iter().zip(&other.0);
         let mut changed = pairs.filter(|(old, new)| old != new);

@@ -171,7 +171,7 @@ fn a_missing_arrival_is_named() {
     assert_eq!(lines, [2, 3]);
 }
 
-/// The row is left out, and where in the query it failed is told.
+/// The row is dropped, and the report has the position in the query.
 // proves S2
 #[test]
 fn a_value_of_the_wrong_type_fails_its_row_alone() {
@@ -296,7 +296,7 @@ fn a_file_that_is_cut_while_it_is_read_is_named() {
     let report = run(&job, outputs, options).unwrap().report;
     assert!(report.lost_data());
     let errors: Vec<_> = report.inputs[0].errors.iter().collect();
-    // What was there is read, the last line is torn, and the file is named.
+    // Complete lines are read, the last one is torn, and the report names the file.
     let kinds: Vec<InputErrorKind> = errors.iter().map(|(kind, _)| *kind).collect();
     assert_eq!(kinds, [InputErrorKind::Json, InputErrorKind::File]);
     let reason = &errors[1].1.samples[0].reason;
@@ -353,7 +353,7 @@ fn no_bytes_can_stop_a_run() {
     });
 }
 
-/// a ring that an event left open is closed, which is told beside the errors and is none.
+/// an open ring of a polygon is closed, with a remark that is no error.
 // proves S1 S2
 #[test]
 fn rings_that_events_leave_open_are_counted() {

@@ -1,4 +1,4 @@
-//! What a database error means for the rows.
+//! Maps database errors to outcomes for rows.
 
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;

@@ -15,7 +15,7 @@ use highwater_log::Log;
 
 use crate::live::world::{World, live, soon, to_the_end};
 
-/// A folder that a job reads, and what lies in it.
+/// A folder that a job follows, and its files.
 struct Folder {
     world: World,
     at: tempfile::TempDir,
@@ -50,7 +50,7 @@ impl Folder {
         file.commit().unwrap();
     }
 
-    /// What follows `text` in a file that grows; its stamp changes with its length.
+    /// Appends `text` to a file; its stamp changes with its length.
     fn grow(&self, name: &str, text: &str) {
         let path = self.path(name);
         let before = disk::read_to_string(&path).unwrap_or_default();
@@ -136,7 +136,7 @@ async fn what_appears_in_a_folder_is_read_once_and_in_order() {
     assert_eq!(folder.rows(&handle, 6).await, ids(0..6));
     soon(handle.stop()).await;
 
-    // What came while the job was down.
+    // Events that arrived while the job was down.
     folder.grow("b.jsonl", &lines(6..7));
     folder.put("c.jsonl", lines(7..8));
     let handle = folder.world.start(&job, resume());
@@ -144,7 +144,7 @@ async fn what_appears_in_a_folder_is_read_once_and_in_order() {
     assert_eq!(handle.status().alarms, [""; 0]);
     soon(handle.stop()).await;
 
-    // Whoever reads the log later needs no files.
+    // A later replay of the log needs no files.
     for name in ["a.jsonl", "b.jsonl", "c.jsonl"] {
         folder.remove(name);
     }

@@ -122,7 +122,7 @@ async fn partitions_that_are_added_are_read_and_whoever_reads_later_sees_the_sam
             world.advance(10_000);
             world.silence("e", partition).await;
         }
-        // What the job has not worked off yet, it works off now: to the end, as a batch does from the start.
+        // The job processes the remaining events to the end, as a batch does from the start.
         let to_end = |start| Options {
             start,
             until_end: Some(AtEnd::TimeEnds),

@@ -10,7 +10,7 @@ use highwater_job::live::{EndpointRequest, Endpoints};
 use highwater_time::Instant;
 use tokio::sync::watch;
 
-/// What all endpoints of a test have taken. Survives the jobs that write to it.
+/// The rows that all endpoints of a test have accepted. Survives the jobs that write to it.
 #[derive(Clone)]
 pub struct Recorder {
     kept: Arc<Mutex<Kept>>,
@@ -128,7 +128,7 @@ impl Recorder {
         self.kept.lock().unwrap().refused = Some((row, reason.to_owned()));
     }
 
-    /// Loses what was not settled, from some row on.
+    /// Loses rows that were not settled, from some row on.
     pub fn crash(&self, random: &mut Random) {
         for recorded in self.kept.lock().unwrap().outputs.values_mut() {
             let keep = random.below(recorded.loose.len() as u64 + 1) as usize;
@@ -202,7 +202,7 @@ impl Endpoint for Recording {
         let next = self.next;
         let written = self.with(|recorded, faults| {
             match next {
-                // Some endpoints cannot find out what they have written unless a checkpoint says where they began.
+                // Some endpoints find out by their first checkpoint which rows they have written.
                 None => faults.push("rows came before the first settlement".into()),
                 Some(next) if next > rows.first => {
                     faults.push(format!("row {} came where {next} was due", rows.first));

@@ -36,7 +36,7 @@ fn versions(folder: &Path, path: &str) -> Arc<Job> {
     ))
 }
 
-/// Looks as soon as the clock is moved, and saves itself only when it is told to or has to.
+/// Looks for reference data as soon as the clock is moved, and takes checkpoints on request or when it must.
 fn options() -> Options {
     Options {
         checkpoint_every: Some(Duration::from_secs(1_000_000)),
@@ -100,7 +100,7 @@ async fn a_snapshot_that_comes_while_the_job_runs_counts_from_its_time_on() {
     let rows = soon(world.recorder.until("out", 5)).await;
     assert_eq!(rows[3..], [row(4, 2), row(5, 3)]);
 
-    // What was not saved is worked off again, with the same rows: the recorder would not take others.
+    // Events after the checkpoint are processed again, with the same rows: the recorder refuses others.
     soon(handle.kill()).await;
     snapshot(folder.path(), 4, 8);
     let handle = world.start(
@@ -161,7 +161,7 @@ async fn a_table_without_times_is_read_again_when_it_has_changed() {
     soon(handle.stop()).await;
 }
 
-/// What an event met before a crash it meets again, though the file has changed meanwhile, or is gone.
+/// After a crash an event is joined with the same table again, though the file has changed or is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_table_without_times_is_the_same_after_a_crash_until_another_is_taken_up() {
     let folder = tempfile::tempdir().unwrap();

@@ -76,7 +76,7 @@ pub struct Case {
     steps: Vec<Step>,
 }
 
-/// What happens next in the log.
+/// The next change of the log.
 #[derive(Clone, Debug)]
 enum Step {
     Wait(u64),

@@ -40,7 +40,7 @@ async fn no_login_for_three_minutes_is_told_on_time_and_again_tomorrow() {
     assert_eq!(rows, std::slice::from_ref(&expected));
     assert_eq!(soon(handle.stop()).await.state, JobState::Stopped);
 
-    // Whoever reads the log later sees the same, though nothing moves time then.
+    // A later replay of the log gives the same rows, though the clock stands still.
     let tomorrow = world.afresh();
     let status = soon(tomorrow.start(&job, to_the_end()).ended()).await;
     assert_eq!(status.state, JobState::Finished, "{:?}", status.log);
@@ -169,7 +169,7 @@ async fn a_clock_that_is_set_back_and_then_forward_loses_nothing() {
     // An hour back: arrivals stay where they were, and the event counts by its own time.
     set_to(-3_600_000);
     world.send("e", 0, &[login("c", 17_000)]).await;
-    // A day forward: what was pending is told at once.
+    // A day later all pending rows are emitted at once.
     set_to(86_400_000);
     let rows = soon(world.recorder.until("out", 2)).await;
     assert_eq!(rows, [count(10_000, 1), count(20_000, 1)]);

@@ -33,7 +33,7 @@ proptest! {
             let all = rows(&case, Start::Beginning, &mut random).await;
             (all, rows(&case, Start::At(since), &mut random).await)
         });
-        // A letter about a late event shows the watermark that it met, which may be of a time that nobody asked for.
+        // A late event shows its watermark, which may be before the requested start.
         let told = |rows: &[Numbered]| {
             let rows = rows.iter().filter(|row| row.0.0 != "Late" && row.2.0 >= since);
             let mut rows: Vec<_> = rows.map(|row| (row.0.0.clone(), row.2.clone())).collect();

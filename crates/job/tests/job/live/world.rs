@@ -16,7 +16,7 @@ use highwater_time::Instant;
 
 use crate::live::recorder::Recorder;
 
-/// Where the clock stands at first: 2026-01-31T10:00:00Z.
+/// The first time of the clock: 2026-01-31T10:00:00Z.
 pub const START_MS: i64 = 1_769_853_600_000;
 
 pub struct World {
@@ -65,7 +65,7 @@ impl World {
         partition.append_records(&records).await.unwrap();
     }
 
-    /// Says in the partition that nothing came up to now.
+    /// Punctuates the partition.
     pub async fn silence(&self, hub: &str, partition: u32) {
         let partition = self.log.partition(hub, partition).unwrap();
         let end = partition.bounds().end;
@@ -76,7 +76,7 @@ impl World {
         self.log.partition(hub, partition).unwrap().bounds().end
     }
 
-    /// The same log, with nothing of what jobs have made of it.
+    /// The same log, without checkpoints and rows.
     pub fn afresh(&self) -> World {
         World {
             clock: self.clock.clone(),
@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    pub fn site(&self) -> JobContext {
+    pub fn context(&self) -> JobContext {
         JobContext {
             log: Arc::new(self.log.clone()),
             clock: self.clock.clone(),
@@ -100,7 +100,7 @@ impl World {
     }
 
     pub fn start(&self, job: &Arc<Job>, options: Options) -> Handle {
-        start(job.clone(), self.site(), options)
+        start(job.clone(), self.context(), options)
     }
 }
 
@@ -109,19 +109,19 @@ pub fn job(text: &str) -> Arc<Job> {
     Arc::new(Job::new(file).unwrap_or_else(|error| panic!("{error}")))
 }
 
-/// So many milliseconds after the clock was made.
+/// That many milliseconds after the first time of the clock.
 pub fn at(ms: i64) -> Instant {
     Instant::from_unix_millis(START_MS + ms)
 }
 
 impl World {
-    /// Since the clock was made.
+    /// Since the first time of the clock.
     pub fn now_ms(&self) -> i64 {
         self.clock.unix_millis() - START_MS
     }
 }
 
-/// From the first event on; says that a partition is silent as soon as the clock is moved; saves when it is told to.
+/// From the first event on; punctuates as soon as the clock is moved; takes checkpoints on request only.
 pub fn live() -> Options {
     Options {
         start: Some(Start::Beginning),
@@ -135,7 +135,7 @@ pub fn live() -> Options {
     }
 }
 
-/// Everything up to the end as it is now, without asking for anything.
+/// Up to the current ends of the partitions.
 pub fn to_the_end() -> Options {
     Options {
         until_end: Some(AtEnd::Checkpoint),
@@ -143,7 +143,7 @@ pub fn to_the_end() -> Options {
     }
 }
 
-/// What should take no time must not take for ever.
+/// Fails if the future does not complete within a minute.
 pub async fn soon<T>(what: impl Future<Output = T>) -> T {
     let patience = Duration::from_secs(60);
     let done = tokio::time::timeout(patience, what).await;

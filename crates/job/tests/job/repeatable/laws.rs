@@ -1,4 +1,4 @@
-//! What holds for every job.
+//! Laws of every job.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What must become of every line: the rules of T3 to T6 and T11, one event after the other.
+//! The expected verdict of every line by the rules of T3 to T6 and T11, one event after another.
 
 use std::collections::HashMap;
 

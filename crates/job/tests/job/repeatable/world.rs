@@ -8,7 +8,7 @@ use highwater_job::{CollectedOutputs, Job, Options, Outcome, Outputs, run};
 use highwater_time::{Duration, Instant, TICKS_PER_SECOND, TimePolicy, ViolationAction};
 use proptest::prelude::*;
 
-/// What a query needs of its input, and its text.
+/// A query and the columns that it needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Query {
     pub sql: &'static str,
@@ -96,7 +96,7 @@ pub const QUERIES: [Query; 12] = [
     PARTITIONED_SUBSTREAMS,
 ];
 
-/// What is wrong with a line.
+/// The error of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
     None,
@@ -136,7 +136,7 @@ pub fn instant(second: i64) -> Instant {
 }
 
 impl Line {
-    /// As it stands in the file; `pad` makes it long without changing what it says.
+    /// The line in the file; `pad` makes it longer without changing the event.
     fn text(&self, pad: usize) -> String {
         let mut text = String::new();
         match self.flaw {
@@ -229,7 +229,7 @@ impl World {
     }
 }
 
-/// Runs the job and gives its outputs by name, and what else it left behind.
+/// Runs the job and returns its outputs by name, and the outcome.
 pub fn outputs(job: &Job, threads: usize) -> (Vec<(String, String)>, Outcome) {
     let (outputs, collected) = Outputs::collected(&job.plan);
     let options = Options {
