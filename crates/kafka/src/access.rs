@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+pub(crate) use highwater_access::{Resource, Right};
 use subtle::ConstantTimeEq;
 
 /// The authenticated user of a connection.
@@ -21,26 +22,6 @@ impl Identity {
     pub fn name(&self) -> &str {
         &self.0
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Right {
-    /// Write records.
-    Send,
-    /// Read records, and use consumer groups.
-    Listen,
-    /// Create, change and delete.
-    Manage,
-}
-
-/// The object of a right.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resource<'a> {
-    Hub(&'a str),
-    Group(&'a str),
-    /// A transactional id.
-    Transaction(&'a str),
-    Node,
 }
 
 pub trait Authorizer: Send + Sync {

@@ -35,7 +35,7 @@ mod server;
 mod shape;
 mod warnings;
 
-pub use access::{AllowAll, Authorizer, Identity, Resource, Right, same_secret};
+pub use access::{AllowAll, Authorizer, Identity, same_secret};
 pub use broker::Services;
 pub use metrics::MetricsSnapshot;
 pub use options::{Listener, Options};

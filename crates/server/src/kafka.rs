@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use highwater_access::{Keys, Resource, Right};
 use highwater_kafka::{
-    Authorizer, BindError, BoundListeners, Handle, Identity, Listener, Options, Resource, Services,
+    Authorizer, BindError, BoundListeners, Handle, Identity, Listener, Options, Services,
 };
 use tokio::task::JoinHandle;
 
 use crate::config::{Config, KafkaListener};
-use crate::keys::{Keys, Right};
 use crate::tls::{self, TlsError};
 
 /// Why Kafka clients cannot be served.
@@ -113,24 +113,12 @@ impl Authorizer for KeyAuthorizer {
         Some(Identity::new(&key.name))
     }
 
-    fn may(&self, who: &Identity, right: highwater_kafka::Right, on: Resource<'_>) -> bool {
+    fn may(&self, who: &Identity, right: Right, on: Resource<'_>) -> bool {
         if *who == Identity::anonymous() {
             return true;
         }
-        let Some(key) = self.keys.get(who.name()) else {
-            return false;
-        };
-        let right = match right {
-            highwater_kafka::Right::Send => Right::Send,
-            highwater_kafka::Right::Listen => Right::Listen,
-            highwater_kafka::Right::Manage => Right::Manage,
-        };
-        match on {
-            Resource::Hub(hub) => key.may(right, Some(hub)),
-            Resource::Node => key.may(right, None),
-            // Groups and transactions belong to no hub; the hubs they touch are checked by themselves.
-            Resource::Group(_) | Resource::Transaction(_) => key.rights.has(right),
-        }
+        let key = self.keys.get(who.name());
+        key.is_some_and(|key| key.may(right, on))
     }
 }
 
@@ -146,13 +134,13 @@ fn connection_string(text: &str) -> Option<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::{Key, Rights};
+    use highwater_access::{Key, KeyScope, Rights};
 
     fn authorizer() -> KeyAuthorizer {
         let some = [Right::Listen].into_iter().collect();
         let keys = vec![
-            Key::new("root".into(), "s3cret=", Rights::ALL, None),
-            Key::new("reader".into(), "secret", some, Some(vec!["a".into()])),
+            Key::new("root", "s3cret=", Rights::ALL, KeyScope::UNLIMITED),
+            Key::new("reader", "secret", some, KeyScope::of_hubs("reader", ["a"])),
         ];
         KeyAuthorizer::new(Arc::new(Keys::new(keys)))
     }
@@ -172,13 +160,14 @@ mod tests {
     }
 
     #[test]
-    fn a_key_for_some_hubs_may_use_groups_but_not_the_node() {
-        use highwater_kafka::Right::{Listen, Send};
+    fn a_key_for_some_hubs_may_use_groups_of_its_name_but_not_the_node() {
+        use Right::{Listen, Send};
         let (authorizer, reader) = (authorizer(), Identity::new("reader"));
         assert!(authorizer.may(&reader, Listen, Resource::Hub("a")));
         assert!(!authorizer.may(&reader, Listen, Resource::Hub("b")));
         assert!(!authorizer.may(&reader, Send, Resource::Hub("a")));
-        assert!(authorizer.may(&reader, Listen, Resource::Group("g")));
+        assert!(authorizer.may(&reader, Listen, Resource::Group("reader-1")));
+        assert!(!authorizer.may(&reader, Listen, Resource::Group("g")));
         assert!(!authorizer.may(&reader, Listen, Resource::Node));
         assert!(authorizer.may(&Identity::anonymous(), Send, Resource::Node));
         assert!(!authorizer.may(&Identity::new("stranger"), Listen, Resource::Node));

@@ -1,7 +1,7 @@
 //! A node, assembled from its configuration: the hub, the Kafka protocol and HTTP in one process.
 //!
-//! [`config`] reads and checks the settings, [`http`] is the HTTP API over any [`Log`](highwater_log::Log), [`keys`] has the
-//! keys and their rights, [`sharded`] the names that stand for several hubs, [`processors`] delivers events to handlers,
+//! [`config`] reads and checks the settings, [`http`] is the HTTP API over any [`Log`](highwater_log::Log), [`sharded`] has
+//! the names that stand for several hubs, [`processors`] delivers events to handlers,
 //! [`workflows`] runs the workflows of the settings, and [`node`] assembles the parts. This crate knows nothing of the
 //! command line.
 
@@ -11,7 +11,6 @@ pub mod config;
 pub mod http;
 pub mod jobs;
 mod kafka;
-pub mod keys;
 pub mod node;
 pub mod processors;
 mod queues;

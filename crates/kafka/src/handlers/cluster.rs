@@ -44,7 +44,7 @@ pub(crate) async fn find_coordinator(
 fn coordinator(context: &RequestContext, kind: i8, key: StrBytes) -> Coordinator {
     let allowed = match kind {
         GROUP => context.allow(Right::Listen, Resource::Group(&key)),
-        TRANSACTION => context.allow(Right::Send, Resource::Transaction(&key)),
+        TRANSACTION => context.allow(Right::Send, Resource::TransactionalId(&key)),
         _ => Err(Code::InvalidRequest),
     };
     let here = match allowed {

@@ -63,7 +63,7 @@ fn allowed(context: &RequestContext, request: &ProduceRequest) -> Result<(), Cod
         return Err(Code::InvalidRequiredAcks);
     }
     match &request.transactional_id {
-        Some(id) => context.allow(Right::Send, Resource::Transaction(id)),
+        Some(id) => context.allow(Right::Send, Resource::TransactionalId(id)),
         None => Ok(()),
     }
 }

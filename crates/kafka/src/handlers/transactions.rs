@@ -34,7 +34,7 @@ fn reference(id: &TransactionalId, producer: ProducerId, epoch: i16) -> Transact
 }
 
 fn may_transact(context: &RequestContext, id: &str) -> Result<(), Code> {
-    context.allow(Right::Send, Resource::Transaction(id))
+    context.allow(Right::Send, Resource::TransactionalId(id))
 }
 
 /// Clients before version `fenced_since` know fencing only as an invalid epoch.
@@ -67,7 +67,7 @@ pub(crate) async fn init_producer(
 async fn init(context: &RequestContext, request: InitProducerIdRequest) -> Result<Producer, Code> {
     match &request.transactional_id {
         Some(id) => may_transact(context, id)?,
-        None => context.allow(Right::Send, Resource::Node)?,
+        None => context.allow(Right::Send, Resource::AnyHub)?,
     };
     let has_current = request.producer_id.0 >= 0 && request.producer_epoch >= 0;
     let init = InitProducerRequest {

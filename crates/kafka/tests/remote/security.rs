@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
+use highwater_access::{Resource, Right};
 use highwater_kafka::client::{ConnectError, Login, Options, Remote, trust};
-use highwater_kafka::{Authorizer, Identity, Resource, Right, same_secret};
+use highwater_kafka::{Authorizer, Identity, same_secret};
 use highwater_log::{Log, MemoryLog};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};

@@ -23,11 +23,11 @@ use highwater_env::EgressPolicy;
 
 use crate::http;
 use crate::jobs::DeclaredJob;
-use crate::keys::Key;
 use crate::processors::{ProcessorSpec, notify};
 use crate::queues;
 use crate::sharded::ShardedHub;
 use crate::workflows::Workflow;
+use highwater_access::Key;
 
 pub use effective_settings::{Origin, Settings, variable_of};
 pub use error::{ConfigError, Problem};

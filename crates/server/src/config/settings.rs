@@ -93,10 +93,16 @@ settings! {
         "its secret, at least 6 characters";
     "keys.*.secret_file": Path = "",
         "a file with the secret, instead of `secret`";
-    "keys.*.rights": Words(&["send", "listen", "manage"]) = "",
-        "the rights of the key: `send` events, `listen` to them, `manage` hubs";
+    "keys.*.rights": Words(&["send", "listen", "manage", "deploy"]) = "",
+        "`send` events, `listen` to them, `manage` hubs, queues and groups, `deploy` jobs";
     "keys.*.hubs": List = "",
-        "the hubs that the key is limited to; unset: no limit";
+        "the hubs and queues that the key is limited to, by name or prefix (`app-*`); unset: no limit";
+    "keys.*.groups": List = "",
+        "its consumer groups, by name or prefix; unset: all, with `hubs` those that begin with the key's name";
+    "keys.*.transactional_ids": List = "",
+        "its transactional ids, by name or prefix; unset: as for `groups`";
+    "keys.*.deployments": List = "",
+        "its jobs and processors, by name or prefix; unset: as for `groups`";
 
     "hubs.*.partitions": Count(1, 1024) = "4",
         "partitions; can be increased later, never decreased";

@@ -233,7 +233,7 @@ fn a_key_needs_a_name_rights_and_a_secret() {
     );
     refused(
         "[[keys]]\nname = 'a'\nsecret = 's3cret'\n",
-        "highwater.toml:1: key `a` has no rights\n  write rights = [\"send\"], or also \"listen\" and \"manage\"",
+        "highwater.toml:1: key `a` has no rights\n  write rights = [\"send\"], or also \"listen\", \"manage\" and \"deploy\"",
     );
     refused(
         "[[keys]]\nname = 'a'\nrights = ['send']\n",
@@ -241,7 +241,7 @@ fn a_key_needs_a_name_rights_and_a_secret() {
     );
     refused(
         "[[keys]]\nname = 'a'\nrights = ['read']\nsecret = 's3cret'\n",
-        "highwater.toml:3: `keys.a.rights` has a wrong value: `read` is none of send, listen, manage",
+        "highwater.toml:3: `keys.a.rights` has a wrong value: `read` is none of send, listen, manage, deploy",
     );
     refused(
         "[[keys]]\nname = 'a'\nrights = ['send']\nsecret = 'short'\n",

@@ -11,17 +11,16 @@ use highwater_queue::Queues;
 use tokio::sync::watch;
 
 use super::Options;
-use super::auth::Caller;
 use super::budget::Budget;
 use super::error::{Code, Error};
 use super::metrics::Metrics;
 use super::round_robin::RoundRobin;
 use super::send::Destination;
 use crate::jobs::Jobs;
-use crate::keys::{Keys, Right};
 use crate::processors::Processors;
 use crate::sharded::ShardedHub;
 use crate::workflows::Workflows;
+use highwater_access::{Keys, Principal, Resource, Right};
 
 pub struct App {
     pub(super) options: Options,
@@ -172,7 +171,7 @@ impl App {
     pub(super) async fn destination_to_send(
         &self,
         name: &str,
-        caller: &Caller<'_>,
+        caller: &Principal,
     ) -> Result<Destination, Error> {
         let log = self.log()?;
         if name.starts_with("__") {
@@ -184,7 +183,8 @@ impl App {
         }
         match self.auto_create {
             Some(partitions)
-                if self.sharded(name)?.is_none() && caller.may(Right::Manage, Some(name)) =>
+                if self.sharded(name)?.is_none()
+                    && caller.may(Right::Manage, Resource::Hub(name)) =>
             {
                 let created = log.create(HubSpec {
                     name: HubName::new(name)?,

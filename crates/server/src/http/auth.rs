@@ -1,5 +1,7 @@
 //! Authenticates the caller: by the secret or a signature of a key, or not at all on a node without keys.
 
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hyper::HeaderMap;
@@ -7,56 +9,28 @@ use hyper::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN};
 
 use super::app::App;
 use super::error::{Code, Error};
-use crate::keys::{Key, Right, sas};
+use highwater_access::{Key, Principal, Resource, Right, sas};
 
-/// The caller of an operation.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Caller<'a> {
-    /// The caller of a public operation, who has no rights.
-    Anonymous,
-    /// A node without keys trusts everyone who can connect.
-    Anybody,
-    Key(&'a Key),
-}
-
-impl Caller<'_> {
-    pub(super) fn may(&self, right: Right, hub: Option<&str>) -> bool {
-        match self {
-            Caller::Anonymous => false,
-            Caller::Anybody => true,
-            Caller::Key(key) => key.may(right, hub),
-        }
+/// Refuses a caller without the right.
+pub(super) fn require(caller: &Principal, right: Right, on: Resource<'_>) -> Result<(), Error> {
+    if caller.may(right, on) {
+        return Ok(());
     }
-
-    /// The right over at least one hub.
-    pub(super) fn require_somewhere(&self, right: Right) -> Result<(), Error> {
-        match self {
-            Caller::Key(key) if key.rights.has(right) => Ok(()),
-            _ => self.require(right, None),
-        }
-    }
-
-    pub(super) fn require(&self, right: Right, hub: Option<&str>) -> Result<(), Error> {
-        if self.may(right, hub) {
-            return Ok(());
-        }
-        let of = hub.map_or_else(|| "this node".to_owned(), |hub| format!("hub `{hub}`"));
-        let message = format!("the key has no right to {} for {of}", right.name());
-        Err(Error::new(
-            Code::Forbidden,
-            message,
-            "use a key that has it",
-        ))
-    }
+    let message = format!("the key has no right to {right} for {on}");
+    Err(Error::new(
+        Code::Forbidden,
+        message,
+        "use a key that has it",
+    ))
 }
 
 /// Authenticates the caller; `resource` is the path that a signature must cover.
-pub(super) fn authenticate<'a>(
-    app: &'a App,
+pub(super) fn authenticate(
+    app: &App,
     headers: &HeaderMap,
     resource: &str,
-) -> Result<Caller<'a>, Error> {
-    if app.keys.is_open() {
+) -> Result<Principal, Error> {
+    if app.keys.is_empty() {
         return local_caller(headers);
     }
     let Some(given) = headers.get(AUTHORIZATION) else {
@@ -77,10 +51,10 @@ pub(super) fn authenticate<'a>(
     } else {
         return Err(refused("the Authorization header has an unknown scheme"));
     };
-    Ok(Caller::Key(key))
+    Ok(Principal::Key(key))
 }
 
-fn authenticate_pair<'a>(app: &'a App, pair: &str) -> Result<&'a Key, Error> {
+fn authenticate_pair(app: &App, pair: &str) -> Result<Arc<Key>, Error> {
     let (name, secret) = pair.split_once(':').ok_or_else(wrong)?;
     app.keys
         .authenticate(name, secret.as_bytes())
@@ -98,13 +72,13 @@ fn refused(message: &str) -> Error {
 
 /// A node without keys listens on this machine only, but a browser there runs scripts of foreign sites. Their requests have
 /// a foreign origin, or a host name that was rebound to this machine.
-fn local_caller<'a>(headers: &HeaderMap) -> Result<Caller<'a>, Error> {
+fn local_caller(headers: &HeaderMap) -> Result<Principal, Error> {
     let foreign = |name: HeaderName| {
         let value = headers.get(name)?.to_str().unwrap_or("?");
         (!is_local(value)).then(|| value.to_owned())
     };
     match foreign(HOST).or_else(|| foreign(ORIGIN)) {
-        None => Ok(Caller::Anybody),
+        None => Ok(Principal::Trusted),
         Some(name) => Err(Error::new(
             Code::Forbidden,
             format!("a node without keys does not answer requests for or from `{name}`"),

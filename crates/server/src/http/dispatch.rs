@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use highwater_access::{Principal, Resource};
 use hyper::body::{Body, Incoming};
 use hyper::header::{ALLOW, AUTHORIZATION, CONNECTION, HeaderValue};
 use hyper::http::request::Parts;
@@ -11,7 +12,7 @@ use hyper::{Method, Request};
 use serde::de::DeserializeOwned;
 
 use super::app::App;
-use super::auth::{self, Caller};
+use super::auth;
 use super::budget::Permit;
 use super::error::{Code, Error};
 use super::operations::{Access, Handler, NoRoute, Operation, ROUTES, Route, Variables, WaitLimit};
@@ -65,12 +66,12 @@ async fn dispatch(
     let route = ROUTES.find(&head.method, head.uri.path());
     let caller = match &route {
         Ok(route) if matches!(route.operation.access, Access::Public) && !connection.needs_key => {
-            Caller::Anonymous
+            Principal::Anonymous
         }
         // An unknown path needs a key too: without one, a caller learns nothing of the API.
         _ => auth::authenticate(app, &head.headers, signed_resource(head.uri.path()))?,
     };
-    if matches!(caller, Caller::Key(_)) {
+    if matches!(caller, Principal::Key(_)) {
         origin::check(&head.headers, &app.options.allowed_origins)?;
     }
     let Route {
@@ -129,7 +130,7 @@ fn no_route(head: &Parts, none: &NoRoute) -> Result<Reply, Error> {
 /// A request whose caller may call the operation.
 pub(super) struct ApiRequest<'a> {
     pub(super) app: &'a Arc<App>,
-    pub(super) caller: Caller<'a>,
+    pub(super) caller: Principal,
     pub(super) variables: Variables<'a>,
     pub(super) head: &'a Parts,
     operation: &'static Operation,
@@ -147,10 +148,10 @@ impl<'a> ApiRequest<'a> {
     }
 
     /// Checks the right of an operation whose body names the hub or queue.
-    pub(super) fn authorise(&self, name: &str) -> Result<(), Error> {
+    pub(super) fn authorise(&self, on: Resource<'_>) -> Result<(), Error> {
         match self.operation.access {
             Access::Public => Ok(()),
-            Access::Key(right, _) => self.caller.require(right, Some(name)),
+            Access::Key(right, _) => auth::require(&self.caller, right, on),
         }
     }
 

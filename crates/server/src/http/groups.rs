@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use highwater_access::{Resource, Right};
 use highwater_log::{GroupCoordinator, GroupError, GroupInfo, OffsetAndMetadata, TopicPartition};
 use hyper::StatusCode;
 use serde_json::{Value, json};
@@ -18,7 +19,11 @@ pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
         Some(groups) => groups.list().await,
         None => Vec::new(),
     };
-    let groups: Vec<Value> = groups.iter().map(facts).collect();
+    let visible = |group: &&GroupInfo| {
+        let resource = Resource::Group(&group.group);
+        request.caller.may(Right::Listen, resource)
+    };
+    let groups: Vec<Value> = groups.iter().filter(visible).map(facts).collect();
     Ok(reply::json(StatusCode::OK, &json!({"groups": groups})))
 }
 
@@ -34,6 +39,10 @@ pub(super) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let log = app.log()?;
     let position = |(of, stored): (TopicPartition, Option<OffsetAndMetadata>)| {
         let offset = stored?.offset;
+        let hub = Resource::Hub(of.hub.as_str());
+        if !request.caller.may(Right::Listen, hub) {
+            return None;
+        }
         let end = log
             .partition(of.hub.as_str(), of.partition)
             .map(|partition| partition.bounds().visible(ISOLATION));

@@ -15,15 +15,15 @@ use super::dispatch::ApiRequest;
 use super::error::{Code, Error};
 use super::read::{StartPosition, numbered};
 use super::reply::{self, Reply};
-use crate::keys::Right;
 use crate::sharded::ShardedHub;
 use crate::text::time_text;
+use highwater_access::{Resource, Right};
 
 /// The hubs that the caller may listen to or manage.
 pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let ApiRequest { app, caller, .. } = request;
     let visible = |hub: &Arc<HubInfo>| {
-        let name = Some(hub.name.as_str());
+        let name = Resource::Hub(hub.name.as_str());
         !hub.name.is_internal()
             && (caller.may(Right::Listen, name) || caller.may(Right::Manage, name))
     };
@@ -36,7 +36,7 @@ pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
         .collect();
     let sharded = app.backend()?.sharded.iter();
     let sharded: Vec<Value> = sharded
-        .filter(|sharded| caller.may(Right::Listen, Some(sharded.name.as_str())))
+        .filter(|sharded| caller.may(Right::Listen, Resource::Hub(sharded.name.as_str())))
         .map(ShardedHub::facts)
         .collect();
     let body = json!({"hubs": hubs, "sharded": sharded});
@@ -149,7 +149,7 @@ pub(super) async fn create(mut request: ApiRequest<'_>) -> Result<Reply, Error> 
         let hint = format!("such as {example}");
         return Err(Error::bad("a hub needs a name", hint));
     };
-    request.authorise(name)?;
+    request.authorise(Resource::Hub(name))?;
     let name = HubName::new(name)?;
     if name.is_internal() {
         let message = format!("`{name}` begins with `__`, which is reserved for the node");

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use highwater_access::{Resource, Right};
 use highwater_job::live::{InputStatus, JobState, JobStatus, OutputStatus, PartitionStatus};
 use highwater_time::{Instant, VerdictCounts};
 use hyper::StatusCode;
@@ -24,7 +25,12 @@ fn jobs(app: &App) -> Result<&Jobs, Error> {
 }
 
 pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
-    let jobs: Vec<Value> = jobs(request.app)?.list().iter().map(brief).collect();
+    let visible = |job: &&JobView| {
+        let resource = Resource::Deployment(&job.name);
+        request.caller.may(Right::Listen, resource)
+    };
+    let jobs = jobs(request.app)?.list();
+    let jobs: Vec<Value> = jobs.iter().filter(visible).map(brief).collect();
     Ok(reply::json(StatusCode::OK, &json!({"jobs": jobs})))
 }
 

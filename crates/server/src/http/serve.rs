@@ -151,7 +151,7 @@ impl Slots {
         let most = u32::try_from(app.options.connections_max.min(Semaphore::MAX_PERMITS));
         let most = most.unwrap_or(u32::MAX);
         let reserved = u32::try_from(app.options.connections_reserved).unwrap_or(u32::MAX);
-        let reserve_max = match app.keys.is_open() {
+        let reserve_max = match app.keys.is_empty() {
             true => 0,
             false => reserved.min(most / 2),
         };

@@ -21,9 +21,9 @@ use tokio::task::JoinHandle;
 use crate::config::Config;
 use crate::http::{self, App, Backend, Server, ServerError};
 use crate::kafka;
-use crate::keys::Keys;
 use crate::processors::ProcessorError;
 use crate::sharded::ReservedNames;
+use highwater_access::Keys;
 use services::Services;
 
 /// Why a node did not start.

@@ -88,11 +88,6 @@ impl Workflow {
     }
 }
 
-/// The hub of a workflow's journal.
-pub(crate) fn journal_name(workflow: &str) -> String {
-    format!("__workflow.{workflow}")
-}
-
 /// The running workflows, by name.
 #[derive(Clone, Default)]
 pub struct Workflows(Vec<Handle>);

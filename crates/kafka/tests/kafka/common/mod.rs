@@ -231,8 +231,8 @@ impl Authorizer for RightsByName {
     fn may(
         &self,
         who: &highwater_kafka::Identity,
-        right: highwater_kafka::Right,
-        _on: highwater_kafka::Resource<'_>,
+        right: highwater_access::Right,
+        _on: highwater_access::Resource<'_>,
     ) -> bool {
         let needed = format!("{right:?}").to_lowercase();
         who.name() == "all" || who.name() == needed

@@ -16,8 +16,8 @@ use super::effective_settings::Settings;
 use super::error::Problem;
 use super::{Config, Durability, KafkaListener, TlsFiles};
 use crate::http;
-use crate::keys::{Key, Right, Rights, SECRET_LEN_MIN};
 use crate::sharded::reserved_name;
+use highwater_access::{Key, KeyScope, NamePatterns, Right, Rights, SECRET_LEN_MIN};
 
 pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<Problem>> {
     let mut build = Build {
@@ -254,7 +254,7 @@ impl Build<'_> {
             self.problem(&at("name"), format!("`{name}` cannot name a key"), hint);
         }
         let Some(rights) = self.settings.list(&at("rights")) else {
-            let hint = "write rights = [\"send\"], or also \"listen\" and \"manage\"";
+            let hint = "write rights = [\"send\"], or also \"listen\", \"manage\" and \"deploy\"";
             self.problem(&at(""), format!("key `{name}` has no rights"), hint);
             return None;
         };
@@ -273,8 +273,23 @@ impl Build<'_> {
             );
             return None;
         }
-        let hubs = self.settings.list(&at("hubs")).map(<[String]>::to_vec);
-        Some(Key::new(name, &secret, rights, hubs))
+        let scope = self.key_scope(table, &name);
+        Some(Key::new(&name, &secret, rights, scope))
+    }
+
+    fn key_scope(&self, table: &str, key: &str) -> KeyScope {
+        let listed = |part: &str| self.settings.list(&format!("keys.{table}.{part}"));
+        let default = match listed("hubs") {
+            None => KeyScope::UNLIMITED,
+            Some(hubs) => KeyScope::of_hubs(key, hubs),
+        };
+        let patterns = |part, default| listed(part).map_or(default, NamePatterns::listed);
+        KeyScope {
+            hubs: default.hubs,
+            groups: patterns("groups", default.groups),
+            transactional_ids: patterns("transactional_ids", default.transactional_ids),
+            deployments: patterns("deployments", default.deployments),
+        }
     }
 
     fn secret(&mut self, table: &str, name: &str) -> Option<String> {

@@ -1,11 +1,11 @@
 //! Who may call an operation.
 
+use highwater_access::{Principal, Resource, Right};
+
 use crate::http::app::App;
-use crate::http::auth::Caller;
+use crate::http::auth;
 use crate::http::error::Error;
-use crate::keys::Right;
 use crate::text::percent_decode;
-use crate::workflows;
 
 use super::Variables;
 
@@ -18,17 +18,18 @@ pub(in crate::http) enum Access {
     Key(Right, Scope),
 }
 
-/// Where a key needs the right of an operation. Names are those of the first variable of the path.
+/// The resource that a key needs the right of an operation for. Names are those of the first variable of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::http) enum Scope {
     /// The node as a whole: the key is limited to no hub.
     Node,
     Hub,
-    /// The records of a hub. Those of a hub of the node itself, such as the positions of all groups, need `manage`.
-    HubRecords,
     Queue,
+    Group,
     /// The workflow: a key that is limited to hubs names the workflow's journal.
     Workflow,
+    /// The job or processor.
+    Deployment,
     /// The dead-letter hub of a processor.
     DeadLetters,
     /// The hub or queue that the body names. Dispatch wants a key with this right over anything; the handler calls
@@ -42,48 +43,39 @@ impl Access {
     pub(in crate::http) fn check(
         self,
         app: &App,
-        caller: &Caller<'_>,
+        caller: &Principal,
         variables: &Variables<'_>,
     ) -> Result<(), Error> {
         let Access::Key(right, scope) = self else {
             return Ok(());
         };
+        let name = variables.first().unwrap_or_default();
+        let require = |on: Resource<'_>| auth::require(caller, right, on);
         match scope {
-            Scope::Hub => caller.require(right, variables.first()),
-            Scope::HubRecords => caller.require(right_to_read(right, variables), variables.first()),
-            Scope::Queue => caller.require(right, variables.first()),
-            Scope::Node => caller.require(right, None),
-            Scope::Workflow => {
-                let journal = variables.first().map(workflows::journal_name);
-                caller.require(right, journal.as_deref())
-            }
-            Scope::DeadLetters => check_dead_letters(app, caller, right, variables),
-            Scope::BodyName => caller.require_somewhere(right),
+            Scope::Hub => require(Resource::Hub(name)),
+            Scope::Queue => require(Resource::Queue(name)),
+            Scope::Node => require(Resource::Node),
+            Scope::Workflow => require(Resource::Workflow(name)),
+            Scope::Group => require(Resource::Group(&percent_decode(name))),
+            Scope::Deployment => require(Resource::Deployment(&percent_decode(name))),
+            Scope::DeadLetters => check_dead_letters(app, caller, right, &percent_decode(name)),
+            Scope::BodyName => require(Resource::AnyHub),
             Scope::Items => Ok(()),
         }
-    }
-}
-
-fn right_to_read(right: Right, variables: &Variables<'_>) -> Right {
-    match variables.first().is_some_and(|hub| hub.starts_with("__")) {
-        true => Right::Manage,
-        false => right,
     }
 }
 
 /// A processor that does not exist counts as the node, so that a key learns nothing of processors that are not its own.
 fn check_dead_letters(
     app: &App,
-    caller: &Caller<'_>,
+    caller: &Principal,
     right: Right,
-    variables: &Variables<'_>,
+    processor: &str,
 ) -> Result<(), Error> {
     let processors = app.backend()?.processors.as_ref();
-    let name = variables.first().map(percent_decode);
-    let entry = processors
-        .zip(name)
-        .and_then(|(all, name)| all.entry(&name));
-    caller.require(right, entry.map(|entry| entry.spec.dead.as_str()))
+    let entry = processors.and_then(|all| all.entry(processor));
+    let hub = entry.map(|entry| Resource::Hub(entry.spec.dead.as_str()));
+    auth::require(caller, right, hub.unwrap_or(Resource::Node))
 }
 
 impl Scope {
@@ -91,8 +83,9 @@ impl Scope {
     pub(in crate::http) fn describe(self) -> &'static str {
         match self {
             Scope::Node => "for the whole node",
-            Scope::Hub => "for the hub",
-            Scope::HubRecords => "for the hub (manage for hubs whose names begin with `__`)",
+            Scope::Hub => "for the hub (manage for hubs whose names begin with `__`)",
+            Scope::Group => "for the group",
+            Scope::Deployment => "for the job or processor",
             Scope::Queue => "for the queue",
             Scope::Workflow => "for the workflow's journal, `__workflow.NAME`",
             Scope::DeadLetters => "for the dead-letter hub of the processor",
@@ -106,7 +99,8 @@ impl Scope {
         match self {
             Scope::Node => "node",
             Scope::Hub => "hub",
-            Scope::HubRecords => "hub_records",
+            Scope::Group => "group",
+            Scope::Deployment => "deployment",
             Scope::Queue => "queue",
             Scope::Workflow => "workflow",
             Scope::DeadLetters => "dead_letters",

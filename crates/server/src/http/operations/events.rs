@@ -6,7 +6,7 @@ use super::{
 };
 use crate::http::read;
 use crate::http::send::{Dialect, PathTarget};
-use crate::keys::Right;
+use highwater_access::Right;
 
 pub(super) const AREA: Area = Area {
     name: "Events",
@@ -15,7 +15,7 @@ pub(super) const AREA: Area = Area {
 };
 
 const SEND: Access = Access::Key(Right::Send, Scope::Hub);
-const READ: Access = Access::Key(Right::Listen, Scope::HubRecords);
+const READ: Access = Access::Key(Right::Listen, Scope::Hub);
 
 const FROM: Parameter = query(
     "from",

@@ -2,7 +2,7 @@
 
 use super::{Access, Area, Operation, Scope, answer, delete, empty, get, handler, schema_of};
 use crate::http::groups;
-use crate::keys::Right;
+use highwater_access::Right;
 
 pub(super) const AREA: Area = Area {
     name: "Groups",
@@ -10,13 +10,11 @@ pub(super) const AREA: Area = Area {
     schemas: "{}",
 };
 
-const LISTEN: Access = Access::Key(Right::Listen, Scope::Node);
-
 const OPERATIONS: &[Operation] = &[
     get(
         "/api/groups",
         "List the consumer groups",
-        LISTEN,
+        Access::Key(Right::Listen, Scope::Items),
         handler!(groups::list),
     )
     .answers(answer(
@@ -28,14 +26,14 @@ const OPERATIONS: &[Operation] = &[
     get(
         "/api/groups/{group}",
         "Describe a group, its positions and their lag",
-        LISTEN,
+        Access::Key(Right::Listen, Scope::Group),
         handler!(groups::describe),
     )
     .answers(answer(200, "The group.", schema_of!("Group"))),
     delete(
         "/api/groups/{group}",
         "Delete a group without members, and its positions",
-        Access::Key(Right::Manage, Scope::Node),
+        Access::Key(Right::Manage, Scope::Group),
         handler!(groups::delete),
     )
     .answers(empty(204, "The group is deleted.")),

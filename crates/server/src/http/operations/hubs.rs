@@ -5,7 +5,7 @@ use super::{
     schema_of,
 };
 use crate::http::hubs;
-use crate::keys::Right;
+use highwater_access::Right;
 
 pub(super) const AREA: Area = Area {
     name: "Hubs",

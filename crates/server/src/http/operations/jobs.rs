@@ -5,7 +5,7 @@ use super::{
     schema_of,
 };
 use crate::http::jobs;
-use crate::keys::Right;
+use highwater_access::Right;
 
 pub(super) const AREA: Area = Area {
     name: "Jobs",
@@ -13,8 +13,8 @@ pub(super) const AREA: Area = Area {
     schemas: SCHEMAS,
 };
 
-const LISTEN: Access = Access::Key(Right::Listen, Scope::Node);
-const MANAGE: Access = Access::Key(Right::Manage, Scope::Node);
+const LISTEN: Access = Access::Key(Right::Listen, Scope::Deployment);
+const DEPLOY: Access = Access::Key(Right::Deploy, Scope::Deployment);
 
 const fn job(description: &'static str) -> Response {
     answer(200, description, schema_of!("Job"))
@@ -24,7 +24,7 @@ const OPERATIONS: &[Operation] = &[
     get(
         "/api/jobs",
         "List the jobs and their states",
-        LISTEN,
+        Access::Key(Right::Listen, Scope::Items),
         handler!(jobs::list),
     )
     .answers(answer(
@@ -43,7 +43,7 @@ const OPERATIONS: &[Operation] = &[
     put(
         "/api/jobs/{job}",
         "Deploy a job, or a new version of one, and start it",
-        MANAGE,
+        DEPLOY,
         handler!(jobs::put),
     )
     .takes(json(
@@ -56,14 +56,14 @@ const OPERATIONS: &[Operation] = &[
     delete(
         "/api/jobs/{job}",
         "Stop a job and delete it with its state",
-        MANAGE,
+        DEPLOY,
         handler!(jobs::delete),
     )
     .answers(empty(204, "The job is deleted.")),
     post(
         "/api/jobs/{job}/start",
         "Start a stopped job; it resumes from its checkpoint unless the body says otherwise",
-        MANAGE,
+        DEPLOY,
         handler!(jobs::start),
     )
     .takes(json(
@@ -74,7 +74,7 @@ const OPERATIONS: &[Operation] = &[
     post(
         "/api/jobs/{job}/stop",
         "Stop a job; it stores a checkpoint first",
-        MANAGE,
+        DEPLOY,
         handler!(jobs::stop),
     )
     .answers(job("The job has stopped.")),

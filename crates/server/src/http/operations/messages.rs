@@ -8,7 +8,7 @@ use super::{
 };
 use crate::http::queues::settle::{self, Settle};
 use crate::http::queues::{receive, send, sessions};
-use crate::keys::Right;
+use highwater_access::Right;
 
 pub(super) const AREA: Area = Area {
     name: "Messages",

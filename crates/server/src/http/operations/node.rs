@@ -2,7 +2,7 @@
 
 use super::{Access, Area, Operation, Scope, TEXT, answer, empty, get, handler, typed};
 use crate::http::node;
-use crate::keys::Right;
+use highwater_access::Right;
 
 pub(super) const AREA: Area = Area {
     name: "Node",

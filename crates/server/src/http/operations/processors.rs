@@ -5,7 +5,7 @@ use super::{
     json, post, query, typed,
 };
 use crate::http::processors::{self, circuits, dead_letters, resume};
-use crate::keys::Right;
+use highwater_access::Right;
 
 pub(super) const AREA: Area = Area {
     name: "Processors",
@@ -13,8 +13,9 @@ pub(super) const AREA: Area = Area {
     schemas: "{}",
 };
 
-const LISTEN: Access = Access::Key(Right::Listen, Scope::Node);
-const MANAGE: Access = Access::Key(Right::Manage, Scope::Node);
+const LISTEN_ITEMS: Access = Access::Key(Right::Listen, Scope::Items);
+const LISTEN: Access = Access::Key(Right::Listen, Scope::Deployment);
+const DEPLOY: Access = Access::Key(Right::Deploy, Scope::Deployment);
 const READ_DEAD_LETTERS: Access = Access::Key(Right::Listen, Scope::DeadLetters);
 const MANAGE_DEAD_LETTERS: Access = Access::Key(Right::Manage, Scope::DeadLetters);
 
@@ -48,7 +49,7 @@ const OPERATIONS: &[Operation] = &[
     get(
         "/api/processors",
         "List the processors and their progress",
-        LISTEN,
+        LISTEN_ITEMS,
         handler!(processors::list),
     )
     .answers(object("A summary of each processor.")),
@@ -62,7 +63,7 @@ const OPERATIONS: &[Operation] = &[
     get(
         "/api/circuits",
         "List the circuits",
-        LISTEN,
+        LISTEN_ITEMS,
         handler!(circuits::list),
     )
     .answers(object("Which circuits are open, since when and why.")),
@@ -76,7 +77,7 @@ const OPERATIONS: &[Operation] = &[
     post(
         "/api/circuits/{processor}/open",
         "Stop the deliveries of a processor",
-        MANAGE,
+        DEPLOY,
         handler!(circuits::open),
     )
     .takes(REASON)
@@ -84,7 +85,7 @@ const OPERATIONS: &[Operation] = &[
     post(
         "/api/circuits/{processor}/close",
         "Resume the deliveries of a processor",
-        MANAGE,
+        DEPLOY,
         handler!(circuits::close),
     )
     .takes(REASON)
@@ -92,7 +93,7 @@ const OPERATIONS: &[Operation] = &[
     get(
         "/api/dead-letters",
         "Count the dead letters of each processor",
-        LISTEN,
+        LISTEN_ITEMS,
         handler!(dead_letters::count),
     )
     .answers(object("A count for each processor.")),

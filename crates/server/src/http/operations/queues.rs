@@ -5,7 +5,7 @@ use super::{
     post, schema_of,
 };
 use crate::http::queues::admin;
-use crate::keys::Right;
+use highwater_access::Right;
 
 pub(super) const AREA: Area = Area {
     name: "Queues",

@@ -7,7 +7,7 @@ use super::{
     json, post, put, query, schema_of,
 };
 use crate::http::workflows::{self, failed_instances};
-use crate::keys::Right;
+use highwater_access::Right;
 
 pub(super) const AREA: Area = Area {
     name: "Workflows",
@@ -66,7 +66,7 @@ const OPERATIONS: &[Operation] = &[
     get(
         "/api/workflows",
         "List the workflows",
-        Access::Key(Right::Listen, Scope::Node),
+        Access::Key(Right::Listen, Scope::Items),
         handler!(workflows::list),
     )
     .answers(answer(

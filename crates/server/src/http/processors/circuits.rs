@@ -6,7 +6,7 @@ use hyper::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::processors;
+use super::{may_see, processors};
 use crate::http::dispatch::ApiRequest;
 use crate::http::error::{Code, Error};
 use crate::http::reply::{self, Reply};
@@ -15,7 +15,8 @@ use crate::text::{percent_decode, time_text};
 
 pub(in crate::http) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let circuits = processors(request.app)?.circuits().list();
-    let circuits: Vec<Value> = circuits.iter().map(facts).collect();
+    let visible = |circuit: &&CircuitStatus| may_see(&request, &circuit.name);
+    let circuits: Vec<Value> = circuits.iter().filter(visible).map(facts).collect();
     Ok(reply::json(StatusCode::OK, &json!({"circuits": circuits})))
 }
 

@@ -8,7 +8,7 @@ use hyper::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{entry, processors};
+use super::{entry, may_see, processors};
 use crate::http::dispatch::ApiRequest;
 use crate::http::error::{Code, Error};
 use crate::http::reply::{self, Reply};
@@ -112,7 +112,11 @@ fn time(text: Option<&str>) -> Result<Option<i64>, Error> {
 
 pub(in crate::http) async fn count(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let mut counts = Vec::new();
-    for entry in processors(request.app)?.entries() {
+    let entries = processors(request.app)?.entries();
+    for entry in entries
+        .iter()
+        .filter(|entry| may_see(&request, &entry.spec.name))
+    {
         let count = entry.letters.count().await.map_err(unreadable)?;
         let (name, hub) = (&entry.spec.name, entry.spec.dead.as_str());
         counts.push(json!({"processor": name, "hub": hub, "letters": count}));

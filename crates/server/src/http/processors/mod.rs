@@ -7,6 +7,7 @@ pub(super) mod resume;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use highwater_access::{Resource, Right};
 use highwater_flow::Assignment;
 use highwater_flow::circuit::CircuitState;
 use highwater_log::{OffsetAndMetadata, TopicPartition};
@@ -42,9 +43,19 @@ fn entry<'a>(request: &ApiRequest<'a>, name: &str) -> Result<&'a Entry, Error> {
     processors.entry(&name).ok_or_else(none)
 }
 
+/// Whether the caller may see a processor.
+fn may_see(request: &ApiRequest<'_>, processor: &str) -> bool {
+    let resource = Resource::Deployment(processor);
+    request.caller.may(Right::Listen, resource)
+}
+
 pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let mut all = Vec::new();
-    for entry in processors(request.app)?.entries() {
+    let entries = processors(request.app)?.entries();
+    for entry in entries
+        .iter()
+        .filter(|entry| may_see(&request, &entry.spec.name))
+    {
         all.push(facts(request.app, entry).await?.0);
     }
     Ok(reply::json(StatusCode::OK, &json!({"processors": all})))

@@ -13,8 +13,8 @@ use crate::http::begins_paths;
 use crate::http::dispatch::ApiRequest;
 use crate::http::error::{Code, Error};
 use crate::http::reply::{self, Reply};
-use crate::keys::Right;
 use crate::sharded::reserved_name;
+use highwater_access::{Resource, Right};
 
 const EXAMPLE: &str = "{\"name\":\"orders\",\"lock\":\"60s\",\"deliveries_max\":10}";
 
@@ -23,7 +23,7 @@ pub(in crate::http) async fn list(request: ApiRequest<'_>) -> Result<Reply, Erro
     let ApiRequest { app, caller, .. } = request;
     let mut facts = Vec::new();
     for queue in queues(app)?.list() {
-        let name = Some(queue.name());
+        let name = Resource::Queue(queue.name());
         if caller.may(Right::Listen, name) || caller.may(Right::Manage, name) {
             facts.push(queue_facts(queue.name(), &queue.stats().await?));
         }
@@ -108,7 +108,7 @@ pub(in crate::http) async fn create(mut request: ApiRequest<'_>) -> Result<Reply
         let hint = format!("such as {EXAMPLE}");
         return Err(Error::bad("a queue needs a name", hint));
     };
-    request.authorise(name)?;
+    request.authorise(Resource::Queue(name))?;
     if begins_paths(name) {
         return Err(Error::bad(reserved_name(name), "choose another name"));
     }

@@ -2,6 +2,7 @@
 
 pub(super) mod failed_instances;
 
+use highwater_access::{Resource, Right};
 use highwater_workflow::{
     Decision, DecisionError, Handle, JournalError, ListFilter, StartError, StartOutcome,
     Supervision,
@@ -73,7 +74,11 @@ pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
         })
     };
     let workflows = request.app.backend()?.workflows.iter();
-    let workflows: Vec<Value> = workflows.map(facts).collect();
+    let visible = |workflow: &&Handle| {
+        let resource = Resource::Workflow(workflow.name());
+        request.caller.may(Right::Listen, resource)
+    };
+    let workflows: Vec<Value> = workflows.filter(visible).map(facts).collect();
     Ok(reply::json(
         StatusCode::OK,
         &json!({"workflows": workflows}),

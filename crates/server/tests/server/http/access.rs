@@ -4,23 +4,19 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use highwater_server::keys::{Key, Right, sas};
+use highwater_access::{Key, KeyScope, Right, sas};
 
 use crate::http::node::{NOW_SECONDS, Node, memory, node, options, start};
 
 async fn guarded() -> Node {
-    let key = |name: &str, rights: &[Right], hubs: Option<Vec<String>>| {
-        Key::new(
-            name.into(),
-            &format!("{name}-secret"),
-            rights.iter().copied().collect(),
-            hubs,
-        )
+    let key = |name: &str, rights: &[Right], scope: KeyScope| {
+        let rights = rights.iter().copied().collect();
+        Key::new(name, &format!("{name}-secret"), rights, scope)
     };
     let keys = vec![
-        key("all", &[Right::Send, Right::Listen, Right::Manage], None),
-        key("sender", &[Right::Send], Some(vec!["h".into()])),
-        key("reader", &[Right::Listen], None),
+        key("all", &Right::ALL, KeyScope::UNLIMITED),
+        key("sender", &[Right::Send], KeyScope::of_hubs("sender", ["h"])),
+        key("reader", &[Right::Listen], KeyScope::UNLIMITED),
     ];
     start(options(), keys, Arc::new(memory())).await
 }
@@ -160,7 +156,7 @@ async fn a_key_may_do_what_its_rights_say() {
 #[tokio::test]
 async fn whoever_may_not_manage_makes_no_hub_by_sending() {
     let send = [Right::Send].into_iter().collect();
-    let key = Key::new("s".into(), "secret", send, None);
+    let key = Key::new("s", "secret", send, KeyScope::UNLIMITED);
     let node = start(options(), vec![key], Arc::new(memory())).await;
     node.call("POST /hubs/fresh/messages", &[&basic("s", "secret")], "x")
         .await

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use highwater_access::{Key, KeyScope, Rights};
 use highwater_server::http::Options;
-use highwater_server::keys::{Key, Rights};
 
 use crate::http::faulty::Faulty;
 use crate::http::node::{Node, memory, node, node_with, options, request, start};
@@ -147,7 +147,7 @@ async fn an_answer_counts_until_it_is_read_and_a_client_that_never_reads_is_cut_
 // proves G2
 #[tokio::test]
 async fn some_connections_are_kept_for_clients_with_a_key() {
-    let keys = vec![Key::new("app".into(), "s3cret", Rights::ALL, None)];
+    let keys = vec![Key::new("app", "s3cret", Rights::ALL, KeyScope::UNLIMITED)];
     let limited = Options {
         connections_max: 4,
         connections_reserved: 2,

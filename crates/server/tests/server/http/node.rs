@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use highwater_access::{Key, Keys};
 use highwater_env::SimClock;
 use highwater_hub::Hub;
 use highwater_log::{GroupCoordinator, HubName, HubSettings, HubSpec, Log, MemoryLog};
 use highwater_server::http::{App, Backend, Options, Server};
-use highwater_server::keys::{Key, Keys};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

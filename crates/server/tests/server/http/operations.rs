@@ -86,10 +86,10 @@ fn described(document: &Value) -> Vec<Described> {
     all
 }
 
-const RIGHTS: [&str; 3] = ["send", "listen", "manage"];
+const RIGHTS: [&str; 4] = ["send", "listen", "manage", "deploy"];
 
 /// A node where the hub, the queue, the workflow and the processor are all called `h`, with keys for the tests: `all-RIGHT`
-/// has one right over everything, `no-RIGHT` has the two others, `elsewhere` has all rights over another hub, and
+/// has one right over everything, `no-RIGHT` has the others, `elsewhere` has all rights over another hub, and
 /// `RIGHT-SCOPE` has one right over the scope of `h`.
 async fn guarded(folder: &Path) -> WholeNode {
     let workflow = "name = \"h\"\n[services.s]\nurl = \"http://127.0.0.1:1\"\n\
@@ -99,27 +99,40 @@ async fn guarded(folder: &Path) -> WholeNode {
         [processors.h]\nhub = \"h\"\nhandler = { url = \"http://127.0.0.1:1\" }\n\
         [workflows.h]\nfile = \"h.toml\"\nsupervisor = \"elsewhere\"\n"
         .to_owned();
-    let mut key = |name: &str, rights: &[&str], hubs: Option<&str>| {
-        let hubs = hubs.map_or(String::new(), |hub| format!("hubs = [\"{hub}\"]\n"));
+    let mut key = |name: &str, rights: &[&str], scope: &str| {
         settings.push_str(&format!(
-            "[[keys]]\nname = \"{name}\"\nsecret = \"secret\"\nrights = {rights:?}\n{hubs}"
+            "[[keys]]\nname = \"{name}\"\nsecret = \"secret\"\nrights = {rights:?}\n{scope}\n"
         ));
     };
-    key("elsewhere", &RIGHTS, Some("other"));
+    key("elsewhere", &RIGHTS, "hubs = [\"other\"]");
     for right in RIGHTS {
         let others: Vec<&str> = RIGHTS.into_iter().filter(|other| *other != right).collect();
-        key(&format!("no-{right}"), &others, None);
-        key(&format!("all-{right}"), &[right], None);
-        for (scope, hub) in [
-            ("hub", "h"),
-            ("hub_records", "h"),
-            ("queue", "h"),
-            ("body_name", "h"),
-            ("items", "h"),
-            ("workflow", "__workflow.h"),
-            ("dead_letters", "h.dead"),
+        key(&format!("no-{right}"), &others, "");
+        key(&format!("all-{right}"), &[right], "");
+        for (scope, names) in [
+            ("hub", r#"hubs = ["h"]"#),
+            ("queue", r#"hubs = ["h"]"#),
+            ("body_name", r#"hubs = ["h"]"#),
+            (
+                "items",
+                r#"hubs = ["h", "__workflow.h"]
+                groups = ["h"]
+                deployments = ["h"]"#,
+            ),
+            (
+                "group",
+                r#"hubs = []
+                groups = ["h"]"#,
+            ),
+            (
+                "deployment",
+                r#"hubs = []
+                deployments = ["h"]"#,
+            ),
+            ("workflow", r#"hubs = ["__workflow.h"]"#),
+            ("dead_letters", r#"hubs = ["h.dead"]"#),
         ] {
-            key(&format!("{right}-{scope}"), &[right], Some(hub));
+            key(&format!("{right}-{scope}"), &[right], names);
         }
     }
     whole_node::start(folder, &settings, Arc::new(RealClock::new())).await
@@ -142,7 +155,7 @@ fn is_refused(answer: &Answer) -> bool {
     answer.status == 401 || answer.status == 403
 }
 
-// proves U3
+// proves U3, G1
 #[tokio::test(flavor = "multi_thread")]
 async fn every_described_operation_is_guarded() {
     let folder = tempfile::tempdir().unwrap();
@@ -182,13 +195,20 @@ async fn every_described_operation_is_guarded() {
     node.stop().await;
 }
 
-// proves U3
+// proves U3, G1
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_has_only_the_items_that_the_key_may_see() {
     let folder = tempfile::tempdir().unwrap();
     let node = guarded(folder.path()).await;
     let address = node.http_address().unwrap();
-    for (path, field) in [("/api/hubs", "hubs"), ("/api/queues", "queues")] {
+    for (path, field) in [
+        ("/api/hubs", "hubs"),
+        ("/api/queues", "queues"),
+        ("/api/processors", "processors"),
+        ("/api/circuits", "circuits"),
+        ("/api/dead-letters", "dead_letters"),
+        ("/api/workflows", "workflows"),
+    ] {
         let line = format!("GET {path}");
         let count = async |key: &str| {
             let listed = call_as(address, Some(key), &line).await.json();

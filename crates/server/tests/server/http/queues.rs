@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use highwater_access::{Key, KeyScope, Right};
 use highwater_env::SimClock;
 use highwater_env::random::Random;
 use highwater_queue::Queues;
 use highwater_server::http::Backend;
-use highwater_server::keys::{Key, Right};
 use serde_json::{Value, json};
 
 use crate::http::node::{Answer, NOW_SECONDS, Node, memory, options, start_on};
@@ -319,7 +319,12 @@ async fn queues_are_listed_described_changed_and_deleted() {
 #[tokio::test]
 async fn a_key_does_what_its_rights_say_and_no_more() {
     let key = |name: &str, right: Right| {
-        Key::new(name.into(), "s3cret", [right].into_iter().collect(), None)
+        Key::new(
+            name,
+            "s3cret",
+            [right].into_iter().collect(),
+            KeyScope::UNLIMITED,
+        )
     };
     let keys = vec![
         key("out", Right::Send),

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use highwater_access::{Key, KeyScope, Right};
 use highwater_log::{HubName, HubSpec, Log, partition_for_key, shard_for_key};
 use highwater_server::http::Backend;
-use highwater_server::keys::{Key, Right};
 use highwater_server::sharded::{ReservedNames, ShardedHub};
 use serde_json::{Value, json};
 
@@ -197,7 +197,7 @@ async fn the_name_is_shown_and_is_no_hub() {
 #[tokio::test]
 async fn a_key_for_the_name_is_good_for_the_name_alone() {
     let rights = [Right::Send].into_iter().collect();
-    let key = Key::new("k".into(), "s3cret", rights, Some(vec!["t".into()]));
+    let key = Key::new("k", "s3cret", rights, KeyScope::of_hubs("k", ["t"]));
     let node = node_with(vec![key]).await;
     let key = "authorization: Bearer k:s3cret";
     let sent = node.call("POST /hubs/t/messages", &[key], "x").await;

@@ -4,13 +4,16 @@
 //! The signature is HMAC-SHA256 over the encoded URI, a line feed and the expiry. So a token grants access to one resource
 //! until it expires, without the secret.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
+use percent_encoding::percent_decode_str;
 use sha2::Sha256;
 
-use super::{Key, Keys};
-use crate::text::percent_decode;
+use crate::{Key, Keys};
 
 /// Why a token is refused. The message is safe to send to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,12 +29,12 @@ pub enum SasError {
 }
 
 /// The key that signed `token`, if the token is valid at `now_seconds` for the resource at `path`.
-pub fn verify<'a>(
-    keys: &'a Keys,
+pub fn verify(
+    keys: &Keys,
     token: &str,
     path: &str,
     now_seconds: i64,
-) -> Result<&'a Key, SasError> {
+) -> Result<Arc<Key>, SasError> {
     let field = |name: &str| {
         let of = |part: &'_ str| {
             part.split_once('=')
@@ -56,7 +59,7 @@ pub fn verify<'a>(
         return Err(SasError::Expired);
     }
     match covers(&percent_decode(resource), path) {
-        true => Ok(key),
+        true => Ok(key.clone()),
         false => Err(SasError::OtherResource),
     }
 }
@@ -98,6 +101,10 @@ fn covers(resource: &str, path: &str) -> bool {
     }
 }
 
+fn percent_decode(text: &str) -> Cow<'_, str> {
+    percent_decode_str(text).decode_utf8_lossy()
+}
+
 fn percent_encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len() * 3);
     for byte in text.bytes() {
@@ -112,15 +119,11 @@ fn percent_encode(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::Rights;
+    use crate::{KeyScope, Rights};
 
     fn keys() -> Keys {
-        Keys::new(vec![Key::new(
-            "Root Key".into(),
-            "s3cret",
-            Rights::ALL,
-            None,
-        )])
+        let key = Key::new("Root Key", "s3cret", Rights::ALL, KeyScope::UNLIMITED);
+        Keys::new(vec![key])
     }
 
     fn check(token: &str, path: &str) -> Result<String, SasError> {

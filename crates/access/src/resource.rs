@@ -1,0 +1,40 @@
+//! The things that rights are about.
+
+use std::fmt;
+
+/// Hubs of the node itself begin with this: group offsets, transactions, circuits, workflow journals.
+pub(crate) const INTERNAL_PREFIX: &str = "__";
+
+/// The journal of workflow `w` is the hub `__workflow.w`.
+pub(crate) const WORKFLOW_JOURNAL_PREFIX: &str = "__workflow.";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource<'a> {
+    /// The node as a whole.
+    Node,
+    Hub(&'a str),
+    /// At least one hub, whichever.
+    AnyHub,
+    Queue(&'a str),
+    Group(&'a str),
+    TransactionalId(&'a str),
+    /// The instances of a workflow.
+    Workflow(&'a str),
+    /// A job or processor.
+    Deployment(&'a str),
+}
+
+impl fmt::Display for Resource<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Resource::Node => write!(out, "this node"),
+            Resource::Hub(name) => write!(out, "hub `{name}`"),
+            Resource::AnyHub => write!(out, "any hub"),
+            Resource::Queue(name) => write!(out, "queue `{name}`"),
+            Resource::Group(name) => write!(out, "group `{name}`"),
+            Resource::TransactionalId(name) => write!(out, "transactional id `{name}`"),
+            Resource::Workflow(name) => write!(out, "workflow `{name}`"),
+            Resource::Deployment(name) => write!(out, "job or processor `{name}`"),
+        }
+    }
+}
