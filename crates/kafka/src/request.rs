@@ -173,7 +173,7 @@ impl RequestContext {
     pub(crate) fn allow(&self, right: Right, on: Resource<'_>) -> Result<(), Code> {
         match (self.may(right, on), on) {
             (true, _) => Ok(()),
-            (false, Resource::Hub(_) | Resource::AnyHub) => Err(Code::TopicAuthorizationFailed),
+            (false, Resource::Hub(_)) => Err(Code::TopicAuthorizationFailed),
             (false, Resource::Group(_)) => Err(Code::GroupAuthorizationFailed),
             (false, Resource::TransactionalId(_)) => Err(Code::TransactionalIdAuthorizationFailed),
             (false, _) => Err(Code::ClusterAuthorizationFailed),

@@ -121,12 +121,12 @@ async fn guarded(folder: &Path) -> WholeNode {
             ),
             (
                 "group",
-                r#"hubs = []
+                r#"hubs = ["other"]
                 groups = ["h"]"#,
             ),
             (
                 "deployment",
-                r#"hubs = []
+                r#"hubs = ["other"]
                 deployments = ["h"]"#,
             ),
             ("workflow", r#"hubs = ["__workflow.h"]"#),
