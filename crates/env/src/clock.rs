@@ -1,8 +1,6 @@
-//! What time it is, from one of two clocks: the machine's, or one that a test moves by hand.
+//! The clock of the machine, and a clock that a test moves by hand.
 //!
-//! Two readings are offered because they answer different questions. Wall time is comparable with
-//! the outside world but may jump; time since the start never goes back, so rates and timeouts are
-//! measured with it.
+//! Wall time is comparable with other machines but may jump. Elapsed time never goes back; rates and timeouts use it.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -16,7 +14,7 @@ pub trait Clock: Send + Sync {
         self.unix_nanos().div_euclid(1_000_000) as i64
     }
 
-    /// Time since this clock was made; never decreases.
+    /// Time since this clock was created; never decreases.
     fn elapsed(&self) -> Duration;
 }
 
@@ -29,7 +27,7 @@ pub struct RealClock {
 impl RealClock {
     #[allow(
         clippy::disallowed_methods,
-        reason = "this is the door to the machine's clock"
+        reason = "reads the machine's clock for all others"
     )]
     pub fn new() -> RealClock {
         RealClock {
@@ -47,7 +45,7 @@ impl Default for RealClock {
 impl Clock for RealClock {
     #[allow(
         clippy::disallowed_methods,
-        reason = "this is the door to the machine's clock"
+        reason = "reads the machine's clock for all others"
     )]
     fn unix_nanos(&self) -> i128 {
         unix_nanos_of(SystemTime::now())
@@ -58,7 +56,7 @@ impl Clock for RealClock {
     }
 }
 
-/// A clock that stands still until it is moved. Share it behind an `Arc`.
+/// A clock that moves only when it is told to. Share it behind an `Arc`.
 #[derive(Debug)]
 pub struct SimClock {
     reading: Mutex<Reading>,
@@ -80,21 +78,21 @@ impl SimClock {
         }
     }
 
-    /// Lets time pass: both readings move.
+    /// Advances wall time and elapsed time.
     pub fn advance(&self, by: Duration) {
-        self.change(|reading| {
+        self.update(|reading| {
             reading.unix_nanos += by.as_nanos() as i128;
             reading.elapsed += by;
         });
     }
 
-    /// Sets the wall clock, forward or back, as an administrator would; no time passes.
+    /// Sets the wall time, forward or back, as an administrator would; elapsed time stays.
     pub fn set_unix_nanos(&self, unix_nanos: i128) {
-        self.change(|reading| reading.unix_nanos = unix_nanos);
+        self.update(|reading| reading.unix_nanos = unix_nanos);
     }
 
-    fn change(&self, how: impl FnOnce(&mut Reading)) {
-        how(&mut self.reading.lock().unwrap_or_else(PoisonError::into_inner));
+    fn update(&self, update: impl FnOnce(&mut Reading)) {
+        update(&mut self.reading.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     fn read(&self) -> Reading {
@@ -112,7 +110,6 @@ impl Clock for SimClock {
     }
 }
 
-/// Also used for file times.
 pub(crate) fn unix_nanos_of(time: SystemTime) -> i128 {
     match time.duration_since(SystemTime::UNIX_EPOCH) {
         Ok(after) => after.as_nanos() as i128,

@@ -1,8 +1,7 @@
-//! The outside world, behind doors: the clock, randomness and data files.
+//! The clock, randomness, data files and figures of the operating system.
 //!
-//! Every other crate gets these handed in, which is what makes a run repeatable: under test the
-//! clock is moved by hand and the random numbers come from a seed. `clippy.toml` bans the direct
-//! ways everywhere else. This crate knows nothing of the others.
+//! Other crates take them as arguments, so a run can be repeated: a test moves its clock by hand and seeds its random
+//! numbers. `clippy.toml` bans direct access everywhere else. This crate depends on no other crate of the workspace.
 //!
 //! ```
 //! use highwater_env::{Clock, SimClock};
@@ -12,6 +11,8 @@
 //! clock.advance(Duration::from_secs(2));
 //! assert_eq!(clock.unix_nanos(), 2_000_000_000);
 //! ```
+
+#![warn(unreachable_pub)]
 
 mod clock;
 pub mod disk;

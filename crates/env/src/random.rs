@@ -1,7 +1,7 @@
-//! Random numbers that a seed can repeat.
+//! Random numbers, reproducible from a seed.
 //!
-//! The generator is splitmix64: eight bytes of state, every seed is a good one, and fast. It is for
-//! shuffling, jitter and names, never for secrets.
+//! The generator is splitmix64: fast, eight bytes of state, every seed is a good one. It is for shuffling, jitter and
+//! names, never for secrets.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -11,19 +11,18 @@ pub struct Random {
 }
 
 impl Random {
-    /// The same seed gives the same numbers, on every machine and in every version.
+    /// The same seed gives the same numbers on every machine and in every version.
     pub fn seeded(seed: u64) -> Random {
         Random { state: seed }
     }
 
-    /// A generator that no run repeats, seeded by the operating system.
+    /// A generator seeded by the operating system.
     #[allow(
         clippy::disallowed_types,
-        reason = "this is the door to the system's randomness"
+        reason = "draws the system's randomness for all others"
     )]
     pub fn from_os() -> Random {
-        // Std draws the keys of its hash maps from the system's generator; an empty hash hands them
-        // on to us.
+        // Std draws the keys of its hash maps from the system's generator; the hash of nothing depends on them alone.
         Random::seeded(
             std::collections::hash_map::RandomState::new()
                 .build_hasher()
@@ -39,7 +38,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number from 0 up to, not including, `limit`; 0 if `limit` is 0.
+    /// A number from 0 to `limit`, exclusive; 0 if `limit` is 0.
     pub fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(limit)) >> 64) as u64
     }

@@ -1,15 +1,15 @@
-//! What this process has cost so far, as the operating system counts it.
+//! CPU time and memory of processes, as the operating system reports them.
 
 use std::time::Duration;
 
-/// CPU time and memory of this process. `None` where the system does not tell.
+/// CPU time and memory of this process; `None` if the system does not report it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     pub cpu: Option<Duration>,
     pub memory_peak_bytes: Option<u64>,
 }
 
-/// Linux counts CPU time in hundredths of a second, whatever the kernel's own tick is.
+/// Linux reports CPU time in hundredths of a second, independent of the kernel's tick.
 const TICKS_PER_SECOND: u64 = 100;
 
 pub fn usage() -> Usage {
@@ -19,25 +19,25 @@ pub fn usage() -> Usage {
     }
 }
 
-/// Of the thread that asks.
+/// CPU time of the calling thread.
 pub fn thread_cpu() -> Option<Duration> {
     cpu_of(&read("/proc/thread-self/stat"))
 }
 
-/// Of another process, by its number.
+/// CPU time of the process with this id.
 pub fn process_cpu(number: u32) -> Option<Duration> {
     cpu_of(&read(&format!("/proc/{number}/stat")))
 }
 
 #[allow(
     clippy::disallowed_methods,
-    reason = "these are the system's own figures, not data"
+    reason = "files of the system, not data files"
 )]
 fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
-/// Fields 14 and 15 of the line; the name in field 2 may hold blanks, so counting starts behind it.
+/// Fields 14 and 15 of the line. The name in field 2 may contain blanks, so counting starts after it.
 fn cpu_of(stat: &str) -> Option<Duration> {
     let fields: Vec<&str> = stat[stat.rfind(')')? + 1..].split_whitespace().collect();
     let user: u64 = fields.get(11)?.parse().ok()?;

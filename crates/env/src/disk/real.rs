@@ -1,8 +1,8 @@
-//! The disk of the machine.
+//! The file system of the machine.
 
 #![allow(
     clippy::disallowed_methods,
-    reason = "this file is the door to data files"
+    reason = "this module opens data files for all others"
 )]
 
 use std::fs::{self, OpenOptions, TryLockError};
@@ -108,14 +108,14 @@ mod system {
 
     use rustix::fs::{FallocateFlags, fallocate};
 
-    /// What Linux takes in one call.
+    /// The limit of Linux for one call.
     const SLICES_MAX: usize = 1024;
 
-    pub fn read_at(file: &File, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+    pub(super) fn read_at(file: &File, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         file.read_at(buffer, position)
     }
 
-    pub fn write_all_at(file: &File, slices: &[&[u8]], mut position: u64) -> io::Result<()> {
+    pub(super) fn write_all_at(file: &File, slices: &[&[u8]], mut position: u64) -> io::Result<()> {
         for group in slices.chunks(SLICES_MAX) {
             let mut slices: Vec<IoSlice<'_>> = group.iter().map(|s| IoSlice::new(s)).collect();
             let mut left = &mut slices[..];
@@ -135,7 +135,7 @@ mod system {
         Ok(())
     }
 
-    pub fn allocate(file: &File, end: u64) -> io::Result<()> {
+    pub(super) fn allocate(file: &File, end: u64) -> io::Result<()> {
         Ok(fallocate(file, FallocateFlags::empty(), 0, end)?)
     }
 }
@@ -183,7 +183,7 @@ mod system {
         Ok(())
     }
 
-    /// Room is not reserved here, only the length is set.
+    /// Sets the length without allocating space.
     pub fn allocate(file: &File, end: u64) -> io::Result<()> {
         match file.metadata()?.len() < end {
             true => file.set_len(end),

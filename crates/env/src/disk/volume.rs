@@ -1,43 +1,42 @@
-//! The disk as a store of data sees it: files written at a position, folders whose entries are made
-//! durable one by one, and nothing durable before it was synced.
+//! The disk as a storage engine sees it: files written at a position, folders whose entries are synced separately,
+//! nothing durable before its sync.
 //!
-//! Two things implement [`Disk`]: [`RealDisk`](super::RealDisk), and [`SimDisk`](super::SimDisk),
-//! which forgets on a crash whatever was not synced. Code that keeps its promises on the second
-//! keeps them on the first.
+//! [`RealDisk`](super::RealDisk) and [`SimDisk`](super::SimDisk) implement [`Disk`]. `SimDisk` loses unsynced changes
+//! on a crash: code that is correct on it is correct on a real disk.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 pub trait Disk: Send + Sync {
-    /// Makes a folder and those above it; no error if it is there. Its entry in the folder above is
-    /// durable after [`Disk::sync_folder`] of that one.
+    /// Creates a folder and its parents; no error if it exists. Its entry is durable after [`Disk::sync_folder`] of its
+    /// parent.
     fn create_folder(&self, path: &Path) -> io::Result<()>;
 
     /// The names in a folder, sorted.
     fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
 
-    /// Opens a file, or fails with `NotFound`, or makes an empty one, as `access` says.
+    /// Opens a file. If it is missing, creates it or fails with `NotFound`, depending on `access`.
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>>;
 
-    /// Gives a file or folder another name, replacing a file that has it, in one step: after a crash
-    /// either name holds, never both and never none.
+    /// Renames a file or folder atomically, replacing a file of that name: after a crash exactly one of the names
+    /// exists.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     fn remove_file(&self, path: &Path) -> io::Result<()>;
 
-    /// Removes a folder and all that is in it, in no particular order.
+    /// Removes a folder with its contents, in no particular order.
     fn remove_folder(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes durable which names are in the folder.
+    /// Makes the entries of the folder durable.
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
 
-    /// Takes a lock file for this process until the lock is dropped or the process ends; fails with
-    /// `WouldBlock` while somebody else has it.
+    /// Locks a file for this process until the lock is dropped or the process ends; fails with `WouldBlock` while
+    /// another process holds it.
     fn lock(&self, path: &Path) -> io::Result<Lock>;
 }
 
-/// Held by whoever may use a folder.
+/// The lock of a folder; dropping it releases the folder.
 pub struct Lock(#[allow(dead_code, reason = "held for its drop alone")] Box<dyn Send + Sync>);
 
 impl Lock {
@@ -49,30 +48,29 @@ impl Lock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Read,
-    /// To read and write a file that exists.
+    /// Read and write an existing file.
     Write,
-    /// To read and write, making the file if it is missing.
+    /// Read and write; create the file if it is missing.
     Create,
 }
 
-/// An open file. Positions are given with every call, so a file can be shared.
+/// An open file. Every call names its position, so a file can be shared.
 #[allow(clippy::len_without_is_empty, reason = "a size, not a collection")]
 pub trait DiskFile: Send + Sync {
-    /// Reads into as much of `buffer` as one call fills; 0 at the end.
+    /// Reads up to `buffer.len()` bytes with one call; 0 at the end of the file.
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
 
     /// Writes the slices one after another. A failure may leave any part of them written.
     fn write_all_at(&self, slices: &[&[u8]], position: u64) -> io::Result<()>;
 
-    /// Reserves room up to `end` and makes the file at least that long, the new part reading as
-    /// zeros. A failure changes nothing that can be read.
+    /// Allocates space up to `end` and extends the file to it with zeros. A failure changes nothing that can be read.
     fn allocate(&self, end: u64) -> io::Result<()>;
 
-    /// Cuts the file, or makes it longer with zeros.
+    /// Truncates the file or extends it with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// Makes the contents durable, and of the rest what is needed to read them. After a failure
-    /// nobody knows what the disk holds, and a second call that succeeds proves nothing.
+    /// Makes the contents durable, with the metadata needed to read them. After a failure the state of the disk is
+    /// unknown, and a second call that succeeds proves nothing.
     fn sync_data(&self) -> io::Result<()>;
 
     fn sync_all(&self) -> io::Result<()>;
@@ -81,7 +79,7 @@ pub trait DiskFile: Send + Sync {
 }
 
 impl dyn DiskFile + '_ {
-    /// Reads until `buffer` is full or the file ends; answers how much was read.
+    /// Reads until `buffer` is full or the file ends; returns the number of bytes read.
     pub fn read_full_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         let mut done = 0;
         while done < buffer.len() {

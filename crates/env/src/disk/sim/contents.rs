@@ -1,15 +1,15 @@
-//! The bytes of one simulated file: what is durable, what a reader sees, and the changes between.
+//! The bytes of one simulated file: the durable ones, the current ones, and the changes between them.
 
 use crate::random::Random;
 
-/// What a disk writes whole or not at all.
+/// A disk writes a sector atomically.
 const SECTOR: usize = 512;
 
-/// Changes beyond these are written in the background, as a kernel would.
+/// Further changes are written back in the background, as a kernel does.
 const CHANGES_MAX: usize = 64;
 
 #[derive(Default)]
-pub struct Contents {
+pub(super) struct Contents {
     durable: Vec<u8>,
     current: Vec<u8>,
     changes: Vec<Change>,
@@ -36,18 +36,18 @@ impl Change {
 }
 
 impl Contents {
-    pub fn current(&self) -> &[u8] {
+    pub(super) fn current(&self) -> &[u8] {
         &self.current
     }
 
-    pub fn write(&mut self, position: u64, bytes: Vec<u8>) {
+    pub(super) fn write(&mut self, position: u64, bytes: Vec<u8>) {
         if !bytes.is_empty() {
             let position = position as usize;
             self.change(Change::Write { position, bytes });
         }
     }
 
-    pub fn set_len(&mut self, len: u64) {
+    pub(super) fn set_len(&mut self, len: u64) {
         self.change(Change::Len(len as usize));
     }
 
@@ -61,7 +61,7 @@ impl Contents {
         }
     }
 
-    pub fn flip(&mut self, position: usize, mask: u8) {
+    pub(super) fn flip(&mut self, position: usize, mask: u8) {
         for bytes in [&mut self.durable, &mut self.current] {
             if let Some(byte) = bytes.get_mut(position) {
                 *byte ^= mask;
@@ -69,16 +69,15 @@ impl Contents {
         }
     }
 
-    /// Only what changed is written: what an earlier failed sync lost stays lost.
-    pub fn sync(&mut self) {
+    /// Writes only the changes since the last sync: bytes lost by an earlier failed sync stay lost.
+    pub(super) fn sync(&mut self) {
         for change in self.changes.drain(..) {
             change.apply(&mut self.durable);
         }
     }
 
-    /// Some sectors are written, the others are forgotten but still in memory, until the memory is
-    /// wanted for something else.
-    pub fn fail_sync(&mut self, random: &mut Random) {
+    /// Some sectors are written. The others are lost, but may stay visible in the page cache.
+    pub(super) fn fail_sync(&mut self, random: &mut Random) {
         self.durable = self.torn(random);
         self.changes.clear();
         if random.below(2) == 0 {
@@ -86,19 +85,19 @@ impl Contents {
         }
     }
 
-    pub fn crash(&mut self, random: &mut Random) {
+    pub(super) fn crash(&mut self, random: &mut Random) {
         self.durable = self.torn(random);
         self.changes.clear();
         self.current = self.durable.clone();
     }
 
-    /// What may be on the disk before a sync: every sector as it was after any one of the changes,
-    /// and the length as it was after any one of them, each chosen for itself.
+    /// A possible state of the disk before a sync: each sector, and the length, as it was after some change, chosen
+    /// independently.
     fn torn(&self, random: &mut Random) -> Vec<u8> {
         let versions = self.versions();
         let last = versions.len() - 1;
-        let mood = random.below(4);
-        let pick = |random: &mut Random| match mood {
+        let mode = random.below(4);
+        let pick = |random: &mut Random| match mode {
             0 => 0,
             1 => last,
             _ => random.below(versions.len() as u64) as usize,
@@ -111,7 +110,7 @@ impl Contents {
             let kept = old.len().min(sector.len());
             sector[..kept].copy_from_slice(&old[..kept]);
             if kept < sector.len() && random.below(8) == 0 {
-                fill(&mut sector[kept..], random);
+                fill_random(&mut sector[kept..], random);
             }
         }
         torn
@@ -128,8 +127,8 @@ impl Contents {
     }
 }
 
-/// Bytes that belonged to somebody else before.
-fn fill(bytes: &mut [u8], random: &mut Random) {
+/// Stale bytes of another file.
+fn fill_random(bytes: &mut [u8], random: &mut Random) {
     for byte in bytes {
         *byte = random.next_u64() as u8;
     }

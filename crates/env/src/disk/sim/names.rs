@@ -1,4 +1,4 @@
-//! The tree of simulated folders and files, and which of its names are durable.
+//! The tree of simulated folders and files, and which of its entries are durable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use super::contents::Contents;
 use crate::random::Random;
 
-pub type Id = u64;
+pub(super) type Id = u64;
 
 const ROOT: Id = 0;
 
@@ -22,43 +22,43 @@ struct Folder {
     current: BTreeMap<String, Id>,
 }
 
-/// One step of the tree, such as a rename, which happens whole or not at all.
+/// An atomic change of the tree, such as a rename.
 struct Change(Vec<Edit>);
 
 struct Edit {
     folder: Id,
     name: String,
-    now: Option<Id>,
+    target: Option<Id>,
 }
 
-pub struct Names {
+pub(super) struct Names {
     nodes: BTreeMap<Id, Node>,
     changes: Vec<Change>,
 }
 
 impl Names {
-    pub fn new() -> Names {
+    pub(super) fn new() -> Names {
         Names {
             nodes: BTreeMap::from([(ROOT, Node::Folder(Folder::default()))]),
             changes: Vec::new(),
         }
     }
 
-    pub fn find(&self, path: &Path) -> io::Result<Id> {
+    pub(super) fn find(&self, path: &Path) -> io::Result<Id> {
         parts(path).try_fold(ROOT, |folder, name| {
             let found = self.folder(folder)?.current.get(name);
             found.copied().ok_or_else(|| io::ErrorKind::NotFound.into())
         })
     }
 
-    pub fn file(&self, id: Id) -> io::Result<&Contents> {
+    pub(super) fn file(&self, id: Id) -> io::Result<&Contents> {
         match self.nodes.get(&id) {
             Some(Node::File(contents)) => Ok(contents),
             _ => Err(io::ErrorKind::IsADirectory.into()),
         }
     }
 
-    pub fn file_mut(&mut self, id: Id) -> io::Result<&mut Contents> {
+    pub(super) fn file_mut(&mut self, id: Id) -> io::Result<&mut Contents> {
         match self.nodes.get_mut(&id) {
             Some(Node::File(contents)) => Ok(contents),
             _ => Err(io::ErrorKind::IsADirectory.into()),
@@ -72,12 +72,12 @@ impl Names {
         }
     }
 
-    pub fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+    pub(super) fn list(&self, path: &Path) -> io::Result<Vec<String>> {
         let folder = self.folder(self.find(path)?)?;
         Ok(folder.current.keys().cloned().collect())
     }
 
-    pub fn create_folder(&mut self, path: &Path) -> io::Result<()> {
+    pub(super) fn create_folder(&mut self, path: &Path) -> io::Result<()> {
         let mut at = ROOT;
         for name in parts(path) {
             at = match self.folder(at)?.current.get(name) {
@@ -88,8 +88,8 @@ impl Names {
         self.folder(at).map(|_| ())
     }
 
-    pub fn create_file(&mut self, path: &Path) -> io::Result<Id> {
-        let (folder, name) = self.place(path)?;
+    pub(super) fn create_file(&mut self, path: &Path) -> io::Result<Id> {
+        let (folder, name) = self.parent_and_name(path)?;
         Ok(self.create(folder, &name, Node::File(Contents::default())))
     }
 
@@ -99,42 +99,42 @@ impl Names {
         self.change(vec![Edit {
             folder,
             name: name.to_owned(),
-            now: Some(id),
+            target: Some(id),
         }]);
         id
     }
 
-    pub fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+    pub(super) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
         let id = self.find(from)?;
-        let (from, old) = self.place(from)?;
-        let (to, new) = self.place(to)?;
+        let (from, old) = self.parent_and_name(from)?;
+        let (to, new) = self.parent_and_name(to)?;
         self.change(vec![
             Edit {
                 folder: from,
                 name: old,
-                now: None,
+                target: None,
             },
             Edit {
                 folder: to,
                 name: new,
-                now: Some(id),
+                target: Some(id),
             },
         ]);
         Ok(())
     }
 
-    pub fn remove(&mut self, path: &Path) -> io::Result<()> {
+    pub(super) fn remove(&mut self, path: &Path) -> io::Result<()> {
         self.find(path)?;
-        let (folder, name) = self.place(path)?;
+        let (folder, name) = self.parent_and_name(path)?;
         self.change(vec![Edit {
             folder,
             name,
-            now: None,
+            target: None,
         }]);
         Ok(())
     }
 
-    pub fn remove_tree(&mut self, path: &Path) -> io::Result<()> {
+    pub(super) fn remove_tree(&mut self, path: &Path) -> io::Result<()> {
         for name in self.list(path)? {
             let inner = path.join(name);
             match self.folder(self.find(&inner)?).is_ok() {
@@ -145,8 +145,8 @@ impl Names {
         self.remove(path)
     }
 
-    /// Makes durable every change to the folder, and what happened before to the names involved.
-    pub fn sync(&mut self, path: &Path) -> io::Result<()> {
+    /// Makes the changes of the folder durable, with the earlier changes of the names involved.
+    pub(super) fn sync(&mut self, path: &Path) -> io::Result<()> {
         let folder = self.find(path)?;
         self.folder(folder)?;
         let mut names: BTreeSet<(Id, String)> = BTreeSet::new();
@@ -161,17 +161,17 @@ impl Names {
                 *chosen = true;
             }
         }
-        self.settle(|number| chosen[number]);
+        self.make_durable(|number| chosen[number]);
         Ok(())
     }
 
-    /// Some of the changes survive, each for itself, and every file is torn.
-    pub fn crash(&mut self, random: &mut Random) {
-        let mood = random.below(4);
+    /// Some of the changes survive, chosen independently, and every file is torn.
+    pub(super) fn crash(&mut self, random: &mut Random) {
+        let mode = random.below(4);
         let kept: Vec<bool> = (self.changes.iter())
-            .map(|_| mood == 1 || mood > 1 && random.below(2) == 0)
+            .map(|_| mode == 1 || mode > 1 && random.below(2) == 0)
             .collect();
-        self.settle(|number| kept[number]);
+        self.make_durable(|number| kept[number]);
         self.changes.clear();
         for node in self.nodes.values_mut() {
             match node {
@@ -181,8 +181,8 @@ impl Names {
         }
     }
 
-    /// Applies the chosen changes to what is durable and keeps the others for later.
-    fn settle(&mut self, chosen: impl Fn(usize) -> bool) {
+    /// Applies the chosen changes to the durable entries and keeps the others pending.
+    fn make_durable(&mut self, chosen: impl Fn(usize) -> bool) {
         for (number, change) in std::mem::take(&mut self.changes).into_iter().enumerate() {
             match chosen(number) {
                 true => self.apply(&change, |folder| &mut folder.durable),
@@ -200,7 +200,7 @@ impl Names {
     fn apply(&mut self, change: &Change, which: fn(&mut Folder) -> &mut BTreeMap<String, Id>) {
         for edit in &change.0 {
             if let Some(Node::Folder(folder)) = self.nodes.get_mut(&edit.folder) {
-                match edit.now {
+                match edit.target {
                     Some(id) => which(folder).insert(edit.name.clone(), id),
                     None => which(folder).remove(&edit.name),
                 };
@@ -208,7 +208,7 @@ impl Names {
         }
     }
 
-    fn place(&self, path: &Path) -> io::Result<(Id, String)> {
+    fn parent_and_name(&self, path: &Path) -> io::Result<(Id, String)> {
         let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
         let name = parts(path).next_back().ok_or_else(invalid)?.to_owned();
         let folder = self.find(path.parent().ok_or_else(invalid)?)?;
@@ -216,8 +216,8 @@ impl Names {
         Ok((folder, name))
     }
 
-    /// Every file that has a name.
-    pub fn files(&self) -> Vec<PathBuf> {
+    /// All files that have a name.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
         let mut files = Vec::new();
         self.collect(ROOT, Path::new(""), &mut files);
         files
@@ -232,8 +232,8 @@ impl Names {
         }
     }
 
-    /// The size of all files that have a name.
-    pub fn bytes(&self) -> u64 {
+    /// Total size of the files that have a name.
+    pub(super) fn bytes(&self) -> u64 {
         self.bytes_in(ROOT)
     }
 

@@ -4,7 +4,7 @@ fn path(text: &str) -> &Path {
     Path::new(text)
 }
 
-/// A file of `bytes`, synced with its name.
+/// A file with these bytes; its contents and its name are synced.
 fn durable(disk: &SimDisk, name: &str, bytes: &[u8]) -> Arc<dyn DiskFile> {
     let file = disk.open(path(name), Access::Create).unwrap();
     file.write_all_at(&[bytes], 0).unwrap();
@@ -13,7 +13,7 @@ fn durable(disk: &SimDisk, name: &str, bytes: &[u8]) -> Arc<dyn DiskFile> {
     file
 }
 
-/// What is left of a file over many crashes.
+/// The possible contents of a file after a crash.
 fn outcomes(change: impl Fn(&dyn DiskFile)) -> BTreeSet<Vec<u8>> {
     let outcome = |seed| {
         let disk = SimDisk::new(seed);
@@ -25,7 +25,7 @@ fn outcomes(change: impl Fn(&dyn DiskFile)) -> BTreeSet<Vec<u8>> {
 }
 
 #[test]
-fn what_was_synced_survives_and_what_was_not_may_go_or_stay() {
+fn synced_bytes_survive_and_unsynced_ones_may_be_lost() {
     let halves = outcomes(|file| file.write_all_at(&[&[b'x'; 512], &[b'y'; 512]], 0).unwrap());
     let expected: BTreeSet<Vec<u8>> = [b"--", b"-y", b"x-", b"xy"]
         .map(|sectors| sectors.iter().flat_map(|byte| [*byte; 512]).collect())
@@ -84,7 +84,7 @@ fn a_rename_happens_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_failed_sync_may_lose_what_a_second_one_claims_to_keep() {
+fn bytes_lost_by_a_failed_sync_stay_lost_after_a_second_one() {
     let mut lost = 0;
     for seed in 0..50 {
         let disk = SimDisk::new(seed);
@@ -104,7 +104,7 @@ fn a_failed_sync_may_lose_what_a_second_one_claims_to_keep() {
 }
 
 #[test]
-fn a_full_disk_takes_what_fits_and_room_comes_back() {
+fn a_full_disk_takes_what_fits_and_can_be_freed() {
     let disk = SimDisk::new(1);
     disk.set_faults(Faults {
         capacity: Some(10),

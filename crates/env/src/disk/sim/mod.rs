@@ -1,10 +1,9 @@
 //! A disk in memory that loses on a crash what a real one may lose.
 //!
-//! Every file has the bytes that are durable and the changes made since; every folder has the names
-//! that are durable and the changes made since. [`SimDisk::crash`] is a power cut: of the changes
-//! some subset survives, sector by sector and name by name, and open files are gone.
-//! [`SimDisk::restart`] is `kill -9`: open files are gone and nothing else. Failures can be ordered
-//! with [`Faults`]. All of it follows from one seed.
+//! A file has durable bytes and changes since; a folder has durable names and changes since. [`SimDisk::crash`] is a
+//! power cut: any subset of the changes survives, sector by sector and name by name, and open files are invalid.
+//! [`SimDisk::restart`] is `kill -9`: open files are invalid, nothing is lost. [`Faults`] injects errors. One seed
+//! determines all of it.
 
 mod contents;
 mod names;
@@ -18,17 +17,17 @@ use self::names::{Id, Names};
 use super::volume::{Access, Disk, DiskFile, Lock};
 use crate::random::Random;
 
-/// How often things fail: one in so many calls, 0 for never.
+/// How often calls fail: one in so many; 0 for never.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     pub reads: u64,
-    /// A failed write leaves a part of its bytes.
+    /// A failed write writes a part of its bytes.
     pub writes: u64,
-    /// Of a file. As on Linux the changes may be gone and the next sync succeeds all the same.
+    /// Syncs of files. As on Linux, the changes may be lost although the next sync succeeds.
     pub syncs: u64,
-    /// Of a folder.
+    /// Syncs of folders.
     pub folder_syncs: u64,
-    /// How many bytes all files together may have.
+    /// Total size of all files.
     pub capacity: Option<u64>,
 }
 
@@ -40,8 +39,8 @@ pub struct SimDisk {
 struct State {
     random: Random,
     faults: Faults,
-    /// Raised by every crash and restart; files and locks of earlier lives are dead.
-    life: u64,
+    /// Raised by every crash and restart; files and locks of earlier generations are invalid.
+    generation: u64,
     names: Names,
     locks: BTreeSet<PathBuf>,
 }
@@ -52,7 +51,7 @@ impl SimDisk {
             state: Arc::new(Mutex::new(State {
                 random: Random::seeded(seed),
                 faults: Faults::default(),
-                life: 0,
+                generation: 0,
                 names: Names::new(),
                 locks: BTreeSet::new(),
             })),
@@ -63,26 +62,26 @@ impl SimDisk {
         self.lock_state().faults = faults;
     }
 
-    /// A power cut.
+    /// Simulates a power cut.
     pub fn crash(&self) {
         let state = &mut *self.lock_state();
-        state.end_life();
+        state.start_generation();
         state.names.crash(&mut state.random);
     }
 
-    /// The process is killed and the machine goes on: what was written is there, synced or not.
+    /// Simulates a killed process: all writes survive, synced or not.
     pub fn restart(&self) {
-        self.lock_state().end_life();
+        self.lock_state().start_generation();
     }
 
-    /// What a reader of the file would see now.
+    /// The current contents of a file.
     pub fn contents(&self, path: &Path) -> io::Result<Vec<u8>> {
         let state = self.lock_state();
         let id = state.names.find(path)?;
         Ok(state.names.file(id)?.current().to_vec())
     }
 
-    /// Changes a byte behind everybody's back, as a failing disk does.
+    /// Flips bits of a byte, durable and current, as a failing disk does.
     pub fn flip(&self, path: &Path, position: u64, mask: u8) -> io::Result<()> {
         let state = &mut *self.lock_state();
         let id = state.names.find(path)?;
@@ -90,7 +89,7 @@ impl SimDisk {
         Ok(())
     }
 
-    /// Every file there is, sorted.
+    /// All files, sorted.
     pub fn files(&self) -> Vec<PathBuf> {
         self.lock_state().names.files()
     }
@@ -101,8 +100,8 @@ impl SimDisk {
 }
 
 impl State {
-    fn end_life(&mut self) {
-        self.life += 1;
+    fn start_generation(&mut self) {
+        self.generation += 1;
         self.locks.clear();
     }
 
@@ -110,8 +109,8 @@ impl State {
         one_in > 0 && self.random.below(one_in) == 0
     }
 
-    /// How many of `wanted` more bytes the disk has room for.
-    fn room_for(&self, wanted: u64) -> u64 {
+    /// How many of `wanted` more bytes fit on the disk.
+    fn bytes_available(&self, wanted: u64) -> u64 {
         match self.faults.capacity {
             Some(capacity) => wanted.min(capacity.saturating_sub(self.names.bytes())),
             None => wanted,
@@ -140,7 +139,7 @@ impl Disk for SimDisk {
         Ok(Arc::new(SimFile {
             disk: self.clone(),
             id,
-            life: state.life,
+            generation: state.generation,
         }))
     }
 
@@ -174,7 +173,7 @@ impl Disk for SimDisk {
         Ok(Lock::new(SimLock {
             disk: self.clone(),
             path: path.to_path_buf(),
-            life: state.life,
+            generation: state.generation,
         }))
     }
 }
@@ -182,13 +181,13 @@ impl Disk for SimDisk {
 struct SimLock {
     disk: SimDisk,
     path: PathBuf,
-    life: u64,
+    generation: u64,
 }
 
 impl Drop for SimLock {
     fn drop(&mut self) {
         let mut state = self.disk.lock_state();
-        if state.life == self.life {
+        if state.generation == self.generation {
             state.locks.remove(&self.path);
         }
     }
@@ -197,13 +196,13 @@ impl Drop for SimLock {
 struct SimFile {
     disk: SimDisk,
     id: Id,
-    life: u64,
+    generation: u64,
 }
 
 impl SimFile {
     fn state(&self) -> io::Result<MutexGuard<'_, State>> {
         let state = self.disk.lock_state();
-        match state.life == self.life {
+        match state.generation == self.generation {
             true => Ok(state),
             false => Err(io::Error::other(
                 "simulated: the process that opened the file is dead",
@@ -250,7 +249,7 @@ impl DiskFile for SimFile {
         }
         let len = state.names.file(self.id)?.current().len() as u64;
         let more = (position + bytes.len() as u64).saturating_sub(len);
-        let missing = more - state.room_for(more);
+        let missing = more - state.bytes_available(more);
         if missing > 0 {
             bytes.truncate(bytes.len().saturating_sub(missing as usize));
             outcome = outcome.and(Err(io::ErrorKind::StorageFull.into()));
@@ -263,7 +262,7 @@ impl DiskFile for SimFile {
         let state = &mut *self.state()?;
         let len = state.names.file(self.id)?.current().len() as u64;
         let more = end.saturating_sub(len);
-        if state.room_for(more) < more {
+        if state.bytes_available(more) < more {
             return Err(io::ErrorKind::StorageFull.into());
         }
         if more > 0 {

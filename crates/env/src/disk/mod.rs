@@ -1,13 +1,11 @@
-//! Data files: read from the start, or written so that a reader sees all of a file or nothing of
-//! it.
+//! Data files: readers, and files that are replaced atomically.
 //!
-//! [`create_atomic`] writes under a temporary name in the same folder and takes the real name at
-//! [`AtomicFile::commit`], after the bytes are on the disk. A crash before that leaves the old file
-//! as it was.
+//! [`create_atomic`] writes under a temporary name in the same folder. [`AtomicFile::commit`] syncs the bytes and
+//! renames the file. A crash before the rename leaves the old file unchanged.
 
 #![allow(
     clippy::disallowed_methods,
-    reason = "this file is the door to data files"
+    reason = "this module opens data files for all others"
 )]
 
 use std::ffi::OsString;
@@ -26,7 +24,7 @@ pub use real::RealDisk;
 pub use sim::{Faults, SimDisk};
 pub use volume::{Access, Disk, DiskFile, Lock};
 
-/// An open file and what was known of it when it was opened.
+/// An open file with its metadata at the time it was opened.
 #[derive(Debug)]
 pub struct Reader {
     file: File,
@@ -35,34 +33,33 @@ pub struct Reader {
     is_file: bool,
 }
 
-/// Opens a file for reading. A folder is refused here, because its reads would fail with a stranger
-/// message.
+/// Opens a file for reading. Refuses a folder, because reading it would fail with a less clear error.
 pub fn open(path: impl AsRef<Path>) -> io::Result<Reader> {
     let file = File::open(path)?;
-    let facts = file.metadata()?;
-    if facts.is_dir() {
+    let metadata = file.metadata()?;
+    if metadata.is_dir() {
         return Err(io::Error::new(
             io::ErrorKind::IsADirectory,
             "is a folder, not a file",
         ));
     }
-    let modified = facts.modified().map(unix_nanos_of).unwrap_or(0);
+    let modified = metadata.modified().map(unix_nanos_of).unwrap_or(0);
     Ok(Reader {
         file,
-        len: facts.len(),
+        len: metadata.len(),
         modified,
-        is_file: facts.is_file(),
+        is_file: metadata.is_file(),
     })
 }
 
 impl Reader {
-    /// Size in bytes when it was opened; means something only if [`Reader::is_file`].
+    /// Size in bytes when the file was opened; meaningful only if [`Reader::is_file`].
     #[allow(clippy::len_without_is_empty, reason = "a size, not a collection")]
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// When it was last written, in nanoseconds since 1970; 0 where the system does not say.
+    /// Time of the last write in nanoseconds since 1970; 0 if the system does not know it.
     pub fn modified(&self) -> i128 {
         self.modified
     }
@@ -71,10 +68,8 @@ impl Reader {
     pub fn is_file(&self) -> bool {
         self.is_file
     }
-}
 
-impl Reader {
-    /// Fills `buffer` from `offset` on, wherever reading has come to.
+    /// Fills `buffer` from `offset` without moving the read position.
     pub fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         read_exact_at(&self.file, buffer, offset)
     }
@@ -111,44 +106,44 @@ impl Seek for Reader {
     }
 }
 
-/// What tells a file from one that was written to: when that was, in nanoseconds since 1970, and its size in bytes.
+/// Modification time (nanoseconds since 1970) and size of a file; they change when the file is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     pub modified: i128,
     pub len: u64,
 }
 
-/// The stamp of a file; `None` for what is no file, such as a folder.
+/// The stamp of a file; `None` if the path is not a file, such as a folder.
 pub fn stamp(path: impl AsRef<Path>) -> io::Result<Option<Stamp>> {
-    let facts = fs::metadata(path)?;
-    let modified = facts.modified().map(unix_nanos_of).unwrap_or(0);
-    Ok(facts.is_file().then_some(Stamp {
+    let metadata = fs::metadata(path)?;
+    let modified = metadata.modified().map(unix_nanos_of).unwrap_or(0);
+    Ok(metadata.is_file().then_some(Stamp {
         modified,
-        len: facts.len(),
+        len: metadata.len(),
     }))
 }
 
-/// A file that exists only once it is committed; dropped before that, it leaves no trace.
+/// A file that appears under its name when it is committed. Dropping it uncommitted removes it.
 #[derive(Debug)]
 pub struct AtomicFile {
-    /// `None` once the file has been committed.
+    /// `None` after the commit.
     file: Option<File>,
     temporary: PathBuf,
     path: PathBuf,
 }
 
-/// Starts a file that replaces `path` when committed. A symbolic link is followed, so the link
-/// stays a link. Anything but a regular file is refused: renaming over a device would destroy it.
+/// Starts a file that replaces `path` when committed. A symbolic link is followed, so the link stays a link. Anything
+/// but a regular file is refused: renaming over a device would destroy it.
 pub fn create_atomic(path: impl AsRef<Path>) -> io::Result<AtomicFile> {
     let path = target(path.as_ref())?;
     loop {
         let temporary = temporary_name(&path)?;
         let file = create_new(&temporary)?;
         let is_ours = match file.try_lock() {
-            // Whoever looks for what was left behind may have been quicker, and have removed it.
+            // A concurrent `remove_stale` may have removed the file before it was locked.
             Ok(()) => temporary.exists(),
             Err(TryLockError::WouldBlock) => false,
-            // Where files cannot be locked, nobody removes any.
+            // On a file system without locks, `remove_stale` removes nothing.
             Err(TryLockError::Error(_)) => true,
         };
         if is_ours {
@@ -161,16 +156,16 @@ pub fn create_atomic(path: impl AsRef<Path>) -> io::Result<AtomicFile> {
     }
 }
 
-/// Removes what [`create_atomic`] left behind for `path` in processes that were killed, and says how many files that were.
-/// A file that is being written is locked by whoever writes it.
+/// Removes the temporary files that killed processes left behind for `path`; returns how many. A file being written is
+/// locked by its writer.
 pub fn remove_stale(path: impl AsRef<Path>) -> io::Result<usize> {
     let path = target(path.as_ref())?;
     let mut removed = 0;
-    for file in list(folder_of(&path))? {
+    for file in list(parent_folder(&path))? {
         if !is_temporary_of(&file, &path) {
             continue;
         }
-        // One that cannot be opened or removed is left where it is.
+        // A file that cannot be opened or removed stays.
         let Ok(left) = File::open(&file) else {
             continue;
         };
@@ -182,7 +177,7 @@ pub fn remove_stale(path: impl AsRef<Path>) -> io::Result<usize> {
 }
 
 impl AtomicFile {
-    /// Puts the bytes on the disk, then the file under its name, then the name on the disk.
+    /// Syncs the bytes, renames the file, syncs the folder.
     pub fn commit(mut self) -> io::Result<()> {
         let file = self.file.take();
         let done = file
@@ -196,11 +191,11 @@ impl AtomicFile {
 
     fn publish(&self) -> io::Result<()> {
         fs::rename(&self.temporary, &self.path)?;
-        sync_folder(folder_of(&self.path))
+        sync_folder(parent_folder(&self.path))
     }
 
     fn remove(&self) {
-        // Nothing better can be done about a file that cannot be removed either.
+        // If the removal fails too, nothing more can be done.
         let _ = fs::remove_file(&self.temporary);
     }
 }
@@ -234,8 +229,7 @@ pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
     fs::read_to_string(path)
 }
 
-/// Everything in a folder, sorted by name, so that no result depends on the order the disk lists it
-/// in.
+/// All entries of a folder, sorted by name, so that no result depends on the order of the file system.
 pub fn list(folder: impl AsRef<Path>) -> io::Result<Vec<PathBuf>> {
     let mut paths: Vec<PathBuf> = fs::read_dir(folder)?
         .map(|entry| Ok(entry?.path()))
@@ -246,7 +240,7 @@ pub fn list(folder: impl AsRef<Path>) -> io::Result<Vec<PathBuf>> {
 
 fn target(path: &Path) -> io::Result<PathBuf> {
     match fs::metadata(path) {
-        Ok(facts) if facts.is_file() => fs::canonicalize(path),
+        Ok(metadata) if metadata.is_file() => fs::canonicalize(path),
         Ok(_) => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             "is not a regular file",
@@ -257,14 +251,14 @@ fn target(path: &Path) -> io::Result<PathBuf> {
 }
 
 fn temporary_name(path: &Path) -> io::Result<PathBuf> {
-    let missing = || io::Error::new(io::ErrorKind::InvalidInput, "the path does not name a file");
+    let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "the path does not name a file");
     let mut name = OsString::from(".");
-    name.push(path.file_name().ok_or_else(missing)?);
+    name.push(path.file_name().ok_or_else(no_name)?);
     name.push(format!(".{:016x}.tmp", Random::from_os().next_u64()));
     Ok(path.with_file_name(name))
 }
 
-/// Whether it has a name that [`temporary_name`] makes of `path`.
+/// Whether [`temporary_name`] can have made this name for `path`.
 fn is_temporary_of(file: &Path, path: &Path) -> bool {
     let name = |path: &Path| {
         path.file_name()
@@ -284,7 +278,7 @@ fn create_new(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(path)
 }
 
-fn folder_of(path: &Path) -> &Path {
+fn parent_folder(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -296,7 +290,7 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Elsewhere a folder cannot be opened, and the rename is as durable as the system makes it.
+/// Other systems cannot open a folder; the rename is as durable as the system makes it.
 #[cfg(not(unix))]
 fn sync_folder(_folder: &Path) -> io::Result<()> {
     Ok(())
@@ -334,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_behind_is_removed_and_nothing_else() {
+    fn only_stale_temporary_files_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.jsonl");
         let left = [".out.jsonl.0123456789abcdef.tmp"];
