@@ -1,8 +1,8 @@
-//! What it costs to take a batch in and to read its records.
+//! Measures appending a batch and reading its records.
 //!
 //! `cargo run --release -p highwater-log --example batch_speed`
 //!
-//! Taking in is compared with the least that it can cost, one pass of CRC-32C over the same bytes.
+//! The baseline of appending is one pass of CRC-32C over the same bytes.
 #![allow(clippy::disallowed_methods)]
 
 use std::hint::black_box;
@@ -106,7 +106,7 @@ fn per_record(name: &str, each: f64, records: usize) {
     println!("{name:>32} {:>9.1} ns {rate:>4.0} M/s a record", each * 1e9);
 }
 
-/// Seconds for one of `times`, in the best of five rounds.
+/// Seconds for one iteration of `times`, the best of five rounds.
 fn best<T>(times: usize, mut work: impl FnMut() -> T) -> f64 {
     let mut round = || {
         let watch = Instant::now();

@@ -1,4 +1,4 @@
-//! The catalogue of hubs: which there are, how they are kept, and the way to their partitions.
+//! The catalogue of hubs: their settings and their partitions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,24 +7,24 @@ use crate::{BoxFuture, HubId, HubName, Partition, TopicPartition};
 
 /// A catalogue of hubs.
 pub trait Log: Send + Sync {
-    /// Every hub, by name, internal ones included.
+    /// All hubs, sorted by name, internal ones included.
     fn hubs(&self) -> Vec<Arc<HubInfo>>;
 
     fn hub(&self, name: &str) -> Option<Arc<HubInfo>>;
 
     fn hub_by_id(&self, id: HubId) -> Option<Arc<HubInfo>>;
 
-    /// The way to one partition. Cheap enough to ask for every request; a handle stays valid until
-    /// its hub is deleted, after which its calls fail with `Deleted`.
+    /// A handle to one partition, cheap enough to get for every request. It stays valid until its hub is deleted; then
+    /// its calls fail with `Deleted`.
     fn partition(&self, hub: &str, partition: u32) -> Option<Arc<dyn Partition>>;
 
-    /// Ready once the hub would be there after a crash.
+    /// Completes when the hub is durable.
     fn create(&self, spec: HubSpec) -> BoxFuture<Result<Arc<HubInfo>, AdminError>>;
 
     fn delete(&self, name: &HubName) -> BoxFuture<Result<(), AdminError>>;
 
-    /// Raises the number of partitions to `partitions`. Keys written from then on may go elsewhere
-    /// than before.
+    /// Raises the number of partitions to `partitions`. Keys written afterwards may go to another partition than
+    /// before.
     fn grow(&self, name: &HubName, partitions: u32) -> BoxFuture<Result<Arc<HubInfo>, AdminError>>;
 
     fn change(
@@ -34,7 +34,7 @@ pub trait Log: Send + Sync {
     ) -> BoxFuture<Result<Arc<HubInfo>, AdminError>>;
 }
 
-/// What a hub is to be.
+/// The hub to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HubSpec {
     pub name: HubName,
@@ -47,7 +47,7 @@ impl HubSpec {
     pub const PARTITIONS_MAX: u32 = 1024;
 }
 
-/// What a hub is.
+/// A hub of the catalogue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HubInfo {
     pub name: HubName,
@@ -67,15 +67,15 @@ impl HubInfo {
     }
 }
 
-/// What of a hub's past is kept.
+/// Retention and limits of a hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HubSettings {
     pub cleanup: CleanupPolicy,
-    /// How long a record is kept at least; `None` is for ever. Only for [`CleanupPolicy::Delete`].
+    /// Minimum time a record is kept; `None` keeps it for ever. Only for [`CleanupPolicy::Delete`].
     pub retention: Option<Duration>,
-    /// How much of a partition is kept at least; older segments may go. `None` is without limit.
+    /// Minimum size a partition keeps; older segments may be deleted. `None` has no limit.
     pub retention_bytes: Option<u64>,
-    /// The largest batch taken.
+    /// The largest batch accepted, in bytes.
     pub batch_bytes_max: u32,
 }
 
@@ -92,9 +92,9 @@ impl Default for HubSettings {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CleanupPolicy {
-    /// Whole segments go when they are old or many enough.
+    /// Deletes whole segments by age or size.
     Delete,
-    /// The last record of every key stays; a record without a value removes its key.
+    /// Keeps the last record of every key; a record without a value deletes its key.
     Compact,
 }
 
@@ -105,9 +105,9 @@ pub enum AdminError {
     Unknown(HubName),
     #[error("hub `{0}` exists already")]
     Exists(HubName),
-    #[error("{requested} partitions cannot be: a hub has 1 to {max}")]
+    #[error("{requested} partitions are not possible: a hub has 1 to {max}")]
     Partitions { requested: u32, max: u32 },
-    #[error("hub `{hub}` has {have} partitions, and partitions are never taken away")]
+    #[error("hub `{hub}` has {have} partitions, and partitions cannot be removed")]
     Shrink { hub: HubName, have: u32 },
     #[error("{0}")]
     Settings(String),

@@ -1,7 +1,6 @@
-//! Consumer groups: who reads which partition, and how far everybody has come.
+//! Consumer groups: their members, the partitions assigned to them, and committed offsets.
 //!
-//! The calls are those of Kafka's classic group protocol in our own words. What members tell each
-//! other (their subscriptions, the assignment the leader made) is opaque here.
+//! The calls follow Kafka's classic group protocol. Subscriptions and assignments are opaque here.
 
 use std::time::Duration;
 
@@ -10,26 +9,26 @@ use bytes::Bytes;
 use crate::{BoxFuture, Offset, TopicPartition};
 
 pub trait GroupCoordinator: Send + Sync {
-    /// Ready when the group has gathered, or at once with an error.
+    /// Completes when the rebalance has gathered its members.
     fn join(&self, request: JoinRequest) -> BoxFuture<Result<JoinResponse, GroupError>>;
 
-    /// Ready when the leader has said who reads what.
+    /// Completes when the leader has sent the assignment.
     fn sync(&self, request: SyncRequest) -> BoxFuture<Result<SyncResponse, GroupError>>;
 
     fn heartbeat(&self, member: Membership) -> BoxFuture<Result<(), GroupError>>;
 
-    /// One answer for each of `leaving`, in order.
+    /// One result for each of `leaving`, in order.
     fn leave(
         &self,
         group: String,
         leaving: Vec<MemberIdentity>,
     ) -> BoxFuture<Result<Vec<Result<(), GroupError>>, GroupError>>;
 
-    /// Stores positions, all or none. Ready when they would survive a crash.
+    /// Stores offsets, all or none. Completes when they are durable.
     fn commit_offsets(&self, request: OffsetCommit) -> BoxFuture<Result<(), GroupError>>;
 
-    /// The stored positions: of `topic_partitions`, in order, or with `None` of every place that has one. With
-    /// `stable`, a place with a commit pending in an open transaction is an error to retry.
+    /// Committed offsets of `topic_partitions`, in order; with `None`, all of the group. With `stable`, an offset
+    /// pending in an open transaction is an error to retry.
     fn fetch_offsets(
         &self,
         group: String,
@@ -39,13 +38,13 @@ pub trait GroupCoordinator: Send + Sync {
 
     fn list(&self) -> BoxFuture<Vec<GroupInfo>>;
 
-    /// `None` if nobody has heard of the group.
+    /// `None` if the group is unknown.
     fn describe(&self, group: String) -> BoxFuture<Option<GroupInfo>>;
 
-    /// Removes a group that has no members, and its positions.
+    /// Deletes a group without members, and its offsets.
     fn delete(&self, group: String) -> BoxFuture<Result<(), GroupError>>;
 
-    /// Removes positions of an existing group, unless it is subscribed to their hub now.
+    /// Deletes offsets of a group, unless it is subscribed to their hub.
     fn delete_offsets(
         &self,
         group: String,
@@ -59,14 +58,14 @@ pub struct Membership {
     pub group: String,
     pub generation: i32,
     pub member: String,
-    /// Set for a static member, which keeps its place in the group over a restart.
+    /// Set for a static member, which keeps its assignment over a restart.
     pub instance: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinRequest {
     pub group: String,
-    /// Empty for a newcomer.
+    /// Empty for a new member.
     pub member: String,
     pub instance: Option<String>,
     pub client_id: String,
@@ -74,9 +73,9 @@ pub struct JoinRequest {
     pub session_timeout: Duration,
     pub rebalance_timeout: Duration,
     pub protocol_type: String,
-    /// Name and opaque metadata, best first.
+    /// Protocol name and opaque metadata, in order of preference.
     pub protocols: Vec<(String, Bytes)>,
-    /// The client can take [`GroupError::MemberIdRequired`] and come again with the id given.
+    /// The client understands [`GroupError::MemberIdRequired`] and joins again with the given id.
     pub expects_member_id: bool,
 }
 
@@ -87,10 +86,10 @@ pub struct JoinResponse {
     pub protocol: String,
     pub leader: String,
     pub member: String,
-    /// A static leader that came back unchanged led this generation under this id already. Its
-    /// assignment stands, so it is not to make another one, which would be ignored.
+    /// The id under which this static leader led the same generation before its restart. The assignment stands: the
+    /// leader must not send another one.
     pub led_as: Option<String>,
-    /// Everybody, for the leader; empty for the others.
+    /// All members, for the leader; empty for the others.
     pub members: Vec<JoinResponseMember>,
 }
 
@@ -104,10 +103,10 @@ pub struct JoinResponseMember {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyncRequest {
     pub member: Membership,
-    /// What the client believes it joined; `None` from clients too old to say.
+    /// The protocol that the client joined with; `None` from old clients.
     pub protocol_type: Option<String>,
     pub protocol: Option<String>,
-    /// From the leader: member id and its assignment. Empty from the others.
+    /// From the leader: assignment by member id. Empty from the others.
     pub assignments: Vec<(String, Bytes)>,
 }
 
@@ -118,7 +117,7 @@ pub struct SyncResponse {
     pub assignment: Bytes,
 }
 
-/// Who leaves: by member id, or by instance with an empty member id.
+/// A leaving member: by member id, or by instance with an empty member id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberIdentity {
     pub member: String,
@@ -127,22 +126,22 @@ pub struct MemberIdentity {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OffsetCommit {
-    /// Generation -1 and an empty member for a consumer that manages its partitions itself.
+    /// Generation -1 and an empty member for a consumer that assigns its own partitions.
     pub member: Membership,
     pub offsets: Vec<(TopicPartition, OffsetAndMetadata)>,
 }
 
-/// A stored position.
+/// A committed offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OffsetAndMetadata {
     /// The next offset to read.
     pub offset: Offset,
-    /// -1 if the client did not say.
+    /// -1 if the client did not send it.
     pub leader_epoch: i32,
     pub metadata: String,
 }
 
-/// A place and what is stored for it, if anything.
+/// A partition and its committed offset, if it has one.
 pub type CommittedOffset = (TopicPartition, Option<OffsetAndMetadata>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,9 +165,9 @@ pub struct MemberInfo {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupState {
-    /// Nobody is in it, though it may have stored positions.
+    /// No members; offsets may be stored.
     Empty,
-    /// Waiting for the members to come (again).
+    /// Waiting for members to join.
     PreparingRebalance,
     /// Waiting for the leader's assignment.
     CompletingRebalance,
@@ -176,12 +175,12 @@ pub enum GroupState {
     Dead,
 }
 
-/// Why a group did not do what was asked.
+/// Why a request of a group failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GroupError {
     #[error("a group needs a name")]
     InvalidGroup,
-    #[error("come again as member `{member}`")]
+    #[error("join again as member `{member}`")]
     MemberIdRequired { member: String },
     #[error("the group has no member `{0}`")]
     UnknownMember(String),
@@ -199,7 +198,7 @@ pub enum GroupError {
         min: Duration,
         max: Duration,
     },
-    #[error("the group has its {0} members already")]
+    #[error("the group already has its maximum of {0} members")]
     Full(usize),
     #[error("the group still has members")]
     NotEmpty,

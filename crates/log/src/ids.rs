@@ -1,11 +1,9 @@
-//! Names and numbers that say where a record is and who wrote it. Each is a type of its own, so that
-//! an offset cannot be taken for a time.
+//! Identifiers of records and producers. Each is a type of its own, so that an offset cannot be mistaken for a time.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The position of a record in its partition. The first is 0; there are gaps where a transaction
-/// marker stands or where compaction removed a record.
+/// The position of a record in its partition, starting at 0. Markers of transactions and compacted records leave gaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Offset(pub i64);
 
@@ -15,8 +13,8 @@ impl fmt::Display for Offset {
     }
 }
 
-/// When the log took a record in, in milliseconds since 1970. Never decreases within a partition,
-/// even when the clock does.
+/// When the log appended a record, in milliseconds since 1970. Never decreases within a partition, even if the clock
+/// does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EnqueueTime(pub i64);
 
@@ -26,8 +24,8 @@ impl fmt::Display for EnqueueTime {
     }
 }
 
-/// The name of a hub: 1 to 249 letters, digits, dots, dashes and underscores, but neither `.` nor
-/// `..`, so that it can be a folder and a Kafka topic.
+/// The name of a hub: 1 to 249 letters, digits, dots, dashes and underscores, but neither `.` nor `..`, so that it is
+/// valid as a folder and as a Kafka topic.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HubName(Arc<str>);
 
@@ -55,7 +53,7 @@ impl HubName {
         &self.0
     }
 
-    /// Hubs that the node keeps for itself, such as consumer offsets; clients may not write to them.
+    /// Hubs of the node itself, such as committed offsets; clients may not write to them.
     pub fn is_internal(&self) -> bool {
         self.0.starts_with("__")
     }
@@ -73,7 +71,7 @@ impl std::borrow::Borrow<str> for HubName {
     }
 }
 
-/// Stays the same for the life of a hub; a hub that is deleted and made again has another one.
+/// Identifies a hub for its lifetime; a hub created again under the same name has another id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HubId(pub [u8; 16]);
 
@@ -96,8 +94,7 @@ impl fmt::Display for TopicPartition {
     }
 }
 
-/// A producer that numbers its batches, so that a repeat is known for one. A higher epoch fences
-/// those before it.
+/// A producer that numbers its batches, so that repeats are recognized. A higher epoch fences lower ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Producer {
     pub id: i64,

@@ -1,4 +1,4 @@
-//! Logs in front of logs: a layer says what it does differently, and everything else goes through.
+//! Decorators of logs: a layer overrides some methods and delegates the others.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::{
     TopicPartition, TransactionMarker,
 };
 
-/// A [`Log`] that is another one but for the methods it writes itself.
+/// A [`Log`] that delegates to another one, except for the methods it overrides.
 pub trait LogLayer: Send + Sync {
     fn inner(&self) -> &dyn Log;
 
@@ -60,22 +60,28 @@ impl<T: LogLayer> Log for T {
     }
 }
 
-/// A [`Partition`] that is another one but for how it appends.
+/// A [`Partition`] that delegates to another one, except for the appends it overrides.
 pub trait PartitionLayer: Send + Sync {
     fn inner(&self) -> &dyn Partition;
 
-    fn append(&self, batch: Batch) -> BoxFuture<Result<AppendInfo, AppendError>>;
+    fn append(&self, batch: Batch) -> BoxFuture<Result<AppendInfo, AppendError>> {
+        self.inner().append(batch)
+    }
 
     fn append_records(
         &self,
         records: &[NewRecord<'_>],
-    ) -> BoxFuture<Result<AppendInfo, AppendError>>;
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
+        self.inner().append_records(records)
+    }
 
     fn append_marker(
         &self,
         producer: Producer,
         marker: TransactionMarker,
-    ) -> BoxFuture<Result<AppendInfo, AppendError>>;
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
+        self.inner().append_marker(producer, marker)
+    }
 
     fn punctuate(&self, end: Offset) -> BoxFuture<Result<Option<AppendInfo>, AppendError>> {
         self.inner().punctuate(end)

@@ -1,19 +1,18 @@
-//! The vocabulary of the log: records, batches, places and positions, and the traits behind which
-//! the embedded hub and a Kafka cluster are interchangeable.
+//! The vocabulary of the log: records, batches, offsets, and the traits that the embedded hub and a Kafka cluster
+//! implement interchangeably.
 //!
-//! Whatever must last in Highwater is a record on a partitioned log. A [`Log`] is a catalogue of
-//! hubs; a [`Partition`] is one append-only sequence; [`GroupCoordinator`] remembers who reads what and how
-//! far; [`TransactionCoordinator`] lets a producer write to several partitions at once or not at all. This
-//! crate says what these things mean and knows nothing of who implements them.
+//! All durable state of Highwater is a record on a partitioned log. A [`Log`] is a catalogue of hubs; a [`Partition`]
+//! is one append-only sequence; a [`GroupCoordinator`] assigns partitions to consumers and stores their offsets; a
+//! [`TransactionCoordinator`] makes appends to several partitions atomic. This crate knows none of the implementations.
 //!
-//! Batches are Kafka record batches of version 2, as they travel and as they are stored, so nobody
-//! on the way from a producer's socket to a consumer's has to take one apart.
+//! Batches are Kafka record batches of version 2, on the wire and on the disk, so no batch is taken apart between a
+//! producer's socket and a consumer's.
 //!
 //! ```
 //! use highwater_log::batch::{Batch, Batches, BatchBuilder, NewRecord, BatchOptions, Decompressor};
 //! use highwater_log::{EnqueueTime, Offset};
 //!
-//! // A producer puts records together.
+//! // A producer builds a batch.
 //! let mut builder = BatchBuilder::new();
 //! for plate in ["KH 4711", "MZ 815"] {
 //!     builder.push(&NewRecord {
@@ -24,12 +23,12 @@
 //! }
 //! let sent = builder.build(&BatchOptions::default())?.to_bytes();
 //!
-//! // The log checks what it was sent, and gives it a topic_partition and a time.
+//! // The log checks the batch and assigns its offset and enqueue time.
 //! let (mut batch, _rest) = Batch::parse(sent)?;
 //! batch.stamp(Offset(40), EnqueueTime(1_700_000_000_000));
 //! let stored = batch.to_bytes();
 //!
-//! // A reader finds it among others.
+//! // A reader walks over stored batches.
 //! let mut decompressor = Decompressor::new(1 << 20);
 //! let mut seen = Vec::new();
 //! for batch in Batches::new(&stored) {
@@ -43,7 +42,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`MemoryLog`] is a log to test with.
+//! [`MemoryLog`] is a log for tests, and [`testing`] has doubles of it.
+
+#![warn(unreachable_pub)]
 
 pub mod batch;
 mod catalogue;
@@ -55,6 +56,7 @@ mod partition;
 mod partitioner;
 pub mod producer_states;
 mod replay;
+pub mod testing;
 mod transaction;
 
 use std::future::Future;
@@ -79,6 +81,6 @@ pub use transaction::{
     InitProducerRequest, TransactionCoordinator, TransactionError, TransactionRef,
 };
 
-/// Work under way. Boxed, because the traits of this crate are used as trait objects; that is one
-/// allocation for a batch, never one for an event.
+/// A boxed future, because the traits of this crate are used as trait objects: one allocation for each batch, none for
+/// an event.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;

@@ -5,37 +5,34 @@ use bytes::Bytes;
 use crate::batch::{Batch, BatchError, NewRecord};
 use crate::{BoxFuture, EnqueueTime, Offset, Producer, TopicPartition};
 
-/// One partition. Readers see what is durable and nothing else; appends are answered when they are.
+/// One partition. Readers see only durable records; an append completes when it is durable.
 pub trait Partition: Send + Sync {
     fn topic_partition(&self) -> &TopicPartition;
 
-    /// Appends a batch as it came from a producer, giving it offsets and an enqueue time. Takes its
-    /// place in the order at the call, not when the answer is awaited, so that a caller who calls
-    /// twice without waiting keeps its order.
+    /// Appends a producer's batch and assigns its offsets and enqueue time. The order is fixed by the call, not by
+    /// awaiting the future, so a caller keeps its order without waiting in between.
     fn append(&self, batch: Batch) -> BoxFuture<Result<AppendInfo, AppendError>>;
 
-    /// Appends records that have no batch yet. Records of several callers may share one; each caller
-    /// is told the offset of its own first record, and its records stand together.
+    /// Appends records that have no batch yet. Records of several callers may share a batch; each caller gets the
+    /// offset of its own first record, and its records are contiguous.
     fn append_records(
         &self,
         records: &[NewRecord<'_>],
     ) -> BoxFuture<Result<AppendInfo, AppendError>>;
 
-    /// Ends a producer's transaction in this partition.
+    /// Appends the marker that ends a producer's transaction in this partition.
     fn append_marker(
         &self,
         producer: Producer,
         marker: TransactionMarker,
     ) -> BoxFuture<Result<AppendInfo, AppendError>>;
 
-    /// Lets time go by where no event does: says in the log itself that nothing came up to now, with a
-    /// [punctuation](Batch::punctuation) of one offset, which is durable before anybody sees it, as
-    /// everything is. But only if the partition still ends at `end`, counting what is on its way to
-    /// the disk; otherwise something did come, nothing is appended, and the answer is `None`.
+    /// Appends a [punctuation](Batch::punctuation), which takes one offset and states that no event arrived until now.
+    /// Appends nothing and returns `None` if the partition, counting batches not yet durable, no longer ends at `end`.
     fn punctuate(&self, end: Offset) -> BoxFuture<Result<Option<AppendInfo>, AppendError>>;
 
-    /// Whole batches from the one that holds `from`, up to about `bytes_max` bytes but at least one
-    /// batch if there is any. Answers at once, with no batch when `from` is the end.
+    /// Whole batches from the one that contains `from`: up to about `bytes_max` bytes, but at least one batch if there
+    /// is one. Completes at once, with no batch if `from` is the end.
     fn read(
         &self,
         from: Offset,
@@ -43,58 +40,57 @@ pub trait Partition: Send + Sync {
         isolation: Isolation,
     ) -> BoxFuture<Result<FetchData, ReadError>>;
 
-    /// Where the partition starts and ends right now; of a log that is elsewhere, as it was last heard.
+    /// The current bounds; of a remote log, the last ones received.
     fn bounds(&self) -> Bounds;
 
-    /// The same, asked of whoever has the partition. What is in this process knows without asking.
+    /// The current bounds; a remote log asks the leader of the partition.
     fn fetch_bounds(&self) -> BoxFuture<Result<Bounds, ReadError>> {
         Box::pin(std::future::ready(Ok(self.bounds())))
     }
 
-    /// Ready when [`Bounds::visible`] is past `offset`, or the partition is deleted or stopped.
+    /// Completes when [`Bounds::visible`] is past `offset`, or the partition is deleted or stopped.
     fn wait_past(&self, offset: Offset, isolation: Isolation) -> BoxFuture<()>;
 
-    /// The first offset taken in at `time` or later, or `None` if there is none yet. It may be that of
-    /// a marker or a punctuation: who reads from there misses no record and no time that went by.
+    /// The first offset with this enqueue time or a later one; `None` if there is none yet. It may belong to a marker
+    /// or a punctuation, so reading from it misses neither records nor punctuations.
     fn offset_for_time(
         &self,
         time: EnqueueTime,
     ) -> BoxFuture<Result<Option<(Offset, EnqueueTime)>, ReadError>>;
 
-    /// Forgets what is before `offset`, which may be in the middle of a batch; answers with the new
-    /// start.
+    /// Deletes the records before `offset`, which may be inside a batch; returns the new start.
     fn trim(&self, offset: Offset) -> BoxFuture<Result<Offset, ReadError>>;
 }
 
-/// Where a batch, or a caller's share of one, was put.
+/// The offset and time of an appended batch, or of a caller's records in a shared batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppendInfo {
-    /// Of the first record.
+    /// The offset of the first record.
     pub offset: Offset,
     pub time: EnqueueTime,
-    /// The start of the partition at that moment.
+    /// The start of the partition at the time of the append.
     pub start: Offset,
-    /// True when the producer had sent the batch before: `offset` and `time` are the first ones.
+    /// The producer sent the batch before: `offset` and `time` are those of the first append.
     pub duplicate: bool,
 }
 
-/// The ends of a partition.
+/// Start and end of a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// The first offset still kept.
+    /// The first offset that is kept.
     pub start: Offset,
-    /// The end as far as no open transaction stands before it.
+    /// The last stable offset: the first offset of the oldest open transaction, or `end`.
     pub stable: Offset,
-    /// The offset that the next durable record will follow; nothing at or past it is served.
+    /// The next durable record gets this offset; no offset from here on is served.
     pub end: Offset,
-    /// Of the last batch before `end`, which may be a punctuation.
+    /// Enqueue time of the last batch before `end`, which may be a punctuation.
     pub last_time: Option<EnqueueTime>,
     /// Bytes on the disk.
     pub bytes: u64,
 }
 
 impl Bounds {
-    /// The end for a reader of this kind.
+    /// The end for a reader with this isolation.
     pub fn visible(&self, isolation: Isolation) -> Offset {
         match isolation {
             Isolation::Uncommitted => self.end,
@@ -103,42 +99,41 @@ impl Bounds {
     }
 }
 
-/// Which records a reader is shown.
+/// The records that a reader sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
-    /// All of them.
+    /// All records.
     Uncommitted,
-    /// None of an open transaction, and word of those that were aborted.
+    /// No records of open transactions; aborted transactions are listed with the fetch.
     Committed,
 }
 
-/// What a read found.
+/// The result of a read.
 #[derive(Clone, Debug)]
 pub struct FetchData {
-    /// Whole batches, one after another; a piece never ends inside a batch. Empty at the end of the
-    /// partition.
+    /// Whole batches, in order; no piece ends inside a batch. Empty at the end of the partition.
     pub pieces: Vec<Bytes>,
     pub bounds: Bounds,
-    /// Aborted transactions that reach into the pieces; empty unless asked for committed records.
+    /// Aborted transactions with records in the pieces; empty for [`Isolation::Uncommitted`].
     pub aborted: Vec<AbortedTransaction>,
 }
 
-/// A transaction whose records a reader of committed ones must skip: those of `producer_id` from
-/// `first` up to its abort marker.
+/// An aborted transaction. Readers of committed records skip the records of `producer_id` from `first` to its abort
+/// marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AbortedTransaction {
     pub producer_id: i64,
     pub first: Offset,
 }
 
-/// How a transaction ended.
+/// The outcome of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionMarker {
     Abort,
     Commit,
 }
 
-/// Why nothing was appended.
+/// Why a batch was not appended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
     #[error("the batch is malformed: {0}")]
@@ -149,15 +144,15 @@ pub enum AppendError {
         bytes: usize,
         max: usize,
     },
-    #[error("batch {got} of producer {} came where {expected} was due", producer.id)]
+    #[error("batch {got} of producer {} is out of sequence: {expected} was expected", producer.id)]
     OutOfSequence {
         producer: Producer,
         expected: i32,
         got: i32,
     },
-    #[error("batch {sequence} of producer {} is older than any remembered one", producer.id)]
+    #[error("batch {sequence} of producer {} is a repeat older than the remembered ones", producer.id)]
     DuplicateTooOld { producer: Producer, sequence: i32 },
-    #[error("producer {} has epoch {current}, so its epoch {} may write no more", producer.id, producer.epoch)]
+    #[error("producer {} has epoch {current}: its epoch {} is fenced", producer.id, producer.epoch)]
     Fenced { producer: Producer, current: i16 },
     #[error("producer {} has no transaction open in `{topic_partition}`", producer.id)]
     NoTransaction {
@@ -172,22 +167,21 @@ pub enum AppendError {
         topic_partition: TopicPartition,
         waiting: usize,
     },
-    /// The disk is full. Nothing was written, and the partition takes writes again as soon as there is
-    /// room.
-    #[error("there is no room on the disk for `{topic_partition}`: {reason}")]
+    /// The disk is full. Nothing was written; the partition accepts writes again as soon as space is free.
+    #[error("the disk has no space for `{topic_partition}`: {reason}")]
     DiskFull {
         topic_partition: TopicPartition,
         reason: String,
     },
-    /// The disk refused a write or a sync. The partition takes no writes until the node is started
-    /// again, because nobody can say what the disk holds.
-    #[error("`{topic_partition}` takes no writes: {reason}")]
+    /// A write or sync failed. The partition accepts no writes until a restart, because the contents of the disk are
+    /// unknown.
+    #[error("`{topic_partition}` accepts no writes: {reason}")]
     Stopped {
         topic_partition: TopicPartition,
         reason: String,
     },
-    /// The log is elsewhere and was not heard of in time. It may have appended the batch or not.
-    #[error("nobody knows whether `{topic_partition}` has the batch: {reason}")]
+    /// A remote log did not answer in time. It may have appended the batch.
+    #[error("it is unknown whether `{topic_partition}` appended the batch: {reason}")]
     OutcomeUnknown {
         topic_partition: TopicPartition,
         reason: String,
@@ -196,17 +190,17 @@ pub enum AppendError {
     Deleted(TopicPartition),
 }
 
-/// Why nothing was read.
+/// Why a read failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    #[error("offset {requested} of `{topic_partition}` is outside what is kept, {start} to {end}")]
+    #[error("offset {requested} of `{topic_partition}` is out of range: {start} to {end} are kept")]
     OutOfRange {
         topic_partition: TopicPartition,
         requested: Offset,
         start: Offset,
         end: Offset,
     },
-    /// Never skipped silently: what it holds cannot be trusted.
+    /// Never skipped silently: damaged bytes cannot be trusted.
     #[error("`{topic_partition}` is damaged: {file} at byte {position}: {reason}")]
     Damaged {
         topic_partition: TopicPartition,

@@ -1,6 +1,5 @@
-//! Which partition a key belongs to: the same as with the default partitioner of the Java client and
-//! kafka-python, so that a key goes to one place whoever sends it. And which of several hubs, where
-//! they share what is sent to one name.
+//! The partition of a key, as the default partitioners of the Java client and kafka-python compute it, so that a key
+//! goes to the same partition from every client; and the hub of a key where several hubs share a name.
 
 /// The partition of a key. `partitions` must not be 0.
 pub fn partition_for_key(key: &[u8], partitions: u32) -> u32 {
@@ -8,10 +7,10 @@ pub fn partition_for_key(key: &[u8], partitions: u32) -> u32 {
     (murmur2(key) & 0x7fff_ffff) % partitions
 }
 
-/// Which of `members` hubs a key belongs to. `members` must not be 0.
+/// The hub of a key, of `members` hubs. `members` must not be 0.
 ///
-/// The hash of the partition is stirred once more (the last step of MurmurHash3), because hubs chosen
-/// by the hash itself would see only some of its values, and fill only some of their partitions.
+/// The hash is mixed once more (the finalizer of MurmurHash3): hubs chosen by the partition hash itself would see only
+/// some of its values and fill only some of their partitions.
 pub fn shard_for_key(key: &[u8], members: u32) -> u32 {
     assert!(members > 0, "a name leads to at least one hub");
     let mut hash = murmur2(key);
@@ -86,7 +85,7 @@ mod tests {
     // proves L7
     #[test]
     fn a_key_stays_with_its_hub() {
-        // Computed in Python from the description in docs/http.md: if one of these changes, keys move.
+        // Computed in Python from the description in docs/http.md. If a value changes, keys move.
         let hubs = ["", "a", "abc", "ключ", "toll-booth-17"]
             .map(|key| shard_for_key(key.as_bytes(), 1000));
         assert_eq!(hubs, [64, 227, 160, 644, 151]);

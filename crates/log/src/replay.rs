@@ -1,17 +1,17 @@
-//! Reading a partition back, for whoever keeps a state that is the sum of its records.
+//! Replays a partition for a state that is the fold of its records.
 //!
-//! Such a state can be trusted only if every record counted, so a batch or record that cannot be read
-//! ends it, with the place where it is.
+//! The state is correct only if every record is applied, so the replay fails at an unreadable batch or record and names
+//! its offset.
 
 use std::fmt;
 
 use crate::batch::{Batches, Decompressor, Record};
 use crate::{Isolation, Offset, Partition, ReadError, TopicPartition};
 
-/// As much is read at a time.
+/// Size of one read.
 const READ_BYTES: usize = 1 << 20;
 
-/// Why a partition could not be read back.
+/// Why a replay failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
     #[error(transparent)]
@@ -30,9 +30,8 @@ pub enum ReplayError {
     },
 }
 
-/// Calls `each` with every record that is there at the call, committed or not, in order; answers how many
-/// bytes they take. Markers of transactions are no records. A batch that unpacks to more than
-/// `batch_bytes_max` cannot be read.
+/// Calls `each` with every record present at the call, committed or not, in order; returns their size in bytes. Markers
+/// of transactions are not records. A batch that unpacks to more than `batch_bytes_max` is an error.
 pub async fn replay<E: fmt::Display>(
     partition: &dyn Partition,
     batch_bytes_max: usize,
@@ -57,7 +56,7 @@ pub async fn replay<E: fmt::Display>(
             )?;
         }
         if next == before {
-            // Compaction removed everything up to the end.
+            // Compaction removed all records up to the end.
             break;
         }
     }
@@ -103,17 +102,8 @@ fn replay_piece<E: fmt::Display>(
 mod tests {
     use super::*;
     use crate::batch::NewRecord;
+    use crate::testing::at_once;
     use crate::{HubName, HubSettings, HubSpec, Log, MemoryLog, Producer, TransactionMarker};
-    use std::task::{Context, Poll, Waker};
-
-    /// The log in memory never waits.
-    fn at_once<T>(future: impl Future<Output = T>) -> T {
-        let mut context = Context::from_waker(Waker::noop());
-        match std::pin::pin!(future).as_mut().poll(&mut context) {
-            Poll::Ready(done) => done,
-            Poll::Pending => panic!("the log in memory waits"),
-        }
-    }
 
     #[test]
     fn every_record_counts_and_one_that_is_not_understood_is_named() {
@@ -152,8 +142,8 @@ mod tests {
             Offset(1) => Err("no such kind"),
             _ => Ok(()),
         });
-        let told = at_once(refused).unwrap_err().to_string();
+        let error = at_once(refused).unwrap_err().to_string();
         let expected = "`journal/0` holds a record at 1 that cannot be understood: no such kind";
-        assert_eq!(told, expected);
+        assert_eq!(error, expected);
     }
 }

@@ -1,5 +1,5 @@
-//! Producers with numbers, and transactions: appends to several partitions, and positions of a
-//! group, that are seen together or not at all.
+//! Producer ids, and transactions: appends to several partitions and offsets of a group that become visible together or
+//! not at all.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,25 +11,23 @@ use crate::{
 };
 
 pub trait TransactionCoordinator: Send + Sync {
-    /// A new producer id, or for a transactional id its producer with the next epoch, after ending
-    /// whatever an earlier holder left open.
+    /// Returns a new producer id; or, for a transactional id, its producer with the next epoch, after ending the
+    /// transaction of the previous holder.
     fn init_producer(
         &self,
         request: InitProducerRequest,
     ) -> BoxFuture<Result<Producer, TransactionError>>;
 
-    /// Says that the transaction will write to these places. Ready when that would survive a crash.
+    /// Adds partitions to the transaction. Completes when that is durable.
     fn add_partitions(
         &self,
         transaction: TransactionRef,
         topic_partitions: Vec<TopicPartition>,
     ) -> BoxFuture<Result<(), TransactionError>>;
 
-    /// Appends a batch that belongs to a transaction, unless the transaction is over or does not
-    /// write there ([`AppendError::NoTransaction`]). Without this check a batch that was long under
-    /// way would open a transaction in the partition that nobody ever ends, and readers of
-    /// committed records would wait for that for ever. Takes its place in the order at the call,
-    /// as [`Partition::append`] does, which this is where nobody checks.
+    /// Appends a batch of a transaction. Fails with [`AppendError::NoTransaction`] if the transaction is over or does
+    /// not include the partition: a late batch would open a transaction in the partition that no marker ends, and would
+    /// block readers of committed records for ever. The order is fixed by the call, as in [`Partition::append`].
     fn append(
         &self,
         _transaction: &TransactionRef,
@@ -39,22 +37,21 @@ pub trait TransactionCoordinator: Send + Sync {
         partition.append(batch)
     }
 
-    /// Says that the transaction will store positions of a group.
+    /// Adds a group to the transaction, whose offsets it will commit.
     fn add_group(
         &self,
         transaction: TransactionRef,
         group: String,
     ) -> BoxFuture<Result<(), TransactionError>>;
 
-    /// Stores positions that count when the transaction commits.
+    /// Stores offsets that take effect when the transaction commits.
     fn commit_transaction_offsets(
         &self,
         transaction: TransactionRef,
         commit: OffsetCommit,
     ) -> BoxFuture<Result<(), GroupError>>;
 
-    /// Ends it. Ready when the outcome is certain: it survives a crash from then on, and every
-    /// partition has its marker.
+    /// Commits or aborts. Completes when the decision is durable and every partition has its marker.
     fn end(
         &self,
         transaction: TransactionRef,
@@ -64,12 +61,11 @@ pub trait TransactionCoordinator: Send + Sync {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InitProducerRequest {
-    /// `None` for a producer that is idempotent and no more.
+    /// `None` for a producer that is only idempotent.
     pub transactional_id: Option<String>,
-    /// A transaction open for longer is aborted.
+    /// A transaction that is open for longer is aborted.
     pub timeout: Duration,
-    /// The producer that the client had before, if it says so: its epoch is raised instead of
-    /// handing out a new id.
+    /// The client's current producer, if it has one: its epoch is raised and its id stays.
     pub current: Option<Producer>,
 }
 
@@ -79,7 +75,7 @@ pub struct TransactionRef {
     pub producer: Producer,
 }
 
-/// Why a transaction did not do what was asked.
+/// Why a request of a transaction failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransactionError {
     #[error("a transactional id must not be empty")]
@@ -92,8 +88,8 @@ pub enum TransactionError {
     Fenced(Producer),
     #[error("this cannot be done in the state the transaction is in: {0}")]
     InvalidState(&'static str),
-    /// Retry later: the outcome of the one before is still being written.
-    #[error("the transaction before is still being ended")]
+    /// Retry later: the markers of the previous transaction are being written.
+    #[error("the previous transaction is still being completed")]
     Concurrent,
     #[error("there is no partition `{0}`")]
     UnknownPartition(TopicPartition),

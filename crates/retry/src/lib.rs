@@ -101,8 +101,7 @@ impl RetryPolicy {
     fn jittered(&self, delay: Duration, random: u64) -> Duration {
         const NANOS: u128 = 1_000_000_000;
         let percent = u128::from(self.jitter_percent.min(100));
-        // The longest delay has 94 bits, so there is room for seven of the share and for 24 random
-        // ones.
+        // The longest delay has 94 bits; the percentage adds 7 and the random number 24, so 128 bits suffice.
         let less = (delay.as_nanos() * percent / 100 * u128::from(random >> 40)) >> 24;
         let (secs, nanos) = ((less / NANOS) as u64, (less % NANOS) as u32);
         delay.saturating_sub(Duration::new(secs, nanos))

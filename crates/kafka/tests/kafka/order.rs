@@ -7,10 +7,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::common::*;
-use highwater_log::batch::{Batch, BatchOptions, NewRecord};
+use highwater_log::batch::{Batch, BatchOptions};
 use highwater_log::{
     AdminError, AppendError, AppendInfo, BoxFuture, HubId, HubInfo, HubName, HubSettings, HubSpec,
-    Log, LogLayer, Offset, Partition, PartitionLayer, Producer, TopicPartition, TransactionMarker,
+    Log, LogLayer, Offset, Partition, PartitionLayer, Producer, TopicPartition,
 };
 use kafka_protocol::messages::*;
 use tokio::io::AsyncReadExt;
@@ -74,21 +74,6 @@ impl PartitionLayer for SlowPartition {
             let _ = synced.wait_for(|count| *count > 0).await;
             appended.await
         })
-    }
-
-    fn append_records(
-        &self,
-        records: &[NewRecord<'_>],
-    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
-        self.inner.append_records(records)
-    }
-
-    fn append_marker(
-        &self,
-        producer: Producer,
-        marker: TransactionMarker,
-    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
-        self.inner.append_marker(producer, marker)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Puts records together to a batch, straight in the form in which they are stored.
+//! Builds batches from records, directly in their stored form.
 
 use bytes::{BufMut, BytesMut};
 use highwater_codec::varint;
@@ -7,40 +7,40 @@ use super::codec::{Codec, compress};
 use super::{Batch, BatchError, BatchHeader, HEADER_LEN, LENGTH_END, NewRecord};
 use crate::Producer;
 
-/// Takes records one by one. Its buffer is used again when the batches before are gone.
+/// Collects records. Its buffer is reused once earlier batches are dropped.
 #[derive(Debug, Default)]
 pub struct BatchBuilder {
     body: BytesMut,
     count: i32,
 }
 
-/// What a batch says of itself besides its records. The default is one of nobody in particular,
-/// outside of any transaction, not packed, whose time is that of the log.
+/// Properties of a batch besides its records. The default has no producer, no transaction, no compression, and the time
+/// of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchOptions {
     pub codec: Codec,
-    /// Milliseconds since 1970, of every record.
+    /// Timestamp of every record, in milliseconds since 1970.
     pub timestamp: Option<i64>,
-    /// The producer and its number for the first record.
+    /// The producer and the sequence number of the first record.
     pub producer: Option<(Producer, i32)>,
     pub transactional: bool,
 }
 
 impl BatchBuilder {
-    /// A batch of more cannot say so.
+    /// The maximum of the format.
     pub const COUNT_MAX: usize = i32::MAX as usize;
 
     pub fn new() -> BatchBuilder {
         BatchBuilder::default()
     }
 
-    /// Appends a record and says the how-manieth of the batch it is, from 0.
+    /// Appends a record and returns its index in the batch.
     pub fn push(&mut self, record: &NewRecord<'_>) -> i32 {
         let delta = self.count;
         let length = body_len(delta, record);
         self.body.reserve(length + varint::LEN_MAX);
         put_len(&mut self.body, length);
-        // Attributes, of which none are in use, and a time difference of 0.
+        // Attributes (unused) and a timestamp delta of 0.
         self.body.put_slice(&[0, 0]);
         put_signed(&mut self.body, i64::from(delta));
         put_nullable(&mut self.body, record.key);
@@ -54,7 +54,7 @@ impl BatchBuilder {
         delta
     }
 
-    /// The size of the batch if it were sealed now without packing.
+    /// The size of the batch if it were built now without compression.
     pub fn size(&self) -> usize {
         HEADER_LEN + self.body.len()
     }
@@ -67,7 +67,7 @@ impl BatchBuilder {
         self.count == 0
     }
 
-    /// Makes a batch of what has been pushed and starts anew. Without records there is no batch.
+    /// Builds a batch of the pushed records and starts over. Fails without records.
     pub fn build(&mut self, options: &BatchOptions) -> Result<Batch, BatchError> {
         let count = std::mem::take(&mut self.count);
         let body = self.body.split();
@@ -91,7 +91,7 @@ impl BatchBuilder {
     }
 }
 
-/// A batch of the log itself. That of a producer is part of its transaction.
+/// A control batch. With a producer it is part of that producer's transaction.
 pub(super) fn control(key: [u8; 4], value: &[u8], producer: Option<Producer>) -> Batch {
     let mut builder = BatchBuilder::new();
     builder.push(&NewRecord {
@@ -109,15 +109,15 @@ pub(super) fn control(key: [u8; 4], value: &[u8], producer: Option<Producer>) ->
 }
 
 fn set_producer(header: &mut BatchHeader, producer: Option<(Producer, i32)>) {
-    let nobody = Producer { id: -1, epoch: -1 };
-    let (producer, sequence) = producer.unwrap_or((nobody, -1));
+    let no_producer = Producer { id: -1, epoch: -1 };
+    let (producer, sequence) = producer.unwrap_or((no_producer, -1));
     header.set_producer_id(producer.id);
     header.set_producer_epoch(producer.epoch);
     header.set_base_sequence(sequence);
 }
 
 impl Batch {
-    /// Fills in what follows from the rest: length, version and checksum.
+    /// Sets length, version and checksum.
     fn finish(mut header: BatchHeader, records: bytes::Bytes) -> Result<Batch, BatchError> {
         let size = HEADER_LEN + records.len();
         let length = i32::try_from(size - LENGTH_END).map_err(|_| BatchError::TooLong { size })?;
@@ -129,7 +129,7 @@ impl Batch {
     }
 }
 
-/// The length of a record without the length itself.
+/// The length of a record without its length prefix.
 fn body_len(delta: i32, record: &NewRecord<'_>) -> usize {
     let headers = record
         .headers

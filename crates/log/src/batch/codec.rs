@@ -1,4 +1,4 @@
-//! How the records of a batch are packed: the five codecs of Kafka, and a limit on what comes out.
+//! Compression of the records of a batch: the five codecs of Kafka, with a limit on the unpacked size.
 
 use std::io::{self, Read, Write};
 
@@ -34,12 +34,12 @@ impl TryFrom<u8> for Codec {
     }
 }
 
-/// What Java's snappy stream starts with, and librdkafka's snappy does not.
+/// The prefix of Java's snappy stream; librdkafka's snappy has none.
 const XERIAL_MAGIC: &[u8; 8] = b"\x82SNAPPY\0";
 const XERIAL_HEADER: usize = 16;
 const XERIAL_BLOCK: usize = 32 * 1024;
 
-/// Unpacks into `into`, which is emptied first, at most `bytes_max` bytes.
+/// Unpacks into `into`, which is cleared first, at most `bytes_max` bytes.
 pub(super) fn decompress(
     codec: Codec,
     compressed: &[u8],
@@ -73,7 +73,7 @@ pub(super) fn decompress(
     }
 }
 
-/// False if there was more than `bytes_max`. Nothing beyond that is kept.
+/// False if there are more than `bytes_max` bytes; the excess is dropped.
 fn read_all(reader: impl Read, into: &mut Vec<u8>, bytes_max: usize) -> io::Result<bool> {
     reader.take(bytes_max as u64 + 1).read_to_end(into)?;
     Ok(into.len() <= bytes_max)
@@ -109,7 +109,7 @@ fn decompress_block(block: &[u8], into: &mut Vec<u8>, bytes_max: usize) -> io::R
     Ok(true)
 }
 
-/// Packs `records`, appending to `into`.
+/// Compresses `records` and appends them to `into`.
 pub(super) fn compress(codec: Codec, records: &[u8], into: &mut Vec<u8>) -> Result<(), BatchError> {
     let compressed = match codec {
         Codec::None => into.write_all(records),
@@ -130,10 +130,10 @@ fn compress_gzip(records: &[u8], into: &mut Vec<u8>) -> io::Result<()> {
     encoder.finish().map(drop)
 }
 
-/// Java's form, which every client reads.
+/// The form of the Java client, which every client reads.
 fn compress_snappy(records: &[u8], into: &mut Vec<u8>) -> io::Result<()> {
     into.extend_from_slice(XERIAL_MAGIC);
-    // Version and the oldest version that can read it.
+    // The version, and the oldest version that can read it.
     into.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 1]);
     let mut encoder = snap::raw::Encoder::new();
     for block in records.chunks(XERIAL_BLOCK) {

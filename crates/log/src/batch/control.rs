@@ -1,11 +1,11 @@
-//! What the log itself writes between the records: ends of transactions, and word that time went by.
+//! Control batches: transaction markers and punctuations.
 
 use super::records::Records;
 use super::{Batch, BatchError, BatchHeader, StoredBatch, builder};
 use crate::{Producer, TransactionMarker};
 
-/// Kinds of control records; a key is a version and a kind. Those of Kafka are small numbers, of which
-/// clients know the first two, and ours is one that it will hardly give away: "HW".
+/// Types of control records; a key is a version and a type. Kafka assigns small numbers, of which clients know the
+/// first two. Ours is "HW", which Kafka is unlikely to assign.
 const ABORT: u16 = 0;
 const COMMIT: u16 = 1;
 const PUNCTUATION: u16 = u16::from_be_bytes(*b"HW");
@@ -21,13 +21,12 @@ impl Batch {
         builder::control(key(kind), &[0; 6], Some(producer))
     }
 
-    /// Says that nothing else came up to the time with which it is stamped. It belongs to no producer
-    /// and to no transaction.
+    /// States that no event arrived before its enqueue time. It belongs to no producer and to no transaction.
     pub fn punctuation() -> Batch {
         builder::control(key(PUNCTUATION), &[0; 2], None)
     }
 
-    /// How it ends its producer's transaction, if it is a marker.
+    /// The outcome of the transaction, if this is a marker.
     pub fn as_marker(&self) -> Result<Option<TransactionMarker>, BatchError> {
         marker(&self.header, &self.records)
     }
@@ -39,12 +38,12 @@ impl Batch {
 }
 
 impl StoredBatch<'_> {
-    /// How it ends its producer's transaction, if it is a marker.
+    /// The outcome of the transaction, if this is a marker.
     pub fn as_marker(&self) -> Result<Option<TransactionMarker>, BatchError> {
         marker(&self.header, self.payload())
     }
 
-    /// Whether it is a [`Batch::punctuation`]: then its enqueue time is all that it says.
+    /// Whether it is a [`Batch::punctuation`], which carries nothing but its enqueue time.
     pub fn is_punctuation(&self) -> bool {
         is_punctuation(&self.header, self.payload())
     }
@@ -68,7 +67,7 @@ fn is_punctuation(header: &BatchHeader, payload: &[u8]) -> bool {
     kind(header, payload) == Ok(Some(PUNCTUATION))
 }
 
-/// What kind of control batch it is, or `None` if it holds data.
+/// The type of the control batch; `None` if it is a data batch.
 fn kind(header: &BatchHeader, payload: &[u8]) -> Result<Option<u16>, BatchError> {
     if !header.is_control() {
         return Ok(None);

@@ -1,10 +1,9 @@
-//! What a change in a header does to the checksum of the batch, without looking at the records.
+//! Updates the checksum of a batch after a change in its header, without reading the records.
 //!
-//! A CRC is linear: of two messages of the same length, the checksums differ by the checksum (with
-//! neither initial value nor final inversion) of their difference. A difference `d` in the checksum
-//! of the header becomes `d · x^(8n)` modulo the polynomial after `n` more bytes. That is one
-//! multiplication for each byte of `n`, with the powers from a table, where the usual way to combine
-//! checksums squares matrices.
+//! A CRC is linear: the checksums of two messages of the same length differ by the checksum (with neither initial value
+//! nor final inversion) of their difference. A difference `d` in the checksum of the header becomes `d · x^(8n)` modulo
+//! the polynomial after `n` more bytes. That costs one multiplication for each byte of the number `n`, with powers from
+//! a table; the usual combination of checksums squares matrices.
 
 /// CRC-32C, lowest power in the highest bit.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
@@ -13,7 +12,7 @@ const ONE: u32 = 1 << 31;
 /// `POWERS[i][b]` is x to the 8 · b · 256^i.
 static POWERS: [[u32; 256]; 4] = powers();
 
-/// The difference that `difference` becomes after `len` bytes.
+/// `difference` after `len` more bytes.
 pub(super) fn shift(difference: u32, len: usize) -> u32 {
     debug_assert!(len <= u32::MAX as usize, "a batch is shorter than 2 GiB");
     let mut shifted = difference;
@@ -25,7 +24,7 @@ pub(super) fn shift(difference: u32, len: usize) -> u32 {
     shifted
 }
 
-/// The product of two polynomials modulo ours.
+/// The product of two polynomials modulo `POLYNOMIAL`.
 const fn multiply(a: u32, mut b: u32) -> u32 {
     let mut product = 0;
     let mut bit = 32;
@@ -39,7 +38,7 @@ const fn multiply(a: u32, mut b: u32) -> u32 {
 
 const fn powers() -> [[u32; 256]; 4] {
     let mut powers = [[ONE; 256]; 4];
-    // x^8: a byte further.
+    // x^8: one byte.
     let mut step = ONE >> 8;
     let mut i = 0;
     while i < 4 {
@@ -75,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_what_the_library_combines() {
+    fn the_shift_equals_the_combination_of_the_library() {
         for len in [0usize, 1, 300, 70_000, 0x0102_0304, 0x7fff_ffff] {
             let combined = crc32c::crc32c_combine(0x1234_5678, 0, len);
             assert_eq!(shift(0x1234_5678, len), combined, "{len}");

@@ -1,29 +1,29 @@
-//! The 61 bytes before the records of a batch, by name.
+//! The 61 bytes before the records of a batch.
 
 use super::codec::Codec;
 use super::{BatchError, HEADER_LEN, LENGTH_END, crc};
 use crate::{EnqueueTime, Offset, Producer};
 
-/// Where the checksum begins to cover: what is before it, offset and leader epoch, is the log's.
+/// The checksum covers the bytes from here on. Offset and leader epoch, which the log assigns, are before it.
 pub(super) const COVERED: usize = 21;
 
 mod bit {
-    pub const CODEC: i16 = 0b111;
-    pub const LOG_APPEND_TIME: i16 = 1 << 3;
-    pub const TRANSACTIONAL: i16 = 1 << 4;
-    pub const CONTROL: i16 = 1 << 5;
+    pub(super) const CODEC: i16 = 0b111;
+    pub(super) const LOG_APPEND_TIME: i16 = 1 << 3;
+    pub(super) const TRANSACTIONAL: i16 = 1 << 4;
+    pub(super) const CONTROL: i16 = 1 << 5;
 }
 
-/// The header of a batch. A copy of its bytes: as cheap as a view, and it can be written to.
+/// The header of a batch: a copy of its bytes, as cheap as a view, and mutable.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct BatchHeader([u8; HEADER_LEN]);
 
-/// Whose clock the time of a record is from.
+/// The clock of a record's timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimestampType {
-    /// The producer's: every record has its own.
+    /// The producer's clock: every record has its own timestamp.
     Create,
-    /// The log's: [`BatchHeader::max_timestamp`] is that of every record.
+    /// The log's clock: [`BatchHeader::max_timestamp`] is the timestamp of every record.
     LogAppend,
 }
 
@@ -43,24 +43,24 @@ macro_rules! fields {
 impl BatchHeader {
     fields! {
         base_offset_raw, set_base_offset: i64 = 0;
-        /// The bytes that follow the length itself; [`BatchHeader::size`] is the whole.
+        /// The number of bytes after this field; [`BatchHeader::size`] is the size of the batch.
         length, set_length: i32 = 8;
         leader_epoch, set_leader_epoch: i32 = 12;
         /// The version of the format: 2.
         magic, set_magic: i8 = 16;
-        /// CRC-32C over everything from the attributes on.
+        /// CRC-32C of the bytes from the attributes on.
         crc, set_crc: u32 = 17;
         attributes, set_attributes: i16 = 21;
         last_offset_delta, set_last_offset_delta: i32 = 23;
-        /// What the time differences of the records are counted from.
+        /// The timestamp deltas of the records are relative to it.
         base_timestamp, set_base_timestamp: i64 = 27;
         max_timestamp, set_max_timestamp: i64 = 35;
-        /// -1 for none; [`BatchHeader::producer`] says so by type.
+        /// -1 for none; [`BatchHeader::producer`] is the typed form.
         producer_id, set_producer_id: i64 = 43;
         producer_epoch, set_producer_epoch: i16 = 51;
-        /// The number that the producer gave to its first record; -1 without a producer.
+        /// The sequence number of the first record; -1 without a producer.
         base_sequence, set_base_sequence: i32 = 53;
-        /// How many records are in it: fewer than offsets after compaction.
+        /// The number of records: fewer than offsets after compaction.
         count, set_count: i32 = 57;
     }
 
@@ -86,7 +86,7 @@ impl BatchHeader {
         *bytes.expect("the fields lie inside the header")
     }
 
-    /// The bytes of the whole batch, header included, or an error if the length cannot be one.
+    /// The size of the whole batch, header included; an error if the length is invalid.
     pub fn size(&self) -> Result<usize, BatchError> {
         let length = self.length();
         let size = usize::try_from(length).map(|length| length + LENGTH_END);
@@ -100,7 +100,7 @@ impl BatchHeader {
         Offset(self.base_offset_raw())
     }
 
-    /// The offset of the last record, or of the last that was there before compaction.
+    /// The offset of the last record, counting records that compaction removed.
     pub fn last_offset(&self) -> Offset {
         let delta = i64::from(self.last_offset_delta());
         Offset(self.base_offset_raw().saturating_add(delta))
@@ -131,7 +131,7 @@ impl BatchHeader {
         self.has(bit::TRANSACTIONAL)
     }
 
-    /// Not data but word from the log, such as the marker that ends a transaction.
+    /// Written by the log itself, such as the marker that ends a transaction.
     pub fn is_control(&self) -> bool {
         self.has(bit::CONTROL)
     }
@@ -140,7 +140,7 @@ impl BatchHeader {
         self.attributes() & bit != 0
     }
 
-    /// When the log took the batch in. Only what a log has stamped has it.
+    /// When the log appended the batch; valid only after a log stamped it.
     pub fn enqueue_time(&self) -> EnqueueTime {
         EnqueueTime(self.max_timestamp())
     }
@@ -150,12 +150,12 @@ impl BatchHeader {
         (id >= 0).then_some(Producer { id, epoch })
     }
 
-    /// The number of the last record; after 2^31-1 comes 0.
+    /// The sequence number of the last record, modulo 2^31.
     pub fn last_sequence(&self) -> i32 {
         sequence_after(self.base_sequence(), self.last_offset_delta())
     }
 
-    /// Magic 2, a known codec, and counts that can be.
+    /// Checks magic, codec and counts.
     pub(super) fn check_shape(&self) -> Result<(), BatchError> {
         if self.magic() != 2 {
             return Err(BatchError::Magic(self.magic()));
@@ -171,7 +171,7 @@ impl BatchHeader {
         }
     }
 
-    /// What a producer may send, beyond [`BatchHeader::check_shape`].
+    /// Checks the rules for producers, beyond [`BatchHeader::check_shape`].
     pub(super) fn check_sent(&self) -> Result<(), BatchError> {
         let (count, delta) = (self.count(), self.last_offset_delta());
         if count == 0 || i64::from(count) != i64::from(delta) + 1 {
@@ -213,8 +213,8 @@ impl BatchHeader {
         );
     }
 
-    /// Writes the log's place and time into it. The checksum follows from the one before, which
-    /// must have been right, and from the change alone.
+    /// Sets offset and enqueue time. The new checksum is computed from the old one, which must be correct, and the
+    /// change alone.
     pub(super) fn stamp(&mut self, base_offset: Offset, time: EnqueueTime, records_len: usize) {
         self.change(records_len, |header| {
             let kept = bit::CODEC | bit::TRANSACTIONAL | bit::CONTROL;
@@ -256,7 +256,7 @@ impl BatchHeader {
     }
 }
 
-/// The number `by` after `sequence`. They count from 0 to 2^31-1 and begin again.
+/// The sequence number `by` after `sequence`, modulo 2^31.
 pub fn sequence_after(sequence: i32, by: i32) -> i32 {
     (i64::from(sequence) + i64::from(by)).rem_euclid(1 << 31) as i32
 }

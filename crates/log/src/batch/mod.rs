@@ -1,9 +1,8 @@
-//! Kafka record batches of version 2: checked, stamped and put together without taking their records
-//! apart.
+//! Kafka record batches of version 2: checked, stamped and built without decoding their records.
 //!
-//! A batch comes from a producer ([`Batch::parse`]) or from a [`BatchBuilder`], is stamped with the place
-//! and the time that the log gives it ([`Batch::stamp`]), lies on the disk and travels among others
-//! ([`Batches`]), and is read at last ([`Records`]). `docs/formats/batch.md` draws it byte by byte.
+//! A batch comes from a producer ([`Batch::parse`]) or a [`BatchBuilder`], gets its offset and enqueue time from the
+//! log ([`Batch::stamp`]), is stored and fetched among others ([`Batches`]), and is decoded by a reader ([`Records`]).
+//! `docs/formats/batch.md` has the layout.
 
 mod builder;
 mod codec;
@@ -31,14 +30,14 @@ pub use walk::{Batches, CorruptBatch, StoredBatch};
 
 pub use header::sequence_after;
 
-/// The bytes of a batch before its records.
+/// Size of the header.
 pub const HEADER_LEN: usize = 61;
 
-/// Where the length ends, which counts what follows it.
+/// End of the length field; the length counts the bytes after it.
 const LENGTH_END: usize = 12;
 
-/// A whole batch whose checksum is right. The header is a copy, so that offsets and times can be
-/// written into it while the records stay where they are.
+/// A complete batch with a valid checksum. The header is a copy, so that offsets and times can be set while the records
+/// stay in their buffer.
 #[derive(Clone, Debug)]
 pub struct Batch {
     header: BatchHeader,
@@ -46,8 +45,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// The first batch of what a producer sent, checked, and what follows it. The records are read
-    /// once, for the checksum, and are not copied.
+    /// The first batch of a producer's bytes, checked, and the bytes after it. The records are read once, for the
+    /// checksum, and not copied.
     pub fn parse(mut bytes: Bytes) -> Result<(Batch, Bytes), BatchError> {
         let header = BatchHeader::read(&bytes)?;
         let need = header.size()?;
@@ -63,20 +62,20 @@ impl Batch {
         Ok((Batch { header, records }, rest))
     }
 
-    /// Gives the batch its place and its time in the log. Costs the same for any number of records.
+    /// Sets offset and enqueue time. The cost is independent of the number of records.
     pub fn stamp(&mut self, base_offset: Offset, time: EnqueueTime) {
         self.header.stamp(base_offset, time, self.records.len());
     }
 
-    /// Gives the batch a producer and a number, so that a repeat of it is known for one. Costs the
-    /// same for any number of records.
+    /// Sets the producer and the sequence number, so that a repeat is recognized. The cost is independent of the number
+    /// of records.
     pub fn assign_sequence(&mut self, producer: Producer, sequence: i32) {
         self.header
             .assign_sequence(producer, sequence, self.records.len());
     }
 
-    /// Gives its records this time, if the producer gave them none; a log that stamps what it takes in
-    /// replaces it. Costs the same for any number of records.
+    /// Sets the timestamp of the records, if the producer set none. A log that stamps batches replaces it. The cost is
+    /// independent of the number of records.
     pub fn default_timestamp(&mut self, timestamp: i64) {
         if self.header.max_timestamp() < 0 {
             self.header.set_timestamps(timestamp, self.records.len());
@@ -87,17 +86,17 @@ impl Batch {
         &self.header
     }
 
-    /// What follows the header, packed or not.
+    /// The bytes after the header, compressed or not.
     pub fn payload(&self) -> &Bytes {
         &self.records
     }
 
-    /// All bytes of it, header included.
+    /// The size in bytes, header included.
     pub fn size(&self) -> usize {
         HEADER_LEN + self.records.len()
     }
 
-    /// The first and the second part of what goes to the disk.
+    /// Header and records, as they are written to the disk.
     pub fn parts(&self) -> [&[u8]; 2] {
         [self.header.as_bytes(), &self.records]
     }
@@ -121,36 +120,38 @@ impl Batch {
 #[derive(Clone, Copy, Debug)]
 pub struct NewRecord<'a> {
     pub key: Option<&'a [u8]>,
-    /// `None` removes the key from a compacted hub.
+    /// `None` deletes the key from a compacted hub.
     pub value: Option<&'a [u8]>,
     pub headers: &'a [(&'a str, Option<&'a [u8]>)],
 }
 
-/// What is wrong with a batch.
+/// Why a batch is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError {
-    /// Cut off: at the end of a segment, a write that a crash interrupted.
-    #[error("it has {have} bytes where {need} are needed")]
+    /// The end is missing: at the end of a segment, a write that a crash interrupted.
+    #[error("it has {have} of {need} bytes")]
     Short { have: usize, need: usize },
-    #[error("its length cannot be {0}")]
+    #[error("its length {0} is invalid")]
     Length(i32),
     #[error("a batch of {size} bytes is longer than the format allows")]
     TooLong { size: usize },
-    #[error("it is of version {0}, and only version 2 is read")]
+    #[error("its version is {0}, and only version 2 is supported")]
     Magic(i8),
     #[error("its checksum is wrong")]
     Checksum,
-    #[error("no codec has the number {0}")]
+    #[error("codec {0} is unknown")]
     Codec(u8),
-    #[error("it says that it has {count} records and that the last is number {last_offset_delta}")]
+    #[error("a count of {count} records contradicts a last offset delta of {last_offset_delta}")]
     Count { count: i32, last_offset_delta: i32 },
     #[error("only the log itself writes control batches")]
     Control,
-    #[error("its producer gave it no epoch or no number, or it is of a transaction of nobody")]
+    #[error(
+        "it has a producer without epoch or sequence number, or a transaction without producer"
+    )]
     Unnumbered,
-    #[error("its producer has a transaction open here, to which it does not belong")]
+    #[error("its producer has an open transaction here, and the batch is outside of it")]
     OutsideTransaction,
-    #[error("its first offset is {found} where {expected} was due")]
+    #[error("its first offset is {found}, expected {expected}")]
     Offset { expected: Offset, found: Offset },
     #[error("its leader epoch is {0}, and this log has only 0")]
     LeaderEpoch(i32),
@@ -158,7 +159,7 @@ pub enum BatchError {
     Compression { codec: Codec, reason: String },
     #[error("its records unpack to more than {max} bytes")]
     DecompressedTooLarge { max: usize },
-    #[error("it is a control batch of an unknown kind")]
+    #[error("its control type is unknown")]
     Marker,
     #[error("record {index} is malformed: {reason}")]
     Record { index: i32, reason: &'static str },

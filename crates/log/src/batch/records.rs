@@ -1,7 +1,7 @@
-//! The records of a batch, read one by one where they lie.
+//! Decodes the records of a batch one by one, in its buffer.
 //!
-//! Nothing is believed: lengths, counts and offsets inside a batch come from a producer, and its
-//! checksum only says that they arrived as sent.
+//! Lengths, counts and offsets inside a batch come from a producer and are checked; the checksum proves only that they
+//! arrived as sent.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use super::header::TimestampType;
 use super::{BatchError, BatchHeader};
 use crate::Offset;
 
-/// Unpacks batches into a buffer that is kept for the next one.
+/// Unpacks batches into a buffer that it reuses.
 #[derive(Clone, Debug)]
 pub struct Decompressor {
     buffer: Vec<u8>,
@@ -20,8 +20,7 @@ pub struct Decompressor {
 }
 
 impl Decompressor {
-    /// A batch that would unpack to more than `bytes_max` bytes is an error: a few kilobytes can be
-    /// made to hold gigabytes.
+    /// A batch that unpacks to more than `bytes_max` bytes is an error: kilobytes can unpack to gigabytes.
     pub fn new(bytes_max: usize) -> Decompressor {
         Decompressor {
             buffer: Vec::new(),
@@ -29,7 +28,7 @@ impl Decompressor {
         }
     }
 
-    /// The records of a batch, given its header and what follows it.
+    /// The records of a batch, from its header and the bytes after it.
     pub fn decompress<'a>(
         &'a mut self,
         header: &BatchHeader,
@@ -46,28 +45,27 @@ impl Decompressor {
     }
 }
 
-/// A record where it lies.
+/// A record, borrowed from its batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
     pub offset: Offset,
-    /// Milliseconds since 1970: the enqueue time in a batch that a log has stamped, otherwise the
-    /// producer's.
+    /// Milliseconds since 1970: the enqueue time in a batch that a log stamped, otherwise the producer's timestamp.
     pub timestamp: i64,
-    /// The time that the producer gave it, which a stamp does not remove.
+    /// The producer's timestamp, which a stamp does not change.
     pub created: i64,
     pub key: Option<&'a [u8]>,
     pub value: Option<&'a [u8]>,
     pub headers: RecordHeaders<'a>,
 }
 
-/// Walks over the records of a batch. After the first error there is nothing more.
+/// Iterates over the records of a batch. Ends after the first error.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     bytes: &'a [u8],
-    /// Records that have been read.
+    /// Number of records read.
     index: i32,
     count: i32,
-    /// The least that the next offset can be, counted from the first.
+    /// The smallest offset delta that the next record may have.
     delta_min: i32,
     delta_max: i32,
     base_offset: i64,
@@ -76,7 +74,7 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// `bytes` are unpacked already.
+    /// `bytes` are not compressed.
     pub(super) fn new(header: &BatchHeader, bytes: &'a [u8]) -> Records<'a> {
         let append_time = match header.timestamp_type() {
             TimestampType::LogAppend => Some(header.max_timestamp()),
@@ -94,13 +92,13 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// What has not been read yet.
+    /// The bytes not read yet.
     pub(super) fn rest(&self) -> &'a [u8] {
         self.bytes
     }
 
     fn take(&mut self) -> Result<Record<'a>, &'static str> {
-        let length = take_int(&mut self.bytes).ok_or("its length is no number")?;
+        let length = take_int(&mut self.bytes).ok_or("its length is not a varint")?;
         let length = usize::try_from(length).map_err(|_| "its length is negative")?;
         let split = self.bytes.split_at_checked(length);
         let (mut body, rest) = split.ok_or("it is longer than the batch")?;
@@ -110,20 +108,20 @@ impl<'a> Records<'a> {
     }
 
     fn take_body(&mut self, body: &mut &'a [u8]) -> Result<Record<'a>, &'static str> {
-        // Attributes, of which none are in use.
+        // Attributes (unused).
         take_bytes(body, 1)?;
-        let time = take_long(body).ok_or("its time is no number")?;
-        let delta = take_int(body).ok_or("its offset is no number")?;
+        let time = take_long(body).ok_or("its timestamp is not a varint")?;
+        let delta = take_int(body).ok_or("its offset is not a varint")?;
         if !(self.delta_min..=self.delta_max).contains(&delta) {
-            return Err("its offset is not in the batch, or not after the one before");
+            return Err("its offset is outside the batch or not after the previous one");
         }
         let key = take_nullable(body)?;
         let value = take_nullable(body)?;
         let headers = RecordHeaders::take(body)?;
         if !body.is_empty() {
-            return Err("it is shorter than it says");
+            return Err("it is shorter than its length");
         }
-        // At the largest delta the range above is empty from here on.
+        // After the largest delta the range above is empty.
         self.delta_min = delta.saturating_add(1);
         if delta == i32::MAX {
             self.delta_max = -1;
@@ -148,7 +146,7 @@ impl<'a> Iterator for Records<'a> {
         let taken = match index < self.count {
             true => self.take(),
             false if self.bytes.is_empty() => return None,
-            false => Err("it is one more than the batch should have"),
+            false => Err("the batch has more records than its count"),
         };
         self.index += 1;
         if taken.is_err() {
@@ -158,7 +156,7 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// The headers of a record: name and value, in order. They have been checked to be whole.
+/// The headers of a record: name and value, in order. Their bounds are checked.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordHeaders<'a> {
     bytes: &'a [u8],
@@ -167,9 +165,9 @@ pub struct RecordHeaders<'a> {
 
 impl<'a> RecordHeaders<'a> {
     fn take(body: &mut &'a [u8]) -> Result<RecordHeaders<'a>, &'static str> {
-        let count = take_int(body).ok_or("its number of headers is none")?;
-        let count = usize::try_from(count).map_err(|_| "it has less than no headers")?;
-        // A header takes two bytes at least, so the loop is bounded by the record.
+        let count = take_int(body).ok_or("its header count is not a varint")?;
+        let count = usize::try_from(count).map_err(|_| "its header count is negative")?;
+        // A header takes at least two bytes, so the record bounds the loop.
         let bytes = *body;
         for _ in 0..count {
             take_nullable(body)?.ok_or("a header has no name")?;
@@ -185,7 +183,7 @@ impl<'a> RecordHeaders<'a> {
 }
 
 impl<'a> Iterator for RecordHeaders<'a> {
-    /// A name that is not UTF-8 has replacement characters; no other costs an allocation.
+    /// Invalid UTF-8 in a name becomes replacement characters; only that costs an allocation.
     type Item = (Cow<'a, str>, Option<&'a [u8]>);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -202,13 +200,13 @@ impl<'a> Iterator for RecordHeaders<'a> {
 
 impl ExactSizeIterator for RecordHeaders<'_> {}
 
-/// `None` if it is truncated or does not fit into 64 bits.
+/// `None` if the varint is truncated or longer than 64 bits.
 #[inline]
 fn take_long(bytes: &mut &[u8]) -> Option<i64> {
     varint::take(bytes).map(varint::unfold)
 }
 
-/// The same for a number that must fit into 32 bits.
+/// A varint of at most 32 bits.
 #[inline]
 fn take_int(bytes: &mut &[u8]) -> Option<i32> {
     i32::try_from(take_long(bytes)?).ok()
@@ -217,15 +215,15 @@ fn take_int(bytes: &mut &[u8]) -> Option<i32> {
 fn take_bytes<'a>(bytes: &mut &'a [u8], length: usize) -> Result<&'a [u8], &'static str> {
     let (taken, rest) = bytes
         .split_at_checked(length)
-        .ok_or("a part is longer than the record")?;
+        .ok_or("a field is longer than the record")?;
     *bytes = rest;
     Ok(taken)
 }
 
-/// Bytes with their length before them; -1 is null.
+/// Bytes with a length prefix; -1 is null.
 #[inline]
 fn take_nullable<'a>(bytes: &mut &'a [u8]) -> Result<Option<&'a [u8]>, &'static str> {
-    match take_int(bytes).ok_or("a length is no number")? {
+    match take_int(bytes).ok_or("a length is not a varint")? {
         -1 => Ok(None),
         length => {
             let length = usize::try_from(length).map_err(|_| "a length is negative")?;

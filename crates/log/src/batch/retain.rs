@@ -1,8 +1,7 @@
-//! Batches with fewer records than they were written with, as compaction leaves them.
+//! Batches after compaction, with fewer records than they were written with.
 //!
-//! Offsets stay: a batch still begins and ends where it did, and where whole batches are gone a
-//! batch without records stands for them. So the batches of a compacted log follow each other
-//! without a gap, like those of any other, and a wrong offset is found as easily.
+//! Offsets stay: a batch keeps its first and last offset, and a batch without records replaces removed batches. So the
+//! offsets of a compacted log have no gaps, and a wrong offset is detected as in any other log.
 
 use bytes::Bytes;
 
@@ -11,18 +10,18 @@ use super::records::Record;
 use super::{Batch, BatchError, BatchHeader, Decompressor, HEADER_LEN, LENGTH_END, StoredBatch};
 use crate::{EnqueueTime, Offset};
 
-/// What is left of a batch.
+/// The result of [`StoredBatch::retain`].
 #[derive(Debug)]
 pub enum RetainResult {
-    /// All of it.
+    /// The batch is unchanged.
     All,
     Some(Batch),
-    /// No record.
+    /// No record is left.
     None,
 }
 
 impl StoredBatch<'_> {
-    /// The batch with the records that `keep` says yes to.
+    /// The batch with the records for which `keep` is true.
     pub fn retain(
         &self,
         decompressor: &mut Decompressor,
@@ -68,8 +67,8 @@ fn shortened(mut header: BatchHeader, count: i32, body: &[u8]) -> Result<Batch, 
 }
 
 impl Batch {
-    /// Stands for the offsets from `first` to before `next`, whose records are gone. The last of them
-    /// was of `time`.
+    /// A batch without records for the offsets from `first` to `next`, exclusive. `time` is the enqueue time of the
+    /// last of them.
     pub fn gap(first: Offset, next: Offset, time: EnqueueTime) -> Batch {
         let delta = i32::try_from(next.0 - first.0 - 1);
         let mut header = BatchHeader::new([0; HEADER_LEN]);

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{Producer, TransactionMarker};
 
-/// A record that owns what it holds.
+/// A record with owned fields.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Owned {
     pub key: Option<Vec<u8>>,
@@ -125,7 +125,7 @@ proptest! {
             batch.assign_sequence(producer, sequence);
         }
         for time in [time, 7] {
-            // Only the first time counts.
+            // Only the first call sets it.
             batch.default_timestamp(time);
         }
         let (parsed, _) = Batch::parse(batch.to_bytes()).unwrap();
@@ -155,7 +155,7 @@ proptest! {
 
     // proves L3
     #[test]
-    fn what_is_cut_off_is_short(records in vec(any_record(), 1..5), index in any::<proptest::sample::Index>()) {
+    fn a_truncated_batch_is_short(records in vec(any_record(), 1..5), index in any::<proptest::sample::Index>()) {
         let bytes = build(&records, &BatchOptions::default()).to_bytes();
         let cut = index.index(bytes.len());
         let parsed = Batch::parse(bytes.slice(..cut)).map(drop);
@@ -165,7 +165,7 @@ proptest! {
         prop_assert!(short || cut == 0);
     }
 
-    /// Right checksums around nonsense: errors, and as many records as were said at most.
+    /// Valid checksums around random bytes give errors, and never more records than the count.
     #[test]
     fn records_of_any_bytes_never_panic(bytes in vec(any::<u8>(), 0..200), count in 1..20, codec in any_codec()) {
         let whole = build(&[text("x")], &BatchOptions::default());
@@ -196,7 +196,7 @@ proptest! {
     }
 }
 
-/// A batch with one field of its header changed, its checksum made right again.
+/// A batch with one header field changed and a valid checksum.
 fn changed(change: impl Fn(&mut BatchHeader)) -> Bytes {
     let batch = build(&[text("a"), text("b")], &BatchOptions::default());
     let mut header = *batch.header();
@@ -206,7 +206,7 @@ fn changed(change: impl Fn(&mut BatchHeader)) -> Bytes {
 }
 
 #[test]
-fn what_a_producer_may_not_send_is_refused() {
+fn batches_that_producers_may_not_send_are_refused() {
     let refused = |change: fn(&mut BatchHeader)| Batch::parse(changed(change)).unwrap_err();
     let count = |count, last_offset_delta| BatchError::Count {
         count,
@@ -238,7 +238,7 @@ fn what_a_producer_may_not_send_is_refused() {
 }
 
 #[test]
-fn what_follows_a_batch_is_handed_back() {
+fn the_bytes_after_a_batch_are_returned() {
     let one = build(&[text("one")], &BatchOptions::default()).to_bytes();
     let two = build(&[text("two")], &BatchOptions::default()).to_bytes();
     let both = Bytes::from([&one[..], &two[..]].concat());

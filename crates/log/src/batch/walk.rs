@@ -1,14 +1,12 @@
-//! Batches one after another, as a segment or a fetch holds them.
+//! Iterates over consecutive batches of a segment or a fetch.
 //!
-//! Walking looks at headers only. Whoever wants to know whether the records are what was written
-//! asks [`StoredBatch::check`], which reads them.
+//! The iterator reads headers only. [`StoredBatch::check`] reads the records and verifies the checksum.
 
 use super::records::{Decompressor, Records};
 use super::{BatchError, BatchHeader, HEADER_LEN};
 use crate::Offset;
 
-/// Walks over whole batches. After the first error, which says at which byte, there is nothing
-/// more.
+/// Iterates over whole batches. Ends after the first error, which names its position.
 #[derive(Clone, Debug)]
 pub struct Batches<'a> {
     bytes: &'a [u8],
@@ -18,16 +16,16 @@ pub struct Batches<'a> {
     broken: bool,
 }
 
-/// A batch among stored bytes.
+/// A batch in stored bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredBatch<'a> {
-    /// Of its first byte, counted from where the walk began.
+    /// Position of its first byte, relative to the start of the iteration.
     pub position: usize,
     pub header: BatchHeader,
     bytes: &'a [u8],
 }
 
-/// What was found where a batch should have been.
+/// An invalid batch and its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("at byte {position}: {error}")]
 pub struct CorruptBatch {
@@ -36,7 +34,7 @@ pub struct CorruptBatch {
 }
 
 impl<'a> Batches<'a> {
-    /// Offsets may leave gaps, as compaction makes them, but never go back.
+    /// Accepts gaps between offsets, as compaction leaves them, but no offset that goes back.
     pub fn new(bytes: &'a [u8]) -> Batches<'a> {
         Batches {
             bytes,
@@ -47,8 +45,8 @@ impl<'a> Batches<'a> {
         }
     }
 
-    /// As this log stamps them: the first batch must start at `next`, every other one where the one
-    /// before it ends, all with leader epoch 0. This protects what the checksum does not cover.
+    /// Requires the first batch at `next`, each further one at the end of its predecessor, and leader epoch 0, as this
+    /// log stamps them. This protects the fields that the checksum does not cover.
     pub fn following(self, next: Offset) -> Batches<'a> {
         Batches {
             next: Some(next),
@@ -57,7 +55,7 @@ impl<'a> Batches<'a> {
         }
     }
 
-    /// How many bytes have been walked over: after an error, how many are good.
+    /// The number of bytes passed; after an error, the number of valid bytes.
     pub fn position(&self) -> usize {
         self.position
     }
@@ -117,17 +115,17 @@ impl<'a> StoredBatch<'a> {
         self.bytes
     }
 
-    /// Its records as they are stored, packed or not.
+    /// Its records as stored, compressed or not.
     pub fn payload(&self) -> &'a [u8] {
         &self.bytes[HEADER_LEN..]
     }
 
-    /// Where the next batch starts.
+    /// Position of the next batch.
     pub fn end(&self) -> usize {
         self.position + self.bytes.len()
     }
 
-    /// Reads all of it and compares the checksum.
+    /// Verifies the checksum.
     pub fn check(&self) -> Result<(), CorruptBatch> {
         self.header
             .check_crc(self.payload())

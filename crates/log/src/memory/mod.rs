@@ -1,10 +1,8 @@
-//! A log in memory: the simplest thing that keeps every promise of [`Log`] and [`Partition`] except
-//! to last.
+//! A log in memory, the simplest implementation of [`Log`] and [`Partition`].
 //!
-//! Other crates test against it, and the hub is compared with it. What it appends is "durable" at
-//! once, so its futures are ready when they are made; only [`Partition::wait_past`] ever waits. There
-//! is no retention and no compaction: settings are kept and shown, and of them only the largest batch
-//! is obeyed.
+//! Other crates test with it, and the hub is compared with it. An append is "durable" at once, so all futures but that
+//! of [`Partition::wait_past`] are ready immediately. There is no retention and no compaction: settings are kept and
+//! shown, but only the maximum batch size is enforced.
 
 mod partition;
 #[cfg(test)]
@@ -18,10 +16,10 @@ use crate::{AdminError, BoxFuture, HubId, HubInfo, HubName, HubSettings, HubSpec
 
 use partition::MemoryPartition;
 
-/// Milliseconds since 1970, from whoever keeps the time.
+/// Returns milliseconds since 1970.
 pub type ClockFn = Arc<dyn Fn() -> i64 + Send + Sync>;
 
-/// A catalogue of hubs in memory. Clones are the same log.
+/// A catalogue of hubs in memory. Clones share their contents.
 #[derive(Clone)]
 pub struct MemoryLog {
     now: ClockFn,
@@ -31,7 +29,7 @@ pub struct MemoryLog {
 #[derive(Default)]
 struct State {
     hubs: BTreeMap<HubName, Hub>,
-    /// Hubs made so far, deleted ones included.
+    /// Number of hubs created so far, deleted ones included.
     made: u128,
 }
 
@@ -172,7 +170,7 @@ impl Log for MemoryLog {
     }
 }
 
-/// A panic while the lock was held is a failed test already.
+/// A panic under the lock has failed the test already.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

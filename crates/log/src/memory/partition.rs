@@ -25,7 +25,7 @@ pub(super) struct MemoryPartition {
 
 struct State {
     batches: VecDeque<(BatchHeader, Bytes)>,
-    /// Of all batches.
+    /// Total size of the batches.
     bytes: u64,
     start: Offset,
     producers: ProducerStates,
@@ -36,7 +36,7 @@ struct State {
 }
 
 impl MemoryPartition {
-    pub fn new(
+    pub(super) fn new(
         topic_partition: TopicPartition,
         batch_bytes_max: u32,
         now: ClockFn,
@@ -58,11 +58,11 @@ impl MemoryPartition {
         }
     }
 
-    pub fn set_batch_bytes_max(&self, bytes: u32) {
+    pub(super) fn set_batch_bytes_max(&self, bytes: u32) {
         lock(&self.state).batch_bytes_max = bytes as usize;
     }
 
-    pub fn delete(&self) {
+    pub(super) fn delete(&self) {
         let mut state = lock(&self.state);
         state.deleted = true;
         state.batches.clear();
@@ -203,7 +203,7 @@ impl MemoryPartition {
 
 type Locked<'a> = MutexGuard<'a, State>;
 
-/// Lets go of the lock first: a waker may do anything.
+/// Releases the lock before it calls the wakers.
 fn wake(mut state: Locked<'_>) {
     let waiting = mem::take(&mut state.waiting);
     drop(state);
@@ -216,7 +216,7 @@ impl State {
         let time = now.max(self.last_time.unwrap_or(now));
         let marker = batch
             .as_marker()
-            .expect("we make no other control batches, and producers none");
+            .expect("only markers and punctuations are appended as control batches");
         batch.stamp(offset, time);
         self.producers.apply(batch.header(), marker);
         self.producers.advance_durable(batch.header().next_offset());
@@ -242,7 +242,7 @@ impl State {
         }
     }
 
-    /// Whole batches from the one with `from` to before `visible`, and the offset that follows them.
+    /// Whole batches from the one that contains `from` up to `visible`, and the offset after them.
     fn pieces(&self, from: Offset, bytes_max: usize, visible: Offset) -> (Vec<Bytes>, Offset) {
         let (mut pieces, mut size, mut to) = (Vec::new(), 0, from);
         let first = self
@@ -321,7 +321,7 @@ impl Partition for MemoryPartition {
     }
 }
 
-/// Waits for the end to move.
+/// Future of [`Partition::wait_past`].
 struct Wait {
     state: Arc<Mutex<State>>,
     offset: Offset,

@@ -5,27 +5,27 @@ use std::collections::VecDeque;
 use crate::batch::{BatchHeader, sequence_after};
 use crate::{EnqueueTime, Offset};
 
-/// How many batches of a producer are remembered: as many as a client may have in flight.
+/// How many batches of a producer are remembered: the maximum that a client has in flight.
 pub(super) const BATCHES_MAX: usize = 5;
 
-/// Numbers of a producer are counted modulo this.
+/// Sequence numbers are modulo this.
 const SEQUENCES: i64 = 1 << 31;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ProducerEntry {
     pub epoch: i16,
-    /// The number that its next batch must have; `None` while any will do.
+    /// The sequence number that the next batch must have; `None` accepts any.
     pub next: Option<i32>,
     /// The last batches, oldest first.
     pub batches: VecDeque<BatchMetadata>,
-    /// How many numbers right before those of `batches` were written too.
+    /// How many sequence numbers directly before `batches` were written, too.
     pub older: u32,
     /// The first offset of its open transaction.
     pub open: Option<Offset>,
     pub last_time: EnqueueTime,
 }
 
-/// A batch that a producer has sent.
+/// A batch of a producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BatchMetadata {
     pub sequence: i32,
@@ -35,13 +35,13 @@ pub(super) struct BatchMetadata {
 }
 
 impl BatchMetadata {
-    pub fn last_offset(&self) -> Offset {
+    pub(super) fn last_offset(&self) -> Offset {
         Offset(self.offset.0.saturating_add(i64::from(self.last_delta)))
     }
 }
 
 impl ProducerEntry {
-    pub fn new(epoch: i16) -> ProducerEntry {
+    pub(super) fn new(epoch: i16) -> ProducerEntry {
         ProducerEntry {
             epoch,
             next: None,
@@ -52,7 +52,7 @@ impl ProducerEntry {
         }
     }
 
-    pub fn expecting(epoch: i16, next: i32, now: EnqueueTime) -> ProducerEntry {
+    pub(super) fn expecting(epoch: i16, next: i32, now: EnqueueTime) -> ProducerEntry {
         ProducerEntry {
             next: Some(next),
             last_time: now,
@@ -60,8 +60,8 @@ impl ProducerEntry {
         }
     }
 
-    /// Takes the epoch of a batch. A new one starts with number 0.
-    pub fn note(&mut self, epoch: i16, time: EnqueueTime) {
+    /// Takes over the epoch of a batch. A new epoch starts at sequence number 0.
+    pub(super) fn note(&mut self, epoch: i16, time: EnqueueTime) {
         if epoch > self.epoch {
             self.epoch = epoch;
             self.next = Some(0);
@@ -71,10 +71,10 @@ impl ProducerEntry {
         self.last_time = self.last_time.max(time);
     }
 
-    pub fn remember(&mut self, header: &BatchHeader) {
+    pub(super) fn remember(&mut self, header: &BatchHeader) {
         let sequence = header.base_sequence();
         if self.next.is_some_and(|next| next != sequence) {
-            // Found on the disk after a part of the log that is gone.
+            // Recovery found it after a part of the log that was deleted.
             self.batches.clear();
             self.older = 0;
         }
@@ -82,7 +82,7 @@ impl ProducerEntry {
             && let Some(oldest) = self.batches.pop_front()
         {
             let count = oldest.last_delta as u32 + 1;
-            // Half of all numbers is enough to know, and leaves no doubt on which side one lies.
+            // Half of the sequence space is enough, and keeps older and newer numbers apart.
             self.older = self.older.saturating_add(count).min(1 << 30);
         }
         self.batches.push_back(BatchMetadata {
@@ -94,15 +94,15 @@ impl ProducerEntry {
         self.next = Some(sequence_after(header.last_sequence(), 1));
     }
 
-    /// The very same batch among those that are remembered.
-    pub fn find(&self, header: &BatchHeader) -> Option<&BatchMetadata> {
+    /// The remembered batch with the same sequence numbers.
+    pub(super) fn find(&self, header: &BatchHeader) -> Option<&BatchMetadata> {
         self.batches.iter().find(|sent| {
             sent.sequence == header.base_sequence() && sent.last_delta == header.last_offset_delta()
         })
     }
 
-    /// True if all of the batch's numbers were written before those that are remembered.
-    pub fn is_older_duplicate(&self, header: &BatchHeader) -> bool {
+    /// True if all sequence numbers of the batch precede the remembered ones and were written.
+    pub(super) fn is_older_duplicate(&self, header: &BatchHeader) -> bool {
         let Some(oldest) = self.batches.front() else {
             return false;
         };

@@ -1,4 +1,4 @@
-//! The law: whatever comes in whatever order, the little that is kept answers like the whole history.
+//! Property test: for any input, the bounded state answers as the complete history would.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ enum Step {
         count: i32,
         transactional: bool,
     },
-    /// The next number, which is most often what comes.
+    /// The next sequence number, the most frequent case.
     Next {
         id: i64,
         count: i32,
@@ -41,7 +41,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// All that ever happened, from which every answer is worked out anew.
+/// The complete history, from which every answer is computed.
 #[derive(Default)]
 struct History(Vec<Event>);
 
@@ -168,7 +168,7 @@ fn kind(verdict: &Result<SequenceCheck, AppendError>) -> &'static str {
 
 proptest! {
     #[test]
-    fn what_is_kept_answers_like_the_whole_history(steps in vec(any_step(), 1..60), behind in 0..5i64) {
+    fn the_bounded_state_answers_like_the_whole_history(steps in vec(any_step(), 1..60), behind in 0..5i64) {
         let (mut log, mut history) = (Log::new(), History::default());
         let mut restarted = 0;
         for step in steps {
@@ -218,7 +218,7 @@ proptest! {
                 prop_assert_eq!(log.aborted(from, to), history.aborted(from, to), "{}..{}", from, to);
             }
         }
-        // What the disk had at a restart it keeps.
+        // After a restart the batches read back are durable.
         for durable in [restarted.max(end - behind), end] {
             prop_assert_eq!(log.producers.last_stable_offset(Offset(durable)).0, history.stable(durable));
         }

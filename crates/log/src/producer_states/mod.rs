@@ -1,17 +1,14 @@
-//! What a partition remembers of its producers: which batches it has of them, and which transactions
-//! are open or were aborted.
+//! The producers of a partition: their last batches, and their open and aborted transactions.
 //!
-//! Storage asks [`ProducerStates::check`] when a batch comes, gives it a place, and tells
-//! [`ProducerStates::apply`] before it looks at the next one, without waiting for the disk. So a repeat of
-//! a batch that is still on its way to the disk is known, and has only to wait until that one is
-//! durable. Nothing has to be undone: when a write fails the partition takes no more. What readers may
-//! see does depend on the disk, hence [`ProducerStates::advance_durable`] is told how far that is.
+//! Storage calls [`ProducerStates::check`] for a batch, assigns its offset, and calls [`ProducerStates::apply`] before
+//! it checks the next one, without waiting for the disk. So a repeat of a batch that is not durable yet is recognized;
+//! its answer waits until the first one is durable. Nothing is undone: after a failed write the partition accepts no
+//! more. The visibility of transactions depends on the disk: [`ProducerStates::advance_durable`] reports its progress.
 //!
-//! The rules are those of Apache Kafka, with two differences. A repeat of a batch that is no longer
-//! remembered, but certainly was written, is said to be one, where Kafka speaks of a gap. And a
-//! producer that nobody knows may start at any number, as with Kafka, unless an earlier batch of it
-//! was turned away here for want of room ([`ProducerStates::expect_sequence`]): the order of its batches in flight
-//! would be lost.
+//! The rules are those of Apache Kafka, with two differences. A repeat of a batch that is no longer remembered, but
+//! certainly was written, is reported as a repeat, where Kafka reports a gap. And an unknown producer may start at any
+//! sequence number, as with Kafka, unless the partition rejected an earlier batch of it because a queue or the disk was
+//! full ([`ProducerStates::expect_sequence`]): the order of its batches in flight would be lost.
 
 mod entry;
 #[cfg(test)]
@@ -34,24 +31,24 @@ pub use snapshot::SnapshotError;
 /// The producers of one partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProducerStates {
-    /// What has been applied ends here.
+    /// The offset after the last applied batch.
     end: Offset,
     entries: BTreeMap<i64, ProducerEntry>,
     /// First offsets of the open transactions.
     open: BTreeSet<Offset>,
-    /// Transactions whose marker may not be durable yet: first offset and that of the marker, in the
-    /// order of the markers.
+    /// Transactions whose marker may not be durable yet: first offset and offset of the marker, in the order of the
+    /// markers.
     ending: Vec<(Offset, Offset)>,
     /// In the order of their markers.
     aborted: Vec<AbortedRange>,
 }
 
-/// What to do with a batch.
+/// The result of [`ProducerStates::check`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SequenceCheck {
     /// Append it.
     New,
-    /// It is there already, or on its way: answer with this place as soon as `last` is durable.
+    /// It was appended before: answer with these offsets as soon as `last` is durable.
     Duplicate {
         first: Offset,
         last: Offset,
@@ -59,19 +56,18 @@ pub enum SequenceCheck {
     },
 }
 
-/// A transaction that was aborted: the records of `producer_id` from `first` up to the marker at
-/// `last` do not count.
+/// An aborted transaction: the records of `producer_id` from `first` to the marker at `last` are void.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AbortedRange {
     pub producer_id: i64,
     pub first: Offset,
     pub last: Offset,
-    /// Up to here no transaction was open when the marker came; later ones start at or after it.
+    /// No transaction before this offset was open when the marker was appended.
     stable: Offset,
 }
 
 impl ProducerStates {
-    /// A partition that starts at `start` with nobody known.
+    /// A partition that starts at `start` and knows no producers.
     pub fn new(start: Offset) -> ProducerStates {
         ProducerStates {
             end: start,
@@ -79,7 +75,7 @@ impl ProducerStates {
         }
     }
 
-    /// Whether a batch is the next of its producer. Says nothing of markers.
+    /// Checks the sequence number of a batch. Not for markers.
     pub fn check(&self, header: &BatchHeader) -> Result<SequenceCheck, AppendError> {
         let known = header
             .producer()
@@ -90,9 +86,9 @@ impl ProducerStates {
         }
     }
 
-    /// Whether a producer's transaction can be ended here. The marker of a newer epoch can always be
-    /// written, because it fences what is still on its way; one of the epoch that is known only if a
-    /// transaction is open, so that a coordinator that starts over writes none twice.
+    /// Checks whether the marker of a transaction can be appended. A marker with a newer epoch always can, because it
+    /// fences batches in flight; one with the current epoch only if a transaction is open, so that a restarted
+    /// coordinator writes no marker twice.
     pub fn check_marker(
         &self,
         producer: Producer,
@@ -110,8 +106,8 @@ impl ProducerStates {
         }
     }
 
-    /// Takes note of a batch that has its place and its time: one that was judged, or one found on
-    /// the disk. `marker` is what [`crate::batch::Batch::as_marker`] says of it.
+    /// Applies a stamped batch, either checked or found by recovery. `marker` is the result of
+    /// [`crate::batch::Batch::as_marker`].
     pub fn apply(&mut self, header: &BatchHeader, marker: Option<TransactionMarker>) {
         self.end = header.next_offset();
         let Some(producer) = header.producer() else {
@@ -150,8 +146,7 @@ impl ProducerStates {
         }
     }
 
-    /// Says that a batch that would have been the next was turned away. If nobody knows its
-    /// producer, that one is now to start with it.
+    /// Notes that the next batch of a producer was rejected. An unknown producer must then start with it.
     pub fn expect_sequence(&mut self, header: &BatchHeader, now: EnqueueTime) {
         if let Some(producer) = header.producer() {
             let entry = self.entries.entry(producer.id);
@@ -161,13 +156,13 @@ impl ProducerStates {
         }
     }
 
-    /// What has been applied ends here.
+    /// The offset after the last applied batch.
     pub fn end(&self) -> Offset {
         self.end
     }
 
-    /// How far readers of committed records may go while `durable` is the end of what the disk has:
-    /// not past the first record of a transaction that has no durable marker.
+    /// The last stable offset if `durable` is the end of the durable log: the first offset of the oldest transaction
+    /// without a durable marker.
     pub fn last_stable_offset(&self, durable: Offset) -> Offset {
         let ended = self.ended_before(durable);
         let ending = self.ending[ended..].iter().map(|(first, _)| *first).min();
@@ -175,18 +170,18 @@ impl ProducerStates {
         unstable.map_or(durable, |first| first.min(durable))
     }
 
-    /// Says that all before `durable` is on the disk and will be asked for no more.
+    /// Drops the state that was needed for offsets before `durable`.
     pub fn advance_durable(&mut self, durable: Offset) {
         self.ending.drain(..self.ended_before(durable));
     }
 
-    /// How many of those that are ending have a durable marker.
+    /// Number of ending transactions whose marker is durable.
     fn ended_before(&self, durable: Offset) -> usize {
         let markers = &self.ending;
         markers.partition_point(|(_, marker)| *marker < durable)
     }
 
-    /// The aborted transactions with records from `from` to before `to`.
+    /// The aborted transactions with records from `from` to `to`, exclusive.
     pub fn aborted_transactions(&self, from: Offset, to: Offset) -> Vec<AbortedTransaction> {
         let skipped = self.aborted.partition_point(|range| range.last < from);
         let mut found = Vec::new();
@@ -204,12 +199,12 @@ impl ProducerStates {
         found
     }
 
-    /// Every aborted transaction that is remembered, in the order of their markers.
+    /// All remembered aborted transactions, in the order of their markers.
     pub fn aborted_ranges(&self) -> &[AbortedRange] {
         &self.aborted
     }
 
-    /// The first offset of the transaction that a producer has open here.
+    /// The first offset of the producer's open transaction.
     pub fn open_transaction(&self, producer_id: i64) -> Option<Offset> {
         self.entries.get(&producer_id)?.open
     }
@@ -220,8 +215,7 @@ impl ProducerStates {
         self.aborted.drain(..gone);
     }
 
-    /// Forgets producers that have written nothing since `before` and have no transaction open.
-    /// Answers how many.
+    /// Forgets producers without an open transaction that have written nothing since `before`; returns how many.
     pub fn expire(&mut self, before: EnqueueTime) -> usize {
         let known = self.entries.len();
         self.entries

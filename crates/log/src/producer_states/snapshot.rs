@@ -1,5 +1,5 @@
-//! The state of all producers as bytes, so that a partition need not be read from its start to know
-//! them again. `docs/formats/producers.md` draws it.
+//! Serializes [`ProducerStates`], so that recovery need not read a partition from its start.
+//! `docs/formats/producers.md` has the layout.
 
 use highwater_codec::{DecodeError, Reader, Writer};
 
@@ -10,21 +10,21 @@ use crate::{EnqueueTime, Offset};
 const MAGIC: &[u8; 4] = b"HWPR";
 const VERSION: u8 = 1;
 const CHECKSUM_LEN: usize = 4;
-/// Stands for no number and no offset.
+/// No sequence number or offset.
 const NONE: i64 = -1;
 
-/// Why bytes are no snapshot of producers. The remedy is to read the log instead.
+/// Why bytes are not a snapshot. The caller reads the log instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
-    #[error("these are no producers, or they were cut off or changed")]
+    #[error("not a producer snapshot, or truncated or changed")]
     Damaged,
-    #[error("producers were written in version {0}, and only version {VERSION} is read")]
+    #[error("the producer snapshot has version {0}, and only version {VERSION} is supported")]
     Version(u8),
 }
 
 impl ProducerStates {
-    /// The state up to [`ProducerStates::end`]. It is of use after a crash only if the log has at least
-    /// that much then: transactions whose markers are in it count as ended.
+    /// The state up to [`ProducerStates::end`]. After a crash it is valid only if the log reaches that offset:
+    /// transactions whose markers it includes count as ended.
     pub fn snapshot(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64 + self.entries.len() * 160);
         bytes.raw(MAGIC);
@@ -128,7 +128,7 @@ fn read_entry(from: &mut Reader<'_>) -> Result<ProducerEntry, DecodeError> {
             time: EnqueueTime(from.i64_be()?),
         };
         if sent.last_delta < 0 {
-            return Err(DecodeError::Invalid("a batch with less than one record"));
+            return Err(DecodeError::Invalid("a batch without records"));
         }
         entry.batches.push_back(sent);
     }

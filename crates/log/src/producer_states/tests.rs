@@ -16,7 +16,7 @@ fn topic_partition() -> TopicPartition {
     }
 }
 
-/// A batch of `count` records, numbered from `sequence`.
+/// A batch of `count` records with sequence numbers from `sequence`.
 pub(super) fn batch(producer: Producer, sequence: i32, count: i32, transactional: bool) -> Batch {
     let mut builder = BatchBuilder::new();
     for _ in 0..count {
@@ -34,21 +34,21 @@ pub(super) fn batch(producer: Producer, sequence: i32, count: i32, transactional
     builder.build(&seal).unwrap()
 }
 
-/// A partition that keeps nothing but what it knows of producers.
+/// A partition with producer states and no records.
 pub(super) struct Log {
     pub producers: ProducerStates,
     time: i64,
 }
 
 impl Log {
-    pub fn new() -> Log {
+    pub(super) fn new() -> Log {
         Log {
             producers: ProducerStates::new(Offset(0)),
             time: 0,
         }
     }
 
-    pub fn put(&mut self, mut batch: Batch) -> Offset {
+    pub(super) fn put(&mut self, mut batch: Batch) -> Offset {
         let offset = self.producers.end();
         self.time += 1;
         batch.stamp(offset, EnqueueTime(self.time));
@@ -64,7 +64,7 @@ impl Log {
         }
     }
 
-    pub fn end(
+    pub(super) fn end(
         &mut self,
         producer: Producer,
         marker: TransactionMarker,
@@ -78,7 +78,7 @@ impl Log {
         self.producers.last_stable_offset(end).0
     }
 
-    pub fn aborted(&self, from: i64, to: i64) -> Vec<(i64, i64)> {
+    pub(super) fn aborted(&self, from: i64, to: i64) -> Vec<(i64, i64)> {
         let aborted = self
             .producers
             .aborted_transactions(Offset(from), Offset(to));
@@ -103,7 +103,7 @@ fn a_repeat_gets_the_first_place_and_time() {
     let verdict = log.producers.check(batch(p, 3, 3, false).header());
     let (first, last, time) = (Offset(3), Offset(5), EnqueueTime(2));
     assert_eq!(verdict, Ok(SequenceCheck::Duplicate { first, last, time }));
-    // The same numbers, otherwise cut, are no repeat.
+    // The same sequence numbers in another partition into batches are not a repeat.
     assert_eq!(log.send(batch(p, 3, 2, false)), gap(p, 9, 3));
     assert_eq!(log.send(batch(p, 10, 1, false)), gap(p, 9, 10));
 }
@@ -120,13 +120,13 @@ fn the_sixth_batch_back_is_known_to_be_old() {
         sequence: 1,
     };
     assert_eq!(log.send(batch(p, 1, 1, false)), Err(late));
-    // Half of it is remembered: it cannot have been sent like that.
+    // Half of it is remembered, so it was not sent like that.
     assert_eq!(log.send(batch(p, 1, 2, false)), gap(p, 7, 1));
 }
 
-/// A client takes "repeated" for success, so it must not be said of what was never written.
+/// Clients treat "duplicate" as success, so it must not be reported for a batch that was never written.
 #[test]
-fn what_was_before_the_first_batch_seen_is_not_taken_for_written() {
+fn sequences_before_the_first_batch_are_not_assumed_written() {
     let (mut log, p) = (Log::new(), producer(1, 0));
     for sequence in 50..57 {
         log.send(batch(p, sequence, 1, false)).unwrap();
@@ -170,14 +170,14 @@ fn a_newer_epoch_starts_at_nought_and_fences_the_older() {
 }
 
 #[test]
-fn a_producer_that_was_turned_away_starts_where_it_was() {
+fn a_producer_that_was_rejected_starts_where_it_was() {
     let (mut log, p) = (Log::new(), producer(1, 0));
     log.producers
         .expect_sequence(batch(p, 0, 2, false).header(), EnqueueTime(1));
     assert_eq!(log.send(batch(p, 2, 2, false)), gap(p, 0, 2));
     assert_eq!(log.send(batch(p, 0, 2, false)), Ok(Offset(0)));
     assert_eq!(log.send(batch(p, 2, 2, false)), Ok(Offset(2)));
-    // Known ones need no such help.
+    // Not for known producers.
     let header = *batch(p, 9, 1, false).header();
     log.producers.expect_sequence(&header, EnqueueTime(1));
     assert_eq!(log.send(batch(p, 4, 1, false)), Ok(Offset(4)));
@@ -202,7 +202,7 @@ fn readers_of_committed_records_stop_before_the_first_open_transaction() {
     assert_eq!(log.aborted(0, 8), []);
 }
 
-/// If the marker were lost in a crash, the transaction would be open again, and might be aborted.
+/// If a crash lost the marker, the transaction would be open again and might be aborted.
 #[test]
 fn a_transaction_counts_as_ended_when_its_marker_is_durable() {
     let (mut log, a) = (Log::new(), producer(1, 0));
@@ -226,7 +226,7 @@ fn a_marker_is_written_once_unless_it_fences() {
     assert_eq!(log.aborted(0, 9), []);
     let late = log.send(batch(a, 1, 1, true));
     assert!(matches!(late, Err(AppendError::Fenced { .. })));
-    // The numbers go on within an epoch.
+    // The numbers continue within an epoch.
     let b = producer(2, 0);
     log.send(batch(b, 0, 1, true)).unwrap();
     log.end(b, TransactionMarker::Commit).unwrap();
@@ -242,7 +242,7 @@ fn idle_producers_are_forgotten_but_not_in_a_transaction() {
     assert_eq!(log.producers.expire(EnqueueTime(3)), 1);
     assert_eq!(log.producers.len(), 2);
     assert_eq!(log.producers.open_transaction(2), Some(Offset(1)));
-    // As with Kafka, one who is unknown may go on where it was.
+    // As with Kafka, an unknown producer may continue at its number.
     assert_eq!(log.send(batch(producer(1, 0), 1, 1, false)), Ok(Offset(3)));
 }
 
@@ -280,7 +280,7 @@ proptest! {
         prop_assert!(ProducerStates::restore(&changed).is_err());
     }
 
-    /// Bytes whose checksum is right can still be anything.
+    /// A valid checksum does not make the contents valid.
     #[test]
     fn no_bytes_make_restoring_panic(body in vec(any::<u8>(), 0..200), counts in any::<bool>()) {
         let mut bytes = b"HWPR\x01".to_vec();

@@ -1,4 +1,4 @@
-//! The same records through somebody else's codec, both ways.
+//! Encodes and decodes the same records with another implementation of the format, both ways.
 
 use bytes::{Bytes, BytesMut};
 use highwater_log::batch::{Batch, BatchBuilder, BatchOptions, Decompressor, NewRecord};
@@ -97,7 +97,7 @@ proptest! {
     }
 
     #[test]
-    fn we_read_what_they_write(records in any_records(false)) {
+    fn batches_of_other_clients_are_read(records in any_records(false)) {
         let (batch, _) = Batch::parse(theirs(&records)).unwrap();
         let mut decompressor = Decompressor::new(1 << 20);
         let read: Vec<_> = batch.records(&mut decompressor).unwrap().map(Result::unwrap).collect();
@@ -114,7 +114,7 @@ proptest! {
     }
 
     #[test]
-    fn they_read_what_we_stamp(records in any_records(false), offset in 0..1i64 << 40) {
+    fn other_clients_read_stamped_batches(records in any_records(false), offset in 0..1i64 << 40) {
         let mut batch = ours(&records);
         batch.stamp(Offset(offset), EnqueueTime(TIME + 5));
         let read = RecordBatchDecoder::decode(&mut batch.to_bytes()).unwrap().records;

@@ -1,4 +1,4 @@
-//! Batches that other people's clients wrote. See `batches/README.md`.
+//! Batches written by other clients. See `batches/README.md`.
 
 use bytes::Bytes;
 use highwater_log::batch::{Batch, Batches, Codec, Decompressor, HEADER_LEN, TimestampType};
@@ -110,7 +110,7 @@ fn markers_are_those_of_apache_kafka() {
         ours.stamp(Offset(55), EnqueueTime(BASE_TIME + 123));
         let ours = ours.to_bytes();
         assert_eq!(ours[HEADER_LEN..], bytes[HEADER_LEN..]);
-        // Alike but for the checksum and whose clock the time is from.
+        // Equal except for the checksum and the timestamp type.
         let (checksum, attributes) = (17..21, 21..23);
         let differs = |at: &usize| ours[*at] != bytes[*at];
         let differ: Vec<usize> = (0..HEADER_LEN).filter(differs).collect();

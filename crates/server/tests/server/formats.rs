@@ -249,7 +249,7 @@ async fn a_catalogue_of_a_later_version_or_damaged_is_refused_with_what_to_do() 
     };
     let refused = start_with("catalogue.json", damaged).await.err().unwrap();
     let refused = refused.to_string();
-    assert!(refused.contains("put back a copy of it"), "{refused}");
+    assert!(refused.contains("restore a copy of it"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use highwater_env::SimDisk;
 use highwater_env::random::Random;
 use highwater_log::batch::{Batch, Batches, Decompressor};
+use highwater_log::testing::at_once;
 use highwater_log::{
     AppendInfo, BoxFuture, GroupError, HubName, HubSettings, HubSpec, Isolation, LogLayer,
     MemoryLog, OffsetCommit, PartitionLayer, TopicPartition, TransactionRef,
@@ -177,21 +178,10 @@ impl Late {
                     topic_partition: inner.topic_partition().clone(),
                     reason: "simulated".into(),
                 }),
-                false => block_on_ready(inner.append(batch)),
+                false => at_once(inner.append(batch)),
             };
             state.answers.insert(id, answer);
         }
-    }
-}
-
-/// Appends to a log in memory complete at once.
-fn block_on_ready<T>(mut pending: BoxFuture<T>) -> T {
-    match pending
-        .as_mut()
-        .poll(&mut Context::from_waker(std::task::Waker::noop()))
-    {
-        Poll::Ready(answer) => answer,
-        Poll::Pending => unreachable!("it is ready when it is made"),
     }
 }
 
@@ -226,13 +216,6 @@ impl PartitionLayer for Late {
             inner: Arc::clone(&self.inner),
             state: Arc::clone(&self.state),
         })
-    }
-
-    fn append_records(
-        &self,
-        records: &[NewRecord<'_>],
-    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
-        self.inner.append_records(records)
     }
 
     fn append_marker(

@@ -188,7 +188,7 @@ async fn life(seed: u64) {
                 1 => log.set_full(false),
                 _ => {
                     for _ in 0..random.below(4) {
-                        log.let_through(true);
+                        log.complete_first();
                     }
                 }
             }

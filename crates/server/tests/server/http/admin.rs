@@ -254,7 +254,7 @@ async fn a_partition_that_the_disk_has_stopped_is_named_everywhere() {
     );
     let reason = partitions[1]["stopped"].as_str().unwrap();
     assert!(
-        reason.starts_with("`h/1` takes no writes: could not sync"),
+        reason.starts_with("`h/1` accepts no writes: could not sync"),
         "{reason}"
     );
     let page = node.get("/metrics").await.body;

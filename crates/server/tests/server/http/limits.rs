@@ -6,7 +6,7 @@ use std::time::Duration;
 use highwater_access::{Key, KeyScope, Rights};
 use highwater_server::http::Options;
 
-use crate::http::faulty::Faulty;
+use crate::http::faulty::faulty;
 use crate::http::node::{Node, memory, node, node_with, options, request, start};
 
 #[tokio::test]
@@ -223,7 +223,7 @@ async fn an_idle_connection_is_closed() {
 // proves L4
 #[tokio::test]
 async fn a_partition_that_is_full_has_stopped_or_has_no_disk_left_is_told_apart() {
-    let node = start(options(), Vec::new(), Arc::new(Faulty::new(memory()))).await;
+    let node = start(options(), Vec::new(), Arc::new(faulty(memory()))).await;
     let full = node
         .post("/hubs/h/partitions/0/messages", "text/plain", "x")
         .await;
@@ -241,7 +241,7 @@ async fn a_partition_that_is_full_has_stopped_or_has_no_disk_left_is_told_apart(
     let facts = no_room.json();
     assert_eq!(
         facts["message"],
-        "there is no room on the disk for `h/2`: quota exceeded"
+        "the disk has no space for `h/2`: quota exceeded"
     );
     assert_eq!(
         node.post("/hubs/h/partitions/3/messages", "text/plain", "x")
@@ -253,7 +253,7 @@ async fn a_partition_that_is_full_has_stopped_or_has_no_disk_left_is_told_apart(
 
 #[tokio::test]
 async fn a_request_that_half_failed_says_which_half() {
-    let node = start(options(), Vec::new(), Arc::new(Faulty::new(memory()))).await;
+    let node = start(options(), Vec::new(), Arc::new(faulty(memory()))).await;
     let keys: Vec<String> = (0..40).map(|n| n.to_string()).collect();
     let events: Vec<serde_json::Value> = keys
         .iter()
