@@ -1,4 +1,4 @@
-//! What the coordinators cost, over a log in memory: positions stored, heartbeats, transactions.
+//! Measures the coordinators over a log in memory: commits, heartbeats, transactions.
 //!
 //! ```sh
 //! cargo run --release -p highwater-hub --example coordinator_speed
@@ -47,7 +47,7 @@ async fn main() {
                 .expect("the member is alive");
         }
         let each = (cpu(&*clock) - started) / rounds;
-        println!("commit of {topic_partitions:3} places  {each:?}");
+        println!("commit of {topic_partitions:3} partitions  {each:?}");
     }
     let (rounds, started) = (500_000, cpu(&*clock));
     for _ in 0..rounds {
@@ -59,10 +59,10 @@ async fn main() {
     let (rounds, started) = (20_000, cpu(&*clock));
     transact(&transactions, rounds).await;
     let each = (cpu(&*clock) - started) / rounds;
-    println!("transaction, 4 places {each:?}");
+    println!("transaction, 4 partitions {each:?}");
 }
 
-/// CPU time where the system tells, else the clock's.
+/// CPU time if the system reports it, otherwise elapsed time.
 fn cpu(clock: &dyn Clock) -> Duration {
     usage().cpu.unwrap_or_else(|| clock.elapsed())
 }
@@ -127,7 +127,7 @@ async fn transact(transactions: &transactions::Handle, rounds: u32) {
     for _ in 0..rounds {
         let topic_partitions = (0..4).map(topic_partition).collect();
         let added = transactions.add_partitions(transaction.clone(), topic_partitions);
-        added.await.expect("the places exist");
+        added.await.expect("the partitions exist");
         let ended = transactions.end(transaction.clone(), true);
         ended.await.expect("it is open");
     }

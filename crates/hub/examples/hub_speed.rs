@@ -1,11 +1,11 @@
-//! What the hub costs on this disk, beside what the disk itself costs.
+//! Measures the hub on this disk, and the disk itself.
 //!
 //! ```sh
 //! cargo run --release -p highwater-hub --example hub_speed -- [FOLDER]
 //! ```
 //!
-//! Every figure comes with that of a plain loop over the same bytes in the same run, because the
-//! speed of a disk, and of a busy machine, changes by the minute.
+//! Every figure comes with that of a plain loop over the same bytes in the same run, because the speed of a disk and of
+//! a busy machine changes by the minute.
 
 use std::error::Error;
 use std::path::Path;
@@ -41,7 +41,7 @@ fn main() -> Outcome<()> {
     runtime.block_on(starting(folder.path()))
 }
 
-/// Many partitions: how long a start takes, and what memory it takes.
+/// Many partitions: time and memory of a start.
 async fn starting(folder: &Path) -> Outcome<()> {
     let clock = RealClock::new();
     let path = folder.join("many");
@@ -125,7 +125,7 @@ impl Bench<'_> {
             .ok_or_else(|| "the hub was just made".into())
     }
 
-    /// One append at a time, each waiting for the disk, in turn with a plain write and sync.
+    /// One append at a time, each waiting for the disk, alternating with a plain write and sync.
     async fn latency(&self) -> Outcome<()> {
         let partition = self.partition("latency").await?;
         let raw = RealDisk.open(&self.folder.join("raw"), Access::Create)?;
@@ -152,8 +152,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Callers that each wait for their batch before they send the next; then a plain loop that
-    /// writes as much in as many groups.
+    /// Callers that each wait for their batch before they send the next; then a plain loop that writes as much in as
+    /// many groups.
     async fn throughput(
         &self,
         what: &str,
@@ -204,7 +204,7 @@ impl Bench<'_> {
         Ok(self.clock.elapsed() - before)
     }
 
-    /// Many callers with one record each, as HTTP requests come.
+    /// Many callers with one record each, like HTTP requests.
     async fn single_records(&self) -> Outcome<()> {
         let partition = self.partition("single").await?;
         let (callers, each) = (256, 400);

@@ -1,7 +1,6 @@
-//! The file that says which hubs there are.
+//! The file that lists the hubs.
 //!
-//! A line with a checksum, then JSON that can be read by people. It is replaced as a whole, so after
-//! a crash it is the old one or the new one.
+//! A line with a checksum, then readable JSON. It is replaced atomically.
 
 use std::io;
 use std::path::Path;
@@ -12,7 +11,7 @@ use highwater_env::disk::Access;
 use highwater_log::{CleanupPolicy, HubId, HubInfo, HubName, HubSettings};
 use serde::{Deserialize, Serialize};
 
-pub const FILE: &str = "catalogue.json";
+pub(crate) const FILE: &str = "catalogue.json";
 const TEMPORARY: &str = "catalogue.json.tmp";
 const TITLE: &str = "highwater catalogue ";
 const VERSION: &str = "1";
@@ -45,7 +44,7 @@ enum CleanupName {
 
 /// Why a catalogue cannot be read.
 #[derive(Debug, PartialEq, Eq)]
-pub enum CatalogueError {
+pub(crate) enum CatalogueError {
     Version(String),
     Damaged(String),
 }
@@ -56,8 +55,8 @@ impl<E: ToString> From<E> for CatalogueError {
     }
 }
 
-/// `None` if there is no file yet; an inner error says what is wrong with the one there is.
-pub fn read(
+/// `None` if there is no file; the inner error says why the file is invalid.
+pub(crate) fn read(
     disk: &dyn Disk,
     folder: &Path,
 ) -> io::Result<Option<Result<Vec<HubInfo>, CatalogueError>>> {
@@ -77,7 +76,7 @@ fn parse(bytes: &[u8]) -> Result<Vec<HubInfo>, CatalogueError> {
             let (version, crc) = title.split_once(" crc32c=")?;
             Some((version, crc, body))
         })
-        .ok_or("its first line is not that of a catalogue")?;
+        .ok_or("it does not begin with the title of a catalogue")?;
     if version != VERSION {
         return Err(CatalogueError::Version(version.to_owned()));
     }
@@ -89,8 +88,8 @@ fn parse(bytes: &[u8]) -> Result<Vec<HubInfo>, CatalogueError> {
     Ok(hubs.collect::<Result<_, String>>()?)
 }
 
-/// Durable when it answers.
-pub fn write<'a>(
+/// Durable on return.
+pub(crate) fn write<'a>(
     disk: &dyn Disk,
     folder: &Path,
     hubs: impl Iterator<Item = &'a HubInfo>,
@@ -169,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back_and_a_changed_byte_is_noticed() {
+    fn a_catalogue_is_read_back_and_a_changed_byte_is_detected() {
         let disk = SimDisk::new(1);
         let folder = Path::new("data");
         disk.create_folder(folder).unwrap();

@@ -1,9 +1,9 @@
 //! The embedded log: hubs and their partitions on the disk of this machine.
 //!
-//! A [`Hub`] is a folder with a catalogue and, for every partition, segments that hold batches
-//! exactly as they travel. What is appended is answered when it is durable, and readers see what is
-//! durable; batches that come in while the disk is busy share its next sync. After a crash a torn
-//! end is cut and reported, and damage before it is an error that names file and byte.
+//! A [`Hub`] is a folder with a catalogue and, for every partition, segments that hold batches in their wire format. An
+//! append is answered when it is durable, and readers see only durable batches; batches that arrive during a sync share
+//! the next one. After a crash a torn end is truncated and reported; damage before it is an error that names file and
+//! position.
 //!
 //! ```
 //! use std::{path::Path, sync::Arc};
@@ -19,9 +19,9 @@
 //! let (name, settings) = (HubName::new("toll-booth")?, HubSettings::default());
 //! hub.create(HubSpec { name, partitions: 4, settings }).await?;
 //!
-//! let partition = hub.partition("toll-booth", 0).expect("it was just made");
+//! let partition = hub.partition("toll-booth", 0).expect("it was just created");
 //! let record = NewRecord { key: None, value: Some(b"a car"), headers: &[] };
-//! let appended = partition.append_records(&[record]).await?; // from here on it survives a crash
+//! let appended = partition.append_records(&[record]).await?; // now it is durable
 //! let fetched = partition.read(appended.offset, 1 << 20, Isolation::Committed).await?;
 //! assert_eq!((fetched.pieces.len(), fetched.bounds.end), (1, Offset(1)));
 //! hub.stop();
@@ -30,10 +30,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `storage` is the part that must not lose anything: plain, synchronous, and driven by a crash model
-//! over the simulated disk of `highwater-env`. `partition` is the asynchronous face on it. [`groups`]
-//! and [`transactions`] are state machines over any log, this one or another. This crate knows
-//! nothing of Kafka's wire and nothing of SQL.
+//! `storage` is the synchronous storage engine of one partition, tested with a crash model over the simulated disk of
+//! `highwater-env`. `partition` is its asynchronous interface. [`groups`] and [`transactions`] are coordinators over
+//! any log. This crate knows neither Kafka's protocol nor SQL.
+
+#![warn(unreachable_pub)]
 
 mod catalogue;
 mod coordinator;

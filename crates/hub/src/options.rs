@@ -1,4 +1,4 @@
-//! What can be set about a hub, with defaults that suit one machine.
+//! The options of a hub; the defaults suit one machine.
 
 use std::time::Duration;
 
@@ -6,47 +6,44 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// When the disk has it: it survives a power cut.
+    /// After the sync: it survives a power cut.
     #[default]
     Fsync,
-    /// When the operating system has it: it survives the end of the process, not that of the
-    /// machine.
+    /// After the write: it survives the end of the process, not a power cut.
     Os,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     pub durability: Durability,
-    /// A segment is closed when it would grow past this.
+    /// Maximum size of a segment.
     pub segment_bytes: u64,
-    /// A segment is closed when its first batch is older than this, so that retention by age can
-    /// remove it.
+    /// A segment whose first batch is older is closed, so that retention by age can delete it.
     pub segment_age: Duration,
-    /// One entry of the sparse index for so many bytes of the log.
+    /// Bytes of the log for each entry of the sparse index.
     pub index_bytes: u64,
-    /// After so many bytes a partition writes down what a restart would otherwise have to scan for.
+    /// Bytes between two checkpoints, which shorten the scan of a restart.
     pub checkpoint_bytes: u64,
-    /// The most that is reserved on the disk ahead of the end of a segment. A sync that need not
-    /// change the length of the file is cheaper: 90 us instead of 125 us for 180 bytes on ext4.
+    /// Maximum space allocated ahead of the end of a segment. A sync that does not change the length of the file is
+    /// cheaper: 90 us instead of 125 us for 180 bytes on ext4.
     pub reserve_bytes: u64,
-    /// Recent batches kept in memory for readers at the end, for all partitions together.
+    /// Recent batches in memory for readers at the end, for all partitions together.
     pub tail_bytes: usize,
-    /// What may wait for the disk in one partition, and in all.
+    /// Maximum bytes waiting for the disk in one partition, and in all.
     pub queue_bytes: usize,
     pub queue_bytes_all: usize,
-    /// The largest batch that records of several callers are put together to.
+    /// Maximum size of a batch that combines records of several callers.
     pub shared_batch_bytes: usize,
     /// Threads that write and sync, and threads that read.
     pub committers: usize,
     pub readers: usize,
-    /// Files kept open.
+    /// Maximum number of open files.
     pub files_open: usize,
-    /// How long a removed key of a compacted hub can still be seen to be removed.
+    /// How long a tombstone of a compacted hub is kept.
     pub tombstone_age: Duration,
-    /// A producer that has been silent for longer is forgotten, and with it the numbers of its
-    /// batches.
+    /// A producer that is idle for longer is forgotten, with its sequence numbers.
     pub producer_age: Duration,
-    /// How often old segments are looked for.
+    /// Interval of maintenance: retention and compaction.
     pub maintenance: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! A few threads and the work that waits for them.
+//! A thread pool with a queue.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use highwater_log::BoxFuture;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
-pub struct Pool<T: Send + 'static> {
+pub(crate) struct Pool<T: Send + 'static> {
     queue: Arc<WorkQueue<T>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -26,8 +26,12 @@ struct QueueState<T> {
 }
 
 impl<T: Send + 'static> Pool<T> {
-    /// With no threads, work waits until somebody calls [`Pool::run`].
-    pub fn new(name: &str, threads: usize, work: impl Fn(T) + Send + Sync + 'static) -> Pool<T> {
+    /// With zero threads, the caller drives the pool with [`Pool::run`].
+    pub(crate) fn new(
+        name: &str,
+        threads: usize,
+        work: impl Fn(T) + Send + Sync + 'static,
+    ) -> Pool<T> {
         let queue = Arc::new(WorkQueue {
             waiting: Mutex::new(QueueState {
                 items: VecDeque::new(),
@@ -41,7 +45,7 @@ impl<T: Send + 'static> Pool<T> {
             std::thread::Builder::new()
                 .name(format!("{name}-{number}"))
                 .spawn(move || queue.serve())
-                .expect("the system has room for a thread")
+                .expect("the system can start a thread")
         };
         Pool {
             threads: Mutex::new((0..threads).map(start).collect()),
@@ -49,13 +53,13 @@ impl<T: Send + 'static> Pool<T> {
         }
     }
 
-    pub fn push(&self, item: T) {
+    pub(crate) fn push(&self, item: T) {
         self.queue.waiting.lock().items.push_back(item);
         self.queue.ready.notify_one();
     }
 
-    /// Does what is waiting, on this thread.
-    pub fn run(&self) {
+    /// Processes the queue on this thread.
+    pub(crate) fn run(&self) {
         loop {
             let item = self.queue.waiting.lock().items.pop_front();
             match item {
@@ -65,19 +69,19 @@ impl<T: Send + 'static> Pool<T> {
         }
     }
 
-    /// Waits until everything that waits is done, and for the threads to end.
-    pub fn close(&self) {
+    /// Processes the rest of the queue and joins the threads.
+    pub(crate) fn close(&self) {
         self.queue.waiting.lock().closed = true;
         self.queue.ready.notify_all();
         for thread in std::mem::take(&mut *self.threads.lock()) {
-            // A thread that panicked has said so already.
+            // A panic of the thread was reported already.
             let _ = thread.join();
         }
         self.run();
     }
 }
 
-/// The threads end by themselves. They are not waited for: the last handle may be held by one of them.
+/// The threads end by themselves. They are not joined: one of them may hold the last handle.
 impl<T: Send + 'static> Drop for Pool<T> {
     fn drop(&mut self) {
         self.queue.waiting.lock().closed = true;
@@ -102,22 +106,22 @@ impl<T> WorkQueue<T> {
     }
 }
 
-/// Threads for calls that may have to wait for the disk.
-pub struct Readers {
+/// Threads for calls that may wait for the disk.
+pub(crate) struct Readers {
     pool: Pool<Box<dyn FnOnce() + Send>>,
     inline: bool,
 }
 
 impl Readers {
-    /// With no threads, every call is made at once on the thread of its caller.
-    pub fn new(threads: usize) -> Readers {
+    /// With zero threads, calls run on the thread of the caller.
+    pub(crate) fn new(threads: usize) -> Readers {
         Readers {
             pool: Pool::new("hub-read", threads, |call: Box<dyn FnOnce() + Send>| call()),
             inline: threads == 0,
         }
     }
 
-    pub fn call<T: Send + 'static>(
+    pub(crate) fn call<T: Send + 'static>(
         &self,
         call: impl FnOnce() -> T + Send + 'static,
     ) -> BoxFuture<T> {
@@ -126,23 +130,19 @@ impl Readers {
         }
         let (answer, answered) = oneshot::channel();
         self.pool.push(Box::new(move || {
-            // Whoever asked may have stopped waiting.
+            // The receiver may have hung up.
             let _ = answer.send(call());
         }));
-        Box::pin(async move {
-            answered
-                .await
-                .expect("every call is made before the pool ends")
-        })
+        Box::pin(async move { answered.await.expect("the pool completes every call") })
     }
 
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.pool.close();
     }
 }
 
-/// Does a piece of work for every item, on so many threads, and answers in the order of the items.
-pub fn side_by_side<T: Sync, R: Send>(
+/// Maps the items on several threads; the results are in the order of the items.
+pub(crate) fn parallel_map<T: Sync, R: Send>(
     items: &[T],
     threads: usize,
     work: impl Fn(&T) -> R + Sync,

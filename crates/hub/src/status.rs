@@ -1,4 +1,4 @@
-//! What a node says of itself.
+//! Status and counters of a node.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,20 +21,20 @@ pub struct PartitionStatus {
     pub bounds: Bounds,
     pub segments: usize,
     pub waiting_bytes: usize,
-    /// Why it takes no writes, if it does not.
+    /// Why the partition accepts no writes; `None` if it does.
     pub stopped: Option<String>,
 }
 
-/// What has been done since the start.
+/// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     pub batches: u64,
     pub records: u64,
     pub bytes: u64,
-    /// Batches that were written together count as one.
+    /// Writes; batches written together count as one.
     pub groups: u64,
-    /// Batches that the disk had no room for.
-    pub turned_away: u64,
+    /// Batches rejected because the disk was full.
+    pub rejected: u64,
     pub syncs: u64,
     pub sync_time: Duration,
     pub reads_tail: u64,
@@ -50,7 +50,7 @@ impl Totals {
             records: get(&counters.records),
             bytes: get(&counters.bytes),
             groups: get(&counters.groups),
-            turned_away: get(&counters.turned_away),
+            rejected: get(&counters.rejected),
             syncs: get(&counters.syncs),
             sync_time: Duration::from_nanos(get(&counters.sync_nanos)),
             reads_tail: get(&counters.reads_tail),

@@ -1,24 +1,31 @@
-//! Who wants to be told the time, and when. One queue for all of a coordinator's state machines.
+//! The timer queue of a coordinator, shared by all its state machines.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::future::Future;
 use std::time::Duration;
 
 use highwater_env::Clock;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::JournalError;
+
 #[derive(Default)]
 pub(crate) struct Deadlines {
     queue: Mutex<BTreeSet<(Duration, String)>>,
-    /// Rings when something is due before whatever was first.
+    /// Notified when a deadline is set that precedes all others.
     sooner: Notify,
 }
 
 impl Deadlines {
-    /// `at` is on the clock's [`Clock::elapsed`]. Being woken too early or twice must do no harm:
-    /// nothing is ever taken out of the queue before its time.
-    pub fn set(&self, at: Duration, name: &str) {
+    /// Wakes `name` at `at`, on the clock's [`Clock::elapsed`], unless `wakeup_at` says that it is woken before. An
+    /// early or repeated wake-up must be harmless: a deadline is never removed before its time.
+    pub(crate) fn set(&self, wakeup_at: &mut Option<Duration>, at: Duration, name: &str) {
+        if wakeup_at.is_some_and(|wakeup_at| wakeup_at <= at) {
+            return;
+        }
+        *wakeup_at = Some(at);
         let mut queue = self.queue.lock();
         let first = queue.first().map(|(first, _)| *first);
         queue.insert((at, name.to_owned()));
@@ -28,7 +35,7 @@ impl Deadlines {
         }
     }
 
-    pub fn take_due(&self, now: Duration) -> Vec<String> {
+    pub(crate) fn take_due(&self, now: Duration) -> Vec<String> {
         let mut queue = self.queue.lock();
         let mut due = Vec::new();
         while queue.first().is_some_and(|(at, _)| *at <= now) {
@@ -37,18 +44,39 @@ impl Deadlines {
         due
     }
 
-    /// Calls `due` when something is, and `expire` every `interval`, for ever.
-    pub async fn drive(
+    /// Runs a coordinator: awaits `load`, then calls `wake_due` at deadlines and `expire` every `interval`, until
+    /// `shutdown` completes.
+    pub(crate) async fn run(
         &self,
         clock: &dyn Clock,
         interval: Duration,
-        due: impl Fn(),
+        load: impl Future<Output = Result<(), JournalError>>,
+        wake_due: impl Fn(),
+        expire: impl Fn(),
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), JournalError> {
+        let work = async {
+            load.await?;
+            Ok(self.drive(clock, interval, wake_due, expire).await)
+        };
+        tokio::select! {
+            biased;
+            stopped = work => stopped.map(|never| match never {}),
+            () = shutdown => Ok(()),
+        }
+    }
+
+    async fn drive(
+        &self,
+        clock: &dyn Clock,
+        interval: Duration,
+        wake_due: impl Fn(),
         expire: impl Fn(),
     ) -> Infallible {
         let mut expiry_due = clock.elapsed() + interval;
         loop {
             self.wait(clock, expiry_due).await;
-            due();
+            wake_due();
             if clock.elapsed() >= expiry_due {
                 expire();
                 expiry_due = clock.elapsed() + interval;
@@ -56,7 +84,7 @@ impl Deadlines {
         }
     }
 
-    /// Ready when something is due, or at `latest`.
+    /// Completes at the next deadline, at the latest at `latest`.
     async fn wait(&self, clock: &dyn Clock, latest: Duration) {
         loop {
             let first = self.queue.lock().first().map(|(first, _)| *first);

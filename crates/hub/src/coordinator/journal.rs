@@ -1,8 +1,7 @@
-//! A compacted hub that a coordinator keeps its state on.
+//! The compacted hub that holds the state of a coordinator.
 //!
-//! Every group and every transactional id has one partition, found by a hash of its name, so that its
-//! records stand in one order. What is in memory is a view of them, made anew at each start by
-//! reading them all; compaction keeps that short.
+//! The name of a group or transactional id hashes to a partition, which orders its records. The state in memory is a
+//! view of them, rebuilt at each start by reading them all; compaction keeps that short.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,13 +15,13 @@ use highwater_log::{
 
 /// The largest batch on a coordinator's hub.
 const BATCH_BYTES_MAX: u32 = 8 * 1024 * 1024;
-/// Records of one append are put together up to this many bytes; only then are there several batches.
+/// A larger append is split into several batches.
 const APPEND_BYTES_MAX: usize = BATCH_BYTES_MAX as usize / 2;
 
-/// Why a coordinator cannot work.
+/// Why a coordinator cannot start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
-    #[error("`{0}` cannot be made: {1}")]
+    #[error("`{0}` cannot be created: {1}")]
     Create(HubName, AdminError),
     #[error("there is no partition `{0}`")]
     Missing(TopicPartition),
@@ -30,32 +29,32 @@ pub enum JournalError {
     Replay(#[from] ReplayError),
 }
 
-/// Keys and values that are to be appended together.
+/// Keys and values to append together.
 #[derive(Default)]
 pub(crate) struct Entries {
     bytes: Vec<u8>,
-    /// Where a key starts, where it ends, and where its value ends.
-    marks: Vec<(usize, usize, Option<usize>)>,
+    /// Start and end of each key, and end of its value.
+    bounds: Vec<(usize, usize, Option<usize>)>,
 }
 
 impl Entries {
-    pub fn put(&mut self, key: impl FnOnce(&mut Vec<u8>), value: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn put(&mut self, key: impl FnOnce(&mut Vec<u8>), value: impl FnOnce(&mut Vec<u8>)) {
         self.remove(key);
         value(&mut self.bytes);
-        if let Some(last) = self.marks.last_mut() {
+        if let Some(last) = self.bounds.last_mut() {
             last.2 = Some(self.bytes.len());
         }
     }
 
-    /// A record without a value, which removes its key.
-    pub fn remove(&mut self, key: impl FnOnce(&mut Vec<u8>)) {
+    /// Adds a tombstone, which removes the key.
+    pub(crate) fn remove(&mut self, key: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
         key(&mut self.bytes);
-        self.marks.push((start, self.bytes.len(), None));
+        self.bounds.push((start, self.bytes.len(), None));
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.marks.is_empty()
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bounds.is_empty()
     }
 
     fn records(&self) -> Vec<NewRecord<'_>> {
@@ -65,7 +64,7 @@ impl Entries {
             value: end.map(|end| slice(middle..end)),
             headers: &[],
         };
-        self.marks.iter().map(record).collect()
+        self.bounds.iter().map(record).collect()
     }
 }
 
@@ -74,10 +73,22 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Makes the hub if it is not there. One that is keeps the number of partitions it has, since
-    /// that decides where everything is.
-    pub async fn open(log: &dyn Log, hub: &str, count: u32) -> Result<Journal, JournalError> {
-        let name = HubName::new(hub).expect("the names of our own hubs are well-formed");
+    /// Opens the hub and calls `each` with all its records, partition by partition.
+    pub(crate) async fn load(
+        log: &dyn Log,
+        hub: &str,
+        count: u32,
+        each: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), DecodeError>,
+    ) -> Result<Journal, JournalError> {
+        let journal = Journal::open(log, hub, count).await?;
+        journal.replay(each).await?;
+        Ok(journal)
+    }
+
+    /// Creates the hub if it is missing. An existing one keeps its number of partitions, which determines the
+    /// partition of every name.
+    async fn open(log: &dyn Log, hub: &str, count: u32) -> Result<Journal, JournalError> {
+        let name = HubName::new(hub).expect("the names of internal hubs are valid");
         if log.hub(hub).is_none() {
             let spec = HubSpec {
                 name: name.clone(),
@@ -104,8 +115,8 @@ impl Journal {
         })
     }
 
-    /// Takes its place in the order at the call. Ready when all of it is durable.
-    pub fn append(&self, owner: &str, entries: &Entries) -> BoxFuture<Result<(), String>> {
+    /// The order is fixed by the call. Completes when all records are durable.
+    pub(crate) fn append(&self, owner: &str, entries: &Entries) -> BoxFuture<Result<(), String>> {
         let partition = self.partition_of(owner);
         let records = entries.records();
         let appends: Vec<_> = (chunks(&records).into_iter())
@@ -123,8 +134,7 @@ impl Journal {
         &self.partitions[(fnv1a(owner) % self.partitions.len() as u64) as usize]
     }
 
-    /// Every record there is now, partition by partition, in order.
-    pub async fn replay(
+    async fn replay(
         &self,
         mut each: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), DecodeError>,
     ) -> Result<(), JournalError> {
@@ -165,7 +175,7 @@ fn chunks<'a, 'b>(records: &'b [NewRecord<'a>]) -> Vec<&'b [NewRecord<'a>]> {
     chunks
 }
 
-/// FNV-1a: decides where things are on the disk, so it must never change.
+/// FNV-1a. It determines the partition of a name on the disk, so it must never change.
 fn fnv1a(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -177,13 +187,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hash_that_places_things_is_the_published_one() {
+    fn the_partition_hash_is_the_published_one() {
         assert_eq!(fnv1a(""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(fnv1a("foobar"), 0x8594_4171_f739_67e8);
     }
 
     #[test]
-    fn an_append_is_cut_only_when_it_is_too_large_for_a_batch() {
+    fn an_append_is_split_only_if_it_is_too_large_for_a_batch() {
         let value = vec![0; APPEND_BYTES_MAX / 2];
         let record = NewRecord {
             key: None,

@@ -1,11 +1,12 @@
-//! What the coordinators of groups and of transactions have in common: state in memory that is a view
-//! of a compacted hub, and deadlines.
+//! The common parts of the coordinators of groups and of transactions: a view in memory of a compacted hub, and
+//! deadlines.
 //!
-//! Both are built on the traits of `highwater_log` alone, so they work over any log.
+//! Both coordinators use the traits of `highwater_log` alone, so they work over any log.
 
 pub(crate) mod deadlines;
 pub(crate) mod journal;
 pub(crate) mod record;
+pub(crate) mod slots;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -13,9 +14,8 @@ use std::future::Future;
 
 pub use journal::JournalError;
 
-/// Work that must be done even if whoever asked for it is gone. It is short: it ends when the log has
-/// answered. Outside a runtime the node is going down, and what is not done is done after the next
-/// start, as after a crash.
+/// Spawns work that must be done even if its client is gone. It is short: it ends when the log has answered. Without
+/// a runtime the node is shutting down; the next start does the work, as after a crash.
 pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         runtime.spawn(work);

@@ -1,26 +1,26 @@
-//! Parts that the records of both coordinators share. `docs/formats/offsets.md` and
-//! `docs/formats/transactions.md` draw the records.
+//! Fields that the records of both coordinators share. `docs/formats/offsets.md` and `docs/formats/transactions.md`
+//! have the layouts.
 
 use std::time::Duration;
 
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_log::{HubName, TopicPartition};
 
-/// A reader behind the version that every value begins with.
+/// A reader after the version, the first byte of every value.
 pub(crate) fn read_versioned(bytes: &[u8], version: u8) -> Result<Reader<'_>, DecodeError> {
     let mut from = Reader::new(bytes);
     from.version(version)?;
     Ok(from)
 }
 
-pub(crate) fn write_place(out: &mut Vec<u8>, topic_partition: &TopicPartition) {
+pub(crate) fn write_topic_partition(out: &mut Vec<u8>, topic_partition: &TopicPartition) {
     out.text_be(topic_partition.hub.as_str());
     out.u32_be(topic_partition.partition);
 }
 
-pub(crate) fn read_place(from: &mut Reader<'_>) -> Result<TopicPartition, DecodeError> {
+pub(crate) fn read_topic_partition(from: &mut Reader<'_>) -> Result<TopicPartition, DecodeError> {
     let hub = HubName::new(from.text_be()?);
-    let hub = hub.map_err(|_| DecodeError::Invalid("a hub has an impossible name"))?;
+    let hub = hub.map_err(|_| DecodeError::Invalid("a hub name is invalid"))?;
     let partition = from.u32_be()?;
     Ok(TopicPartition { hub, partition })
 }

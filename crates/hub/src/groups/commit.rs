@@ -1,4 +1,4 @@
-//! Storing positions, for good or for the case that a transaction commits, and taking them away.
+//! Committing offsets, directly or in a transaction, and deleting them.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use tokio::sync::oneshot;
 
 use super::coordinator::{Coordinator, LockedGroup};
 use super::group_entry::GroupChange;
-use super::positions::{PartitionPosition, Position};
+use super::offsets::{PartitionOffset, StoredOffset};
 use super::{record, subscription};
 use crate::coordinator::journal::Entries;
 
-/// Ready when the change is durable and counts.
+/// Receives the outcome when the change is durable and applied.
 pub(super) type ChangeReceiver = oneshot::Receiver<Result<(), GroupError>>;
 
 pub(super) async fn wait(done: ChangeReceiver) -> Result<(), GroupError> {
@@ -22,13 +22,16 @@ pub(super) async fn wait(done: ChangeReceiver) -> Result<(), GroupError> {
 }
 
 impl Coordinator {
-    pub fn commit(self: &Arc<Self>, commit: OffsetCommit) -> Result<ChangeReceiver, GroupError> {
+    pub(super) fn commit(
+        self: &Arc<Self>,
+        commit: OffsetCommit,
+    ) -> Result<ChangeReceiver, GroupError> {
         self.change_as_member(commit, None)
     }
 
-    /// Positions that count when the producer's transaction commits. Takes its place in the log at
-    /// the call, before any [`Coordinator::resolve`] that follows.
-    pub fn pend(
+    /// Stores offsets that take effect when the producer's transaction commits. The order is fixed by the call: a later
+    /// [`Coordinator::resolve`] includes them.
+    pub(super) fn commit_pending(
         self: &Arc<Self>,
         producer: i64,
         commit: OffsetCommit,
@@ -41,56 +44,51 @@ impl Coordinator {
         commit: OffsetCommit,
         producer: Option<i64>,
     ) -> Result<ChangeReceiver, GroupError> {
-        self.journal()?;
+        self.check_loaded()?;
         let who = commit.member;
-        let positions = self.locate(commit.offsets)?;
+        let offsets = self.locate(commit.offsets)?;
         let change = |locked: &mut LockedGroup<'_>| {
             (locked.entry.group).check_commit(&who, producer.is_some(), locked.now)?;
             Ok(match producer {
-                None => locked.store(positions),
-                Some(producer) => locked.pend(producer, positions),
+                None => locked.store(offsets),
+                Some(producer) => locked.add_pending(producer, offsets),
             })
         };
         if who.generation < 0 {
             return self.with_group_or_new(&who.group, change)?;
         }
-        // Nobody has heard of the group, so of no generation either.
+        // An unknown group has no generation.
         let stale = || Err(stale_generation(&who));
         self.with_group(&who.group, change)?.unwrap_or_else(stale)
     }
 
-    /// Which hubs are meant, so that a hub made later under the same name starts anew.
+    /// Adds the ids of the hubs, so that a hub created later under the same name starts without offsets.
     fn locate(
         &self,
         offsets: Vec<(TopicPartition, OffsetAndMetadata)>,
-    ) -> Result<Vec<PartitionPosition>, GroupError> {
+    ) -> Result<Vec<PartitionOffset>, GroupError> {
         let (time_ms, max) = (self.now_ms(), self.options.metadata_bytes_max);
-        let locate = |(topic_partition, stored): (TopicPartition, OffsetAndMetadata)| {
-            let bytes = stored.metadata.len();
+        let locate = |(partition, committed): (TopicPartition, OffsetAndMetadata)| {
+            let bytes = committed.metadata.len();
             if bytes > max {
                 return Err(GroupError::MetadataTooLarge { bytes, max });
             }
-            let hub = self.log.hub(topic_partition.hub.as_str());
-            match hub.filter(|hub| topic_partition.partition < hub.partitions) {
-                None => Err(GroupError::UnknownPartition(topic_partition)),
-                Some(hub) => {
-                    let hub = hub.id;
-                    Ok((
-                        topic_partition,
-                        Position {
-                            stored,
-                            hub,
-                            time_ms,
-                        },
-                    ))
-                }
-            }
+            let hub = self.log.hub(partition.hub.as_str());
+            let Some(hub) = hub.filter(|hub| partition.partition < hub.partitions) else {
+                return Err(GroupError::UnknownPartition(partition));
+            };
+            let offset = StoredOffset {
+                committed,
+                hub: hub.id,
+                time_ms,
+            };
+            Ok((partition, offset))
         };
         offsets.into_iter().map(locate).collect()
     }
 
-    /// The end of a producer's transaction: what it left pending counts now, or never.
-    pub fn resolve(
+    /// Ends a producer's transaction: commits or drops its pending offsets.
+    pub(super) fn resolve(
         self: &Arc<Self>,
         group: &str,
         producer: i64,
@@ -100,7 +98,7 @@ impl Coordinator {
         Ok(self.with_group(group, resolve)?.flatten())
     }
 
-    pub fn committed(
+    pub(super) fn committed(
         self: &Arc<Self>,
         group: &str,
         topic_partitions: Option<Vec<TopicPartition>>,
@@ -108,16 +106,11 @@ impl Coordinator {
     ) -> Result<Vec<CommittedOffset>, GroupError> {
         let unknown = topic_partitions.clone().unwrap_or_default();
         let look = |locked: &mut LockedGroup<'_>| locked.look_up(topic_partitions, stable);
-        let nothing = || {
-            Ok(unknown
-                .into_iter()
-                .map(|topic_partition| (topic_partition, None))
-                .collect())
-        };
-        self.with_group(group, look)?.unwrap_or_else(nothing)
+        let none = || Ok(unknown.into_iter().map(|one| (one, None)).collect());
+        self.with_group(group, look)?.unwrap_or_else(none)
     }
 
-    pub fn forget(
+    pub(super) fn forget(
         self: &Arc<Self>,
         group: &str,
         topic_partitions: Vec<TopicPartition>,
@@ -130,10 +123,10 @@ impl Coordinator {
             .unwrap_or(Err(GroupError::NotFound))
     }
 
-    pub fn delete(self: &Arc<Self>, group: &str) -> Result<ChangeReceiver, GroupError> {
+    pub(super) fn delete(self: &Arc<Self>, group: &str) -> Result<ChangeReceiver, GroupError> {
         let delete = |locked: &mut LockedGroup<'_>| {
-            // A transaction under way would bring the group back.
-            let used = !locked.entry.group.is_idle() || !locked.entry.positions.pending.is_empty();
+            // The end of an open transaction would create the group again.
+            let used = !locked.entry.group.is_idle() || !locked.entry.offsets.pending.is_empty();
             match used {
                 true => Err(GroupError::NotEmpty),
                 false => Ok(locked.delete()),
@@ -145,32 +138,27 @@ impl Coordinator {
 }
 
 impl LockedGroup<'_> {
-    fn store(&mut self, positions: Vec<PartitionPosition>) -> ChangeReceiver {
+    fn store(&mut self, offsets: Vec<PartitionOffset>) -> ChangeReceiver {
         let mut entries = Entries::default();
         let group = &self.entry.name;
-        for (topic_partition, position) in &positions {
-            entries.put(
-                |out| record::position_key(out, group, topic_partition),
-                |out| record::put_position(out, position),
-            );
-        }
-        self.change(&entries, GroupChange::Store(positions))
+        put_offsets(&mut entries, group, &offsets);
+        self.change(&entries, GroupChange::Store(offsets))
     }
 
-    fn pend(&mut self, producer: i64, positions: Vec<PartitionPosition>) -> ChangeReceiver {
+    fn add_pending(&mut self, producer: i64, offsets: Vec<PartitionOffset>) -> ChangeReceiver {
         let mut entries = Entries::default();
         let group = &self.entry.name;
-        for (topic_partition, position) in &positions {
+        for (partition, offset) in &offsets {
             entries.put(
-                |out| record::pending_key(out, group, producer, topic_partition),
-                |out| record::put_position(out, position),
+                |out| record::pending_key(out, group, producer, partition),
+                |out| record::put_offset(out, offset),
             );
         }
-        self.entry.positions.pend(producer, &positions);
-        self.change(&entries, GroupChange::Pend(producer, positions))
+        self.entry.offsets.add_pending(producer, &offsets);
+        self.change(&entries, GroupChange::AddPending(producer, offsets))
     }
 
-    /// `None` if there is nothing to do.
+    /// `None` if no offset is pending.
     fn resolve(&mut self, producer: i64, marker: TransactionMarker) -> Option<ChangeReceiver> {
         let pending = self.entry.pending_of(producer);
         if pending.is_empty() {
@@ -178,13 +166,8 @@ impl LockedGroup<'_> {
         }
         let mut entries = Entries::default();
         let group = &self.entry.name;
-        for (topic_partition, position) in &pending {
-            if marker == TransactionMarker::Commit {
-                entries.put(
-                    |out| record::position_key(out, group, topic_partition),
-                    |out| record::put_position(out, position),
-                );
-            }
+        if marker == TransactionMarker::Commit {
+            put_offsets(&mut entries, group, &pending);
         }
         for (topic_partition, _) in &pending {
             entries.remove(|out| record::pending_key(out, group, producer, topic_partition));
@@ -192,33 +175,33 @@ impl LockedGroup<'_> {
         Some(self.change(&entries, GroupChange::Resolve(producer, pending, marker)))
     }
 
-    pub fn forget(&mut self, topic_partitions: Vec<TopicPartition>) -> ChangeReceiver {
+    pub(super) fn forget(&mut self, topic_partitions: Vec<TopicPartition>) -> ChangeReceiver {
         let mut entries = Entries::default();
         let group = &self.entry.name;
         for topic_partition in &topic_partitions {
-            entries.remove(|out| record::position_key(out, group, topic_partition));
+            entries.remove(|out| record::offset_key(out, group, topic_partition));
         }
         self.change(&entries, GroupChange::Forget(topic_partitions))
     }
 
-    pub fn delete(&mut self) -> ChangeReceiver {
+    pub(super) fn delete(&mut self) -> ChangeReceiver {
         let mut entries = Entries::default();
         let group = &self.entry.name;
         for topic_partition in self.entry.topic_partitions() {
-            entries.remove(|out| record::position_key(out, group, topic_partition));
+            entries.remove(|out| record::offset_key(out, group, topic_partition));
         }
         entries.remove(|out| record::group_key(out, group));
-        self.entry.closing = true;
+        self.entry.deleting = true;
         self.change(&entries, GroupChange::Delete)
     }
 
-    fn change(&mut self, entries: &Entries, change_kind: GroupChange) -> ChangeReceiver {
-        let (answer, done) = oneshot::channel();
+    fn change(&mut self, entries: &Entries, change: GroupChange) -> ChangeReceiver {
+        let (responder, done) = oneshot::channel();
         if entries.is_empty() {
-            let _ = answer.send(Ok(()));
+            let _ = responder.send(Ok(()));
             return done;
         }
-        self.append(entries, change_kind, Some(answer));
+        self.append(entries, change, Some(responder));
         done
     }
 
@@ -227,37 +210,27 @@ impl LockedGroup<'_> {
         topic_partitions: Option<Vec<TopicPartition>>,
         stable: bool,
     ) -> Result<Vec<CommittedOffset>, GroupError> {
-        let positions = &self.entry.positions;
-        let all = || positions.stored.keys().cloned().collect();
+        let offsets = &self.entry.offsets;
+        let all = || offsets.stored.keys().cloned().collect();
         let every = topic_partitions.is_none();
         let topic_partitions = topic_partitions.unwrap_or_else(all);
-        if stable
-            && topic_partitions
-                .iter()
-                .any(|topic_partition| positions.is_pending(topic_partition))
-        {
+        if stable && topic_partitions.iter().any(|one| offsets.is_pending(one)) {
             return Err(GroupError::Unstable);
         }
-        let look_up = |topic_partition: TopicPartition| {
-            let hub = self
-                .coordinator
-                .log
-                .hub(topic_partition.hub.as_str())
-                .map(|hub| hub.id);
-            let position = positions.stored.get(&topic_partition);
-            let current = position.filter(|position| Some(position.hub) == hub);
-            (
-                topic_partition,
-                current.map(|position| position.stored.clone()),
-            )
+        let look_up = |partition: TopicPartition| {
+            let hub = self.coordinator.log.hub(partition.hub.as_str());
+            let hub = hub.map(|hub| hub.id);
+            let offset = offsets.stored.get(&partition);
+            let current = offset.filter(|offset| Some(offset.hub) == hub);
+            (partition, current.map(|offset| offset.committed.clone()))
         };
         let found = topic_partitions.into_iter().map(look_up);
         Ok(found
-            .filter(|(_, stored)| !every || stored.is_some())
+            .filter(|(_, committed)| !every || committed.is_some())
             .collect())
     }
 
-    /// Whether a member may be reading one of these places now.
+    /// Whether a member may be subscribed to one of these partitions.
     fn uses(&self, topic_partitions: &[TopicPartition]) -> bool {
         let info = self.entry.group.info();
         info.state != GroupState::Empty
@@ -267,6 +240,15 @@ impl LockedGroup<'_> {
                 };
                 topic_partitions.iter().any(may_use)
             })
+    }
+}
+
+fn put_offsets(entries: &mut Entries, group: &str, offsets: &[PartitionOffset]) {
+    for (partition, offset) in offsets {
+        entries.put(
+            |out| record::offset_key(out, group, partition),
+            |out| record::put_offset(out, offset),
+        );
     }
 }
 

@@ -1,47 +1,43 @@
-//! All rooms, and the way into one of them.
+//! All groups, and the access to one of them under its lock.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use highwater_env::{Clock, random::Random};
 use highwater_log::{GroupError, Log};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 
 use super::group_entry::{GroupChange, GroupEntry, Responder};
-use super::machine::{Effect, Elapsed, Group, Ticket};
-use super::record;
-use super::{Options, machine};
+use super::machine::{Effect, Elapsed, Group, Limits, RequestId};
+use super::{Options, record};
 use crate::coordinator::deadlines::Deadlines;
 use crate::coordinator::journal::{Entries, Journal};
+use crate::coordinator::slots::{Slot, Slots};
 use crate::coordinator::spawn;
 
-pub(super) type Slot = Mutex<GroupEntry>;
-
 pub(super) struct Coordinator {
-    pub log: Arc<dyn Log>,
-    pub clock: Arc<dyn Clock>,
-    pub options: Options,
-    pub deadlines: Deadlines,
-    /// Set when all of the hub has been read.
-    pub journal: OnceLock<Journal>,
-    /// Held only to find, add or remove a room, and never while waiting for one.
-    pub slots: RwLock<BTreeMap<String, Arc<Slot>>>,
+    pub(super) log: Arc<dyn Log>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) options: Options,
+    pub(super) deadlines: Deadlines,
+    /// Set when the hub has been read.
+    pub(super) journal: OnceLock<Journal>,
+    pub(super) slots: Slots<GroupEntry>,
     random: Mutex<Random>,
-    tickets: AtomicU64,
+    request_ids: AtomicU64,
 }
 
-/// Where somebody has entered: the room is locked while this is held.
+/// A group whose lock is held.
 pub(super) struct LockedGroup<'a> {
-    pub coordinator: &'a Arc<Coordinator>,
-    pub journal: &'a Journal,
-    pub slot: &'a Arc<Slot>,
-    pub entry: &'a mut GroupEntry,
-    pub now: Elapsed,
+    pub(super) coordinator: &'a Arc<Coordinator>,
+    pub(super) slot: &'a Slot<GroupEntry>,
+    pub(super) entry: &'a mut GroupEntry,
+    pub(super) now: Elapsed,
+    journal: &'a Journal,
 }
 
 impl Coordinator {
-    pub fn new(
+    pub(super) fn new(
         log: Arc<dyn Log>,
         clock: Arc<dyn Clock>,
         random: Random,
@@ -53,80 +49,68 @@ impl Coordinator {
             options,
             deadlines: Deadlines::default(),
             journal: OnceLock::new(),
-            slots: RwLock::default(),
+            slots: Slots::default(),
             random: Mutex::new(random),
-            tickets: AtomicU64::new(0),
+            request_ids: AtomicU64::new(0),
         }
     }
 
-    pub fn journal(&self) -> Result<&Journal, GroupError> {
-        self.journal.get().ok_or(GroupError::Loading)
+    pub(super) fn check_loaded(&self) -> Result<(), GroupError> {
+        self.journal.get().map(|_| ()).ok_or(GroupError::Loading)
     }
 
-    pub fn now_ms(&self) -> i64 {
+    pub(super) fn now_ms(&self) -> i64 {
         self.clock.unix_millis()
     }
 
-    pub fn ticket(&self) -> Ticket {
-        Ticket(self.tickets.fetch_add(1, Ordering::Relaxed))
+    pub(super) fn next_request_id(&self) -> RequestId {
+        RequestId(self.request_ids.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// An id that nobody has had, telling a reader whose it is.
-    pub fn member_id(&self, client_id: &str) -> String {
+    /// A new member id, which begins with the client id.
+    pub(super) fn member_id(&self, client_id: &str) -> String {
         let mut random = self.random.lock();
         let (high, low) = (random.next_u64(), random.next_u64());
         format!("{client_id}-{high:016x}{low:016x}")
     }
 
-    pub fn new_group(&self, name: &str) -> Group {
-        Group::new(name, machine::Limits::from(&self.options))
-    }
-
-    /// Does `act` in the room of a group if there is one.
-    pub fn with_group<R>(
+    /// Calls `act` with a group; `None` if there is none of this name.
+    pub(super) fn with_group<R>(
         self: &Arc<Self>,
         name: &str,
         act: impl FnOnce(&mut LockedGroup<'_>) -> R,
     ) -> Result<Option<R>, GroupError> {
-        self.lock_group(name, || self.slots.read().get(name).cloned(), act)
+        self.lock_group(name, || self.slots.get(name), act)
     }
 
-    /// Does `act` in the room of a group, which is made if there is none. One in which nothing
-    /// happens does not stay.
-    pub fn with_group_or_new<R>(
+    /// Calls `act` with a group, created if there is none. A group that stays vacant is removed again.
+    pub(super) fn with_group_or_new<R>(
         self: &Arc<Self>,
         name: &str,
         act: impl FnOnce(&mut LockedGroup<'_>) -> R,
     ) -> Result<R, GroupError> {
-        let found = || self.slots.read().get(name).cloned();
-        let find = || Some(found().unwrap_or_else(|| self.make(name)));
+        let new = || GroupEntry::new(name, Group::new(name, Limits::from(&self.options)));
+        let find = || Some(self.slots.get_or_insert(name, new));
         let done = self.lock_group(name, find, act)?;
         done.ok_or(GroupError::Loading)
-    }
-
-    fn make(&self, name: &str) -> Arc<Slot> {
-        let mut slots = self.slots.write();
-        let slot = slots.entry(name.to_owned());
-        let make = || Arc::new(Mutex::new(GroupEntry::new(name, self.new_group(name))));
-        Arc::clone(slot.or_insert_with(make))
     }
 
     fn lock_group<R>(
         self: &Arc<Self>,
         name: &str,
-        find: impl Fn() -> Option<Arc<Slot>>,
+        find: impl Fn() -> Option<Slot<GroupEntry>>,
         act: impl FnOnce(&mut LockedGroup<'_>) -> R,
     ) -> Result<Option<R>, GroupError> {
-        self.journal()?;
+        self.check_loaded()?;
         if name.is_empty() {
             return Err(GroupError::InvalidGroup);
         }
         while let Some(slot) = find() {
             let mut entry = slot.lock();
-            if entry.gone {
+            if entry.removed {
                 continue;
             }
-            if entry.closing {
+            if entry.deleting {
                 return Err(GroupError::Loading);
             }
             return Ok(self.act_locked(&slot, &mut entry, act));
@@ -134,10 +118,10 @@ impl Coordinator {
         Ok(None)
     }
 
-    /// Does `act` in a room that is locked already, then what the group wants done.
-    pub fn act_locked<R>(
+    /// Calls `act` with a group that is locked already, then carries out the effects.
+    pub(super) fn act_locked<R>(
         self: &Arc<Self>,
-        slot: &Arc<Slot>,
+        slot: &Slot<GroupEntry>,
         entry: &mut GroupEntry,
         act: impl FnOnce(&mut LockedGroup<'_>) -> R,
     ) -> Option<R> {
@@ -149,51 +133,48 @@ impl Coordinator {
             now: self.clock.elapsed(),
         };
         let done = act(&mut locked);
-        locked.carry_out();
-        locked.set_deadline();
-        if entry.is_vacant() {
-            entry.gone = true;
+        locked.run_effects();
+        if let Some(at) = entry.group.take_deadline() {
+            (self.deadlines).set(&mut entry.wakeup_at, at, &entry.name);
         }
-        if entry.gone {
-            let mut slots = self.slots.write();
-            if slots
-                .get(&entry.name)
-                .is_some_and(|own| Arc::ptr_eq(own, slot))
-            {
-                slots.remove(&entry.name);
-            }
+        if entry.is_vacant() {
+            entry.removed = true;
+        }
+        if entry.removed {
+            self.slots.remove(&entry.name, slot);
         }
         Some(done)
     }
 
-    /// Tells every group whose deadline has come what time it is.
-    pub fn wake_due(self: &Arc<Self>) {
+    /// Wakes every group whose deadline has passed.
+    pub(super) fn wake_due(self: &Arc<Self>) {
         for name in self.deadlines.take_due(self.clock.elapsed()) {
-            let slot = self.slots.read().get(&name).cloned();
-            if let Some(slot) = slot {
+            if let Some(slot) = self.slots.get(&name) {
                 let mut entry = slot.lock();
-                entry.woken_at = None;
-                self.act_locked(&slot, &mut entry, |locked| {
-                    locked.entry.group.tick(locked.now)
-                });
+                entry.wakeup_at = None;
+                self.tick(&slot, &mut entry);
             }
         }
+    }
+
+    pub(super) fn tick(self: &Arc<Self>, slot: &Slot<GroupEntry>, entry: &mut GroupEntry) {
+        self.act_locked(slot, entry, |locked| locked.entry.group.tick(locked.now));
     }
 }
 
 impl LockedGroup<'_> {
-    fn carry_out(&mut self) {
+    fn run_effects(&mut self) {
         for effect in self.entry.group.take_effects() {
-            // Whoever waited may have hung up a moment ago.
+            // The receiver may have hung up.
             match effect {
-                Effect::Joined(ticket, answer) => {
-                    if let Some(waiting) = self.entry.joins.remove(&ticket) {
-                        let _ = waiting.send(answer);
+                Effect::Joined(request_id, answer) => {
+                    if let Some(responder) = self.entry.joins.remove(&request_id) {
+                        let _ = responder.send(answer);
                     }
                 }
-                Effect::Synced(ticket, answer) => {
-                    if let Some(waiting) = self.entry.syncs.remove(&ticket) {
-                        let _ = waiting.send(answer);
+                Effect::Synced(request_id, answer) => {
+                    if let Some(responder) = self.entry.syncs.remove(&request_id) {
+                        let _ = responder.send(answer);
                     }
                 }
                 Effect::Store(after) => {
@@ -211,16 +192,15 @@ impl LockedGroup<'_> {
         }
     }
 
-    /// Gives records their place in the log. A task of its own sees to the rest, because it must be
-    /// done even if the client that asked is gone.
-    pub fn append(
+    /// Appends the records of a change. A spawned task applies it, even if its client is gone.
+    pub(super) fn append(
         &mut self,
         entries: &Entries,
-        change_kind: GroupChange,
-        answer: Option<Responder<()>>,
+        change: GroupChange,
+        responder: Option<Responder<()>>,
     ) {
         let append = self.journal.append(&self.entry.name, entries);
-        let number = self.entry.begin(change_kind, answer);
+        let number = self.entry.begin(change, responder);
         let (coordinator, slot) = (Arc::clone(self.coordinator), Arc::clone(self.slot));
         spawn(async move {
             let outcome = append.await;
@@ -229,16 +209,5 @@ impl LockedGroup<'_> {
                 locked.entry.finish(number, outcome, locked.now);
             });
         });
-    }
-
-    /// Being woken too early does no harm, so only an earlier deadline is worth a word.
-    fn set_deadline(&mut self) {
-        let Some(at) = self.entry.group.take_deadline() else {
-            return;
-        };
-        if self.entry.woken_at.is_none_or(|woken_at| at < woken_at) {
-            self.entry.woken_at = Some(at);
-            self.coordinator.deadlines.set(at, &self.entry.name);
-        }
     }
 }

@@ -1,18 +1,17 @@
-//! Forgetting what nobody has asked for in a long time.
+//! Expiry of committed offsets and of groups.
 
 use std::sync::Arc;
 
 use super::coordinator::{Coordinator, LockedGroup};
 
 impl Coordinator {
-    /// Positions go when they and the emptiness of their group are older than the retention; a group
-    /// goes when it has none left. A group with members keeps everything.
-    pub fn expire(self: &Arc<Self>) {
-        let names: Vec<String> = self.slots.read().keys().cloned().collect();
+    /// Deletes offsets when they, and the time since their group became empty, are older than the retention, and
+    /// groups without offsets. A group with members keeps everything.
+    pub(super) fn expire(self: &Arc<Self>) {
         let retention = self.options.retention.as_millis() as i64;
         let before_ms = self.now_ms().saturating_sub(retention);
-        for name in names {
-            // A group that is being loaded or deleted needs nothing from us.
+        for name in self.slots.names() {
+            // A group that is being loaded or deleted has nothing to expire.
             let _ = self.with_group(&name, |locked| locked.expire(before_ms));
         }
     }
@@ -20,20 +19,17 @@ impl Coordinator {
 
 impl LockedGroup<'_> {
     fn expire(&mut self, before_ms: i64) {
-        if !self.entry.is_quiet() || self.entry.since_ms > before_ms && !self.has_no_positions() {
+        let offsets = &self.entry.offsets;
+        if !self.entry.is_quiet() || self.entry.since_ms > before_ms && !offsets.is_empty() {
             return;
         }
-        let old = self.entry.positions.older_than(before_ms);
-        let all = old.len() == self.entry.positions.stored.len();
-        // Nobody waits for the outcome; what fails is tried again the next time.
-        if all && self.entry.positions.pending.is_empty() {
+        let old = offsets.older_than(before_ms);
+        let all = old.len() == offsets.stored.len();
+        // Nothing waits for the outcome; the next run repeats what fails.
+        if all && offsets.pending.is_empty() {
             drop(self.delete());
         } else if !old.is_empty() {
             drop(self.forget(old));
         }
-    }
-
-    fn has_no_positions(&self) -> bool {
-        self.entry.positions.is_empty()
     }
 }

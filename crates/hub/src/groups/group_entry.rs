@@ -1,5 +1,4 @@
-//! A group with all that belongs to it: its members, its positions, who waits for an answer, and the
-//! changes that are on their way to the disk.
+//! A group with its committed offsets, its pending responses, and the changes that are not durable yet.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -7,90 +6,89 @@ use std::time::Duration;
 use highwater_log::{GroupError, JoinResponse, SyncResponse, TopicPartition, TransactionMarker};
 use tokio::sync::oneshot;
 
-use super::machine::{AfterStore, Elapsed, Group, Ticket};
-use super::positions::{PartitionPosition, Position, Positions};
+use super::machine::{AfterStore, Elapsed, Group, RequestId};
+use super::offsets::{GroupOffsets, PartitionOffset, StoredOffset};
 
 pub(super) type Responder<T> = oneshot::Sender<Result<T, GroupError>>;
 
 pub(super) struct GroupEntry {
     pub name: String,
     pub group: Group,
-    pub positions: Positions,
-    /// When the group came to be as it is, in milliseconds since 1970; 0 if it never formed.
+    pub offsets: GroupOffsets,
+    /// When the group last changed, in milliseconds since 1970; 0 if it never had a generation.
     pub since_ms: i64,
-    pub joins: BTreeMap<Ticket, Responder<JoinResponse>>,
-    pub syncs: BTreeMap<Ticket, Responder<SyncResponse>>,
-    /// When the queue of deadlines will name this group, if it will.
-    pub woken_at: Option<Duration>,
-    /// Being deleted: nothing can be asked of it until that has worked or failed.
-    pub closing: bool,
-    /// Deleted. Whoever still holds the room must look for another one.
-    pub gone: bool,
+    pub joins: BTreeMap<RequestId, Responder<JoinResponse>>,
+    pub syncs: BTreeMap<RequestId, Responder<SyncResponse>>,
+    /// The deadline set for this group.
+    pub wakeup_at: Option<Duration>,
+    /// The deletion is being written: requests are refused until it succeeded or failed.
+    pub deleting: bool,
+    /// Deleted: a holder of this entry must look up the name again.
+    pub removed: bool,
     changes: VecDeque<Change>,
-    changes_made: u64,
+    last_number: u64,
 }
 
-/// Something on its way to the disk.
+/// A change that is being written.
 struct Change {
     number: u64,
-    change_kind: GroupChange,
-    answer: Option<Responder<()>>,
-    /// What became of it, once that is known.
+    change: GroupChange,
+    responder: Option<Responder<()>>,
+    /// Set when the write has ended.
     outcome: Option<Result<(), String>>,
 }
 
 pub(super) enum GroupChange {
     Group(AfterStore),
-    Store(Vec<PartitionPosition>),
-    Pend(i64, Vec<PartitionPosition>),
-    /// The end of a producer's transaction, for what was pending then.
-    Resolve(i64, Vec<PartitionPosition>, TransactionMarker),
+    Store(Vec<PartitionOffset>),
+    AddPending(i64, Vec<PartitionOffset>),
+    /// The end of a producer's transaction, with the offsets that were pending.
+    Resolve(i64, Vec<PartitionOffset>, TransactionMarker),
     Forget(Vec<TopicPartition>),
     Delete,
 }
 
 impl GroupEntry {
-    pub fn new(name: &str, group: Group) -> GroupEntry {
+    pub(super) fn new(name: &str, group: Group) -> GroupEntry {
         GroupEntry {
             name: name.to_owned(),
             group,
-            positions: Positions::default(),
+            offsets: GroupOffsets::default(),
             since_ms: 0,
             joins: BTreeMap::new(),
             syncs: BTreeMap::new(),
-            woken_at: None,
-            closing: false,
-            gone: false,
+            wakeup_at: None,
+            deleting: false,
+            removed: false,
             changes: VecDeque::new(),
-            changes_made: 0,
+            last_number: 0,
         }
     }
 
-    /// Nobody would miss it.
-    pub fn is_vacant(&self) -> bool {
-        self.is_quiet() && !self.group.was_formed() && self.positions.is_empty()
+    /// Nothing of it is stored or in use.
+    pub(super) fn is_vacant(&self) -> bool {
+        self.is_quiet() && !self.group.was_formed() && self.offsets.is_empty()
     }
 
-    /// Without members and without changes under way.
-    pub fn is_quiet(&self) -> bool {
-        self.group.is_idle() && self.changes.is_empty() && !self.closing
+    /// Without members and without changes being written.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.group.is_idle() && self.changes.is_empty() && !self.deleting
     }
 
-    /// Notes a change whose records have just taken their place in the log.
-    pub fn begin(&mut self, change_kind: GroupChange, answer: Option<Responder<()>>) -> u64 {
-        self.changes_made += 1;
+    /// Adds a change whose records have just been appended; returns its number.
+    pub(super) fn begin(&mut self, change: GroupChange, responder: Option<Responder<()>>) -> u64 {
+        self.last_number += 1;
         self.changes.push_back(Change {
-            number: self.changes_made,
-            change_kind,
-            answer,
+            number: self.last_number,
+            change,
+            responder,
             outcome: None,
         });
-        self.changes_made
+        self.last_number
     }
 
-    /// Learns what became of a change. Changes count in the order of the log, so it may have to wait
-    /// for those before it.
-    pub fn finish(&mut self, number: u64, outcome: Result<(), String>, now: Elapsed) {
+    /// Ends a change. Changes are applied in the order of the log, so it may wait for earlier ones.
+    pub(super) fn finish(&mut self, number: u64, outcome: Result<(), String>, now: Elapsed) {
         if let Some(change) = self
             .changes
             .iter_mut()
@@ -99,10 +97,10 @@ impl GroupEntry {
             change.outcome = Some(outcome);
         }
         while let Some((change, outcome)) = self.take_finished() {
-            self.apply(change.change_kind, outcome.clone(), now);
-            if let Some(answer) = change.answer {
-                // Whoever asked may have hung up.
-                let _ = answer.send(outcome.map_err(GroupError::Storage));
+            self.apply(change.change, outcome.clone(), now);
+            if let Some(responder) = change.responder {
+                // The receiver may have hung up.
+                let _ = responder.send(outcome.map_err(GroupError::Storage));
             }
         }
     }
@@ -112,57 +110,54 @@ impl GroupEntry {
         Some((self.changes.pop_front()?, outcome))
     }
 
-    fn apply(&mut self, change_kind: GroupChange, outcome: Result<(), String>, now: Elapsed) {
+    fn apply(&mut self, change: GroupChange, outcome: Result<(), String>, now: Elapsed) {
         let stored = outcome.is_ok();
-        match change_kind {
+        match change {
             GroupChange::Group(after) => self.group.stored(after, outcome, now),
-            GroupChange::Store(positions) if stored => self.positions.stored.extend(positions),
-            GroupChange::Pend(producer, positions) if !stored => {
-                self.positions.unpend(producer, &positions);
+            GroupChange::Store(offsets) if stored => self.offsets.stored.extend(offsets),
+            GroupChange::AddPending(producer, offsets) if !stored => {
+                self.offsets.remove_unchanged(producer, &offsets);
             }
             GroupChange::Resolve(producer, pending, marker) if stored => {
-                self.positions.unpend(producer, &pending);
+                self.offsets.remove_unchanged(producer, &pending);
                 if marker == TransactionMarker::Commit {
-                    self.positions.stored.extend(pending);
+                    self.offsets.stored.extend(pending);
                 }
             }
             GroupChange::Forget(topic_partitions) if stored => {
                 for topic_partition in topic_partitions {
-                    self.positions.stored.remove(&topic_partition);
+                    self.offsets.stored.remove(&topic_partition);
                 }
             }
             GroupChange::Delete => {
-                self.closing = false;
-                self.gone = stored;
+                self.deleting = false;
+                self.removed = stored;
             }
             GroupChange::Store(_)
-            | GroupChange::Pend(..)
+            | GroupChange::AddPending(..)
             | GroupChange::Resolve(..)
             | GroupChange::Forget(_) => {}
         }
     }
 
-    /// Every place that has a position, or will have when what is under way is durable.
-    pub fn topic_partitions(&self) -> BTreeSet<&TopicPartition> {
+    /// Partitions with a committed offset, including changes that are not durable yet.
+    pub(super) fn topic_partitions(&self) -> BTreeSet<&TopicPartition> {
         let changes = self
             .changes
             .iter()
-            .filter_map(|change| match &change.change_kind {
-                GroupChange::Store(positions) | GroupChange::Resolve(_, positions, _) => {
-                    Some(positions)
-                }
+            .filter_map(|change| match &change.change {
+                GroupChange::Store(offsets) | GroupChange::Resolve(_, offsets, _) => Some(offsets),
                 _ => None,
             });
-        let coming = changes.flatten();
-        let coming = coming.map(|(topic_partition, _)| topic_partition);
-        self.positions.stored.keys().chain(coming).collect()
+        let written = changes.flatten().map(|(partition, _)| partition);
+        self.offsets.stored.keys().chain(written).collect()
     }
 
-    /// What a transaction of this producer would store.
-    pub fn pending_of(&self, producer: i64) -> Vec<PartitionPosition> {
-        let pending = self.positions.pending.get(&producer);
-        let own = |(topic_partition, position): (&TopicPartition, &Position)| {
-            (topic_partition.clone(), position.clone())
+    /// The offsets that a transaction of this producer would commit.
+    pub(super) fn pending_of(&self, producer: i64) -> Vec<PartitionOffset> {
+        let pending = self.offsets.pending.get(&producer);
+        let own = |(partition, offset): (&TopicPartition, &StoredOffset)| {
+            (partition.clone(), offset.clone())
         };
         pending.into_iter().flatten().map(own).collect()
     }

@@ -1,4 +1,4 @@
-//! The groups as others see them.
+//! The interface of the group coordinator.
 
 use std::sync::Arc;
 
@@ -7,13 +7,12 @@ use highwater_log::{
     MemberIdentity, Membership, OffsetCommit, SyncRequest, SyncResponse, TopicPartition,
     TransactionMarker,
 };
-use tokio::sync::oneshot;
 
 use super::commit::{ChangeReceiver, wait};
 use super::coordinator::{Coordinator, LockedGroup};
 use super::pending_response::PendingResponse;
 
-/// A way to the groups; clones lead to the same ones. Its calls must be made within a Tokio runtime.
+/// A handle to the coordinator, which clones share. Its methods need a Tokio runtime.
 #[derive(Clone)]
 pub struct Handle {
     coordinator: Arc<Coordinator>,
@@ -29,13 +28,13 @@ impl Handle {
         &self.coordinator
     }
 
-    /// See [`Coordinator::pend`]; the rest of the wait is the future's.
-    pub(crate) fn pend(
+    /// See [`Coordinator::commit_pending`].
+    pub(crate) fn commit_pending(
         &self,
         producer: i64,
         commit: OffsetCommit,
     ) -> BoxFuture<Result<(), GroupError>> {
-        let done = self.coordinator.pend(producer, commit);
+        let done = self.coordinator.commit_pending(producer, commit);
         Box::pin(async move { wait(done?).await })
     }
 
@@ -55,12 +54,12 @@ impl Handle {
         })
     }
 
-    fn ask<T: Send + 'static>(
+    fn query<T: Send + 'static>(
         &self,
-        ask: impl FnOnce(&Arc<Coordinator>) -> T + Send + 'static,
+        query: impl FnOnce(&Arc<Coordinator>) -> T + Send + 'static,
     ) -> BoxFuture<T> {
         let coordinator = Arc::clone(&self.coordinator);
-        Box::pin(async move { ask(&coordinator) })
+        Box::pin(async move { query(&coordinator) })
     }
 
     fn change(
@@ -84,7 +83,7 @@ impl GroupCoordinator for Handle {
     }
 
     fn heartbeat(&self, member: Membership) -> BoxFuture<Result<(), GroupError>> {
-        self.ask(move |coordinator| {
+        self.query(move |coordinator| {
             let beat =
                 |locked: &mut LockedGroup<'_>| locked.entry.group.heartbeat(&member, locked.now);
             let unknown = || Err(GroupError::UnknownMember(member.member.clone()));
@@ -97,14 +96,14 @@ impl GroupCoordinator for Handle {
         group: String,
         leaving: Vec<MemberIdentity>,
     ) -> BoxFuture<Result<Vec<Result<(), GroupError>>, GroupError>> {
-        self.ask(move |coordinator| {
+        self.query(move |coordinator| {
             let leave =
                 |locked: &mut LockedGroup<'_>| locked.entry.group.leave(&leaving, locked.now);
             let unknown = |one: &MemberIdentity| Err(GroupError::UnknownMember(one.member.clone()));
-            let nobody = || leaving.iter().map(unknown).collect();
+            let unknown_group = || leaving.iter().map(unknown).collect();
             Ok(coordinator
                 .with_group(&group, leave)?
-                .unwrap_or_else(nobody))
+                .unwrap_or_else(unknown_group))
         })
     }
 
@@ -118,12 +117,12 @@ impl GroupCoordinator for Handle {
         topic_partitions: Option<Vec<TopicPartition>>,
         stable: bool,
     ) -> BoxFuture<Result<Vec<CommittedOffset>, GroupError>> {
-        self.ask(move |coordinator| coordinator.committed(&group, topic_partitions, stable))
+        self.query(move |coordinator| coordinator.committed(&group, topic_partitions, stable))
     }
 
     fn list(&self) -> BoxFuture<Vec<GroupInfo>> {
-        self.ask(|coordinator| {
-            let names: Vec<String> = coordinator.slots.read().keys().cloned().collect();
+        self.query(|coordinator| {
+            let names = coordinator.slots.names();
             let look = |locked: &mut LockedGroup<'_>| locked.entry.group.info();
             let infos = names.iter().map(|name| coordinator.with_group(name, look));
             infos.filter_map(|info| info.ok().flatten()).collect()
@@ -131,7 +130,7 @@ impl GroupCoordinator for Handle {
     }
 
     fn describe(&self, group: String) -> BoxFuture<Option<GroupInfo>> {
-        self.ask(move |coordinator| {
+        self.query(move |coordinator| {
             let look = |locked: &mut LockedGroup<'_>| locked.entry.group.info();
             coordinator.with_group(&group, look).ok().flatten()
         })
@@ -157,12 +156,12 @@ impl Coordinator {
     ) -> Result<PendingResponse<JoinResponse>, GroupError> {
         let group = request.group.clone();
         let member = request.member.clone();
-        let fresh = self.member_id(&request.client_id);
+        let new_id = self.member_id(&request.client_id);
         let join = |locked: &mut LockedGroup<'_>| {
-            let (ticket, answer, waiting) = locked.wait();
-            locked.entry.joins.insert(ticket, answer);
-            locked.entry.group.join(request, fresh, ticket, locked.now);
-            waiting
+            let (responder, pending) = PendingResponse::new(locked);
+            locked.entry.joins.insert(pending.request_id, responder);
+            (locked.entry.group).join(request, new_id, pending.request_id, locked.now);
+            pending
         };
         match member.is_empty() {
             true => self.with_group_or_new(&group, join),
@@ -179,33 +178,12 @@ impl Coordinator {
         let group = request.member.group.clone();
         let member = request.member.member.clone();
         let sync = |locked: &mut LockedGroup<'_>| {
-            let (ticket, answer, waiting) = locked.wait();
-            locked.entry.syncs.insert(ticket, answer);
-            locked.entry.group.sync(request, ticket, locked.now);
-            waiting
+            let (responder, pending) = PendingResponse::new(locked);
+            locked.entry.syncs.insert(pending.request_id, responder);
+            (locked.entry.group).sync(request, pending.request_id, locked.now);
+            pending
         };
         self.with_group(&group, sync)?
             .ok_or(GroupError::UnknownMember(member))
-    }
-}
-
-impl LockedGroup<'_> {
-    fn wait<T>(
-        &self,
-    ) -> (
-        super::machine::Ticket,
-        oneshot::Sender<Result<T, GroupError>>,
-        PendingResponse<T>,
-    ) {
-        let (sender, answer) = oneshot::channel();
-        let ticket = self.coordinator.ticket();
-        let waiting = PendingResponse {
-            coordinator: Arc::clone(self.coordinator),
-            slot: Arc::clone(self.slot),
-            ticket,
-            answer,
-            answered: false,
-        };
-        (ticket, sender, waiting)
     }
 }

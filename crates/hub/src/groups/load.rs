@@ -1,9 +1,7 @@
-//! Making the view in memory from what the hub holds.
+//! Rebuilds the groups from the hub.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-use parking_lot::Mutex;
 
 use highwater_codec::DecodeError;
 
@@ -11,7 +9,7 @@ use super::HUB;
 use super::coordinator::Coordinator;
 use super::group_entry::GroupEntry;
 use super::machine::{Group, Limits, Snapshot};
-use super::positions::Positions;
+use super::offsets::GroupOffsets;
 use super::record::{self, Key};
 use crate::coordinator::JournalError;
 use crate::coordinator::journal::Journal;
@@ -19,78 +17,66 @@ use crate::coordinator::journal::Journal;
 #[derive(Default)]
 struct LoadedGroup {
     group: Option<(Snapshot, i64)>,
-    positions: Positions,
+    offsets: GroupOffsets,
 }
 
 impl Coordinator {
-    pub async fn load(self: &Arc<Self>) -> Result<(), JournalError> {
-        let journal = Journal::open(&*self.log, HUB, self.options.partitions).await?;
-        let mut found = BTreeMap::<String, LoadedGroup>::new();
-        journal
-            .replay(|key, value| take(&mut found, key, value))
-            .await?;
-        for (name, found) in found {
-            if let Some(entry) = self.restore(&name, found) {
-                self.slots.write().insert(name, Arc::new(Mutex::new(entry)));
+    pub(super) async fn load(self: &Arc<Self>) -> Result<(), JournalError> {
+        let mut loaded = BTreeMap::<String, LoadedGroup>::new();
+        let apply = |key: &[u8], value: Option<&[u8]>| apply(&mut loaded, key, value);
+        let journal = Journal::load(&*self.log, HUB, self.options.partitions, apply).await?;
+        for (name, group) in loaded {
+            if let Some(entry) = self.restore(&name, group) {
+                self.slots.get_or_insert(&name, || entry);
             }
         }
-        let loaded = self.journal.set(journal).is_ok();
-        assert!(loaded, "a coordinator is loaded once");
-        self.wake_all();
+        let first = self.journal.set(journal).is_ok();
+        assert!(first, "a coordinator is loaded once");
+        for slot in self.slots.all() {
+            self.tick(&slot, &mut slot.lock());
+        }
         Ok(())
     }
 
-    /// Members have a session from now on to say that they are still there.
-    fn restore(&self, name: &str, found: LoadedGroup) -> Option<GroupEntry> {
-        if found.group.is_none() && found.positions.is_empty() {
+    /// Members have a whole session from now on to send a heartbeat.
+    fn restore(&self, name: &str, loaded: LoadedGroup) -> Option<GroupEntry> {
+        if loaded.group.is_none() && loaded.offsets.is_empty() {
             return None;
         }
-        let (snapshot, since_ms) = found.group.unwrap_or_default();
+        let (snapshot, since_ms) = loaded.group.unwrap_or_default();
         let (limits, now) = (Limits::from(&self.options), self.clock.elapsed());
         let mut entry = GroupEntry::new(name, Group::restore(name, limits, snapshot, now));
-        entry.positions = found.positions;
+        entry.offsets = loaded.offsets;
         entry.since_ms = since_ms;
         Some(entry)
     }
-
-    /// Lets every group name its deadline.
-    fn wake_all(self: &Arc<Self>) {
-        let slots: Vec<_> = self.slots.read().values().cloned().collect();
-        for slot in slots {
-            let mut entry = slot.lock();
-            self.act_locked(&slot, &mut entry, |locked| {
-                locked.entry.group.tick(locked.now)
-            });
-        }
-    }
 }
 
-fn take(
-    found: &mut BTreeMap<String, LoadedGroup>,
+fn apply(
+    loaded: &mut BTreeMap<String, LoadedGroup>,
     key: &[u8],
     value: Option<&[u8]>,
 ) -> Result<(), DecodeError> {
     match record::read_key(key)? {
         Key::Group(group) => {
-            found.entry(group).or_default().group = value.map(record::read_group).transpose()?;
+            loaded.entry(group).or_default().group = value.map(record::read_group).transpose()?;
         }
-        Key::Position(group, topic_partition) => {
-            let stored = &mut found.entry(group).or_default().positions.stored;
+        Key::Offset(group, partition) => {
+            let stored = &mut loaded.entry(group).or_default().offsets.stored;
             match value {
-                Some(value) => stored.insert(topic_partition, record::read_position(value)?),
-                None => stored.remove(&topic_partition),
+                Some(value) => stored.insert(partition, record::read_offset(value)?),
+                None => stored.remove(&partition),
             };
         }
-        Key::Pending(group, producer, topic_partition) => {
-            let positions = &mut found.entry(group).or_default().positions;
+        Key::Pending(group, producer, partition) => {
+            let offsets = &mut loaded.entry(group).or_default().offsets;
             match value {
                 Some(value) => {
-                    positions.pend(
-                        producer,
-                        &[(topic_partition, record::read_position(value)?)],
-                    );
+                    offsets.add_pending(producer, &[(partition, record::read_offset(value)?)]);
                 }
-                None => positions.settle(producer, &topic_partition),
+                None => offsets.remove_pending(producer, |pending| {
+                    pending.remove(&partition);
+                }),
             }
         }
     }

@@ -1,17 +1,16 @@
-//! Consumer groups: who reads which partition, and how far everybody has come.
+//! Consumer groups: members, assignments and committed offsets.
 //!
-//! `machine` decides; it is pure and knows one group. `entry` holds a group with its positions and
-//! with those who wait. `Coordinator` keeps all rooms, puts what must last on the hub
-//! `__groups`, and wakes groups when their time has come; [`Handle`] is its face to the outside.
+//! `machine` is one group as a pure state machine. `group_entry` adds its offsets and pending requests. `Coordinator`
+//! has all entries, stores their changes on the hub `__groups`, and wakes groups at their deadlines; [`Handle`] is its
+//! interface.
 //!
-//! What keeps this honest:
-//! - A change takes its place in the log under the lock of its group, and counts in memory once it is
-//!   durable, in the order of the log. Nothing else is ever shown to anybody.
-//! - Each group has a lock of its own, held for no longer than a decision takes, and never over an
-//!   await.
-//! - A client that hangs up takes nothing with it but its own wait: appends under way are finished by
-//!   tasks of their own, and the group is told that nobody waits any longer.
-//! - After a restart everybody is told to come again later until all of the hub has been read.
+//! *Invariants:*
+//! - A change is appended under the lock of its group, and takes effect in memory when it is durable, in the order of
+//!   the log. No answer shows a change before that.
+//! - Each group has a lock of its own, held for the time of a decision and never over an await.
+//! - A client that hangs up drops only its own request: spawned tasks finish its appends, and the group learns that
+//!   nobody waits for the response.
+//! - After a restart all requests are answered with `Loading` until the hub has been read.
 
 mod commit;
 mod coordinator;
@@ -20,14 +19,13 @@ mod group_entry;
 mod handle;
 mod load;
 mod machine;
+mod offsets;
 mod pending_response;
-mod positions;
 mod record;
 mod subscription;
 #[cfg(test)]
 mod tests;
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,31 +37,30 @@ pub use crate::coordinator::JournalError;
 use coordinator::Coordinator;
 pub use handle::Handle;
 
-/// The hub that groups and positions are kept on.
+/// The hub of groups and committed offsets.
 pub const HUB: &str = "__groups";
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// A group has no more members than this.
+    /// Maximum number of members of a group.
     pub members_max: usize,
-    /// A member may not ask to be given up sooner than this after it has fallen silent, ...
+    /// Minimum session timeout of a member.
     pub session_min: Duration,
-    /// ... nor later.
+    /// Maximum session timeout of a member.
     pub session_max: Duration,
-    /// How long an empty group waits for others when the first member comes, and again each time
-    /// another one does. Members of one application start together: a quarter of a second catches
-    /// most of them in one generation and is hardly felt by one that is alone. With none, every
-    /// member after the first would cost a rebalance, which waits for the heartbeats of the others,
-    /// three seconds apart as a rule; Kafka's three seconds make every start slow.
+    /// How long an empty group waits for further members after the first one joined, and after each further one.
+    /// Members of one application start together: a quarter of a second gathers most of them in one generation, and
+    /// a single member hardly notices it. Without a delay, every further member costs a rebalance, which waits for the
+    /// heartbeats of the others, typically three seconds apart. Kafka's three seconds make every start slow.
     pub initial_delay: Duration,
-    /// Positions of a group without members are forgotten after this.
+    /// Offsets of a group without members are deleted after this time.
     pub retention: Duration,
-    /// How often that is looked at.
+    /// How often expired offsets are looked for.
     pub expiry_interval: Duration,
-    /// What a client may add to a position.
+    /// Maximum size of the metadata of a committed offset.
     pub metadata_bytes_max: usize,
-    /// Partitions of [`HUB`] when it is made: several, so that one which the disk has stopped does
-    /// not stop all groups, and few, so that commits of different groups share a sync.
+    /// Partitions of [`HUB`] when it is created: several, so that one stopped by a disk error does not stop all groups;
+    /// few, so that commits of different groups share a sync.
     pub partitions: u32,
 }
 
@@ -83,14 +80,14 @@ impl Default for Options {
     }
 }
 
-/// Owns the coordinator. Everybody is told [`Loading`](highwater_log::GroupError::Loading) until
-/// [`Service::run`] has read the hub.
+/// Owns the coordinator. Requests fail with [`Loading`](highwater_log::GroupError::Loading) until [`Service::run`] has
+/// read the hub.
 pub struct Service {
     coordinator: Arc<Coordinator>,
 }
 
 impl Service {
-    /// `random` is drawn from for the ids of members.
+    /// `random` generates member ids.
     pub fn new(
         log: Arc<dyn Log>,
         clock: Arc<dyn Clock>,
@@ -106,26 +103,14 @@ impl Service {
         Handle::new(Arc::clone(&self.coordinator))
     }
 
-    /// Reads the hub, then wakes groups at their deadlines and forgets old positions, until
-    /// `shutdown` is ready.
+    /// Reads the hub, then wakes groups at their deadlines and deletes expired offsets, until `shutdown` completes.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), JournalError> {
-        tokio::select! {
-            biased;
-            stopped = self.work() => stopped.map(|never| match never {}),
-            () = shutdown => Ok(()),
-        }
-    }
-
-    async fn work(&self) -> Result<Infallible, JournalError> {
         let coordinator = &self.coordinator;
-        coordinator.load().await?;
         let (clock, interval) = (&*coordinator.clock, coordinator.options.expiry_interval);
-        let driven = coordinator.deadlines.drive(
-            clock,
-            interval,
-            || coordinator.wake_due(),
-            || coordinator.expire(),
-        );
-        Ok(driven.await)
+        let (wake_due, expire) = (|| coordinator.wake_due(), || coordinator.expire());
+        let load = coordinator.load();
+        (coordinator.deadlines)
+            .run(clock, interval, load, wake_due, expire, shutdown)
+            .await
     }
 }

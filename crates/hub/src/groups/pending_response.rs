@@ -1,25 +1,39 @@
-//! Waiting for the answer to a join or a sync, and no longer than somebody wants it.
+//! The pending response of a join or a sync.
 
 use std::sync::Arc;
 
 use highwater_log::GroupError;
 use tokio::sync::oneshot;
 
-use super::coordinator::{Coordinator, Slot};
-use super::machine::Ticket;
+use super::coordinator::{Coordinator, LockedGroup};
+use super::group_entry::{GroupEntry, Responder};
+use super::machine::RequestId;
+use crate::coordinator::slots::Slot;
 
-/// Dropped before it was answered, it tells the group that nobody waits any longer.
+/// Dropped without an answer, it tells the group that the client hung up.
 pub(super) struct PendingResponse<T> {
-    pub coordinator: Arc<Coordinator>,
-    pub slot: Arc<Slot>,
-    pub ticket: Ticket,
-    pub answer: oneshot::Receiver<Result<T, GroupError>>,
-    pub answered: bool,
+    coordinator: Arc<Coordinator>,
+    slot: Slot<GroupEntry>,
+    pub(super) request_id: RequestId,
+    response: oneshot::Receiver<Result<T, GroupError>>,
+    answered: bool,
 }
 
 impl<T> PendingResponse<T> {
-    pub async fn answer(mut self) -> Result<T, GroupError> {
-        let answer = (&mut self.answer).await;
+    pub(super) fn new(locked: &LockedGroup<'_>) -> (Responder<T>, PendingResponse<T>) {
+        let (responder, response) = oneshot::channel();
+        let pending = PendingResponse {
+            coordinator: Arc::clone(locked.coordinator),
+            slot: Arc::clone(locked.slot),
+            request_id: locked.coordinator.next_request_id(),
+            response,
+            answered: false,
+        };
+        (responder, pending)
+    }
+
+    pub(super) async fn answer(mut self) -> Result<T, GroupError> {
+        let answer = (&mut self.response).await;
         self.answered = true;
         answer.unwrap_or(Err(GroupError::Loading))
     }
@@ -31,11 +45,11 @@ impl<T> Drop for PendingResponse<T> {
             return;
         }
         let mut entry = self.slot.lock();
-        entry.joins.remove(&self.ticket);
-        entry.syncs.remove(&self.ticket);
-        self.coordinator
-            .act_locked(&self.slot, &mut entry, |locked| {
-                locked.entry.group.abandon(self.ticket, locked.now);
-            });
+        entry.joins.remove(&self.request_id);
+        entry.syncs.remove(&self.request_id);
+        let abandon = |locked: &mut LockedGroup<'_>| {
+            locked.entry.group.abandon(self.request_id, locked.now);
+        };
+        (self.coordinator).act_locked(&self.slot, &mut entry, abandon);
     }
 }

@@ -1,27 +1,27 @@
-//! What groups and positions look like on their hub; `docs/formats/offsets.md` draws it.
+//! The records of groups and committed offsets; `docs/formats/offsets.md` has the layouts.
 
 use bytes::Bytes;
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_log::{HubId, Offset, OffsetAndMetadata, TopicPartition};
 
-use super::machine::{MemberSnapshot, Snapshot};
-use super::positions::Position;
+use super::machine::{MemberRecord, Snapshot};
+use super::offsets::StoredOffset;
 use crate::coordinator::record::{
-    read_duration, read_place, read_versioned, write_duration, write_place,
+    read_duration, read_topic_partition, read_versioned, write_duration, write_topic_partition,
 };
 
-/// The only version so far of every value.
+/// Version of every value.
 const VERSION: u8 = 1;
 
 const GROUP: u8 = 1;
-const POSITION: u8 = 2;
+const OFFSET: u8 = 2;
 const PENDING: u8 = 3;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     Group(String),
-    Position(String, TopicPartition),
-    /// A position that counts when the producer's transaction commits.
+    Offset(String, TopicPartition),
+    /// An offset that takes effect when the producer's transaction commits.
     Pending(String, i64, TopicPartition),
 }
 
@@ -30,10 +30,10 @@ pub(super) fn group_key(out: &mut Vec<u8>, group: &str) {
     out.text_be(group);
 }
 
-pub(super) fn position_key(out: &mut Vec<u8>, group: &str, topic_partition: &TopicPartition) {
-    out.u8(POSITION);
+pub(super) fn offset_key(out: &mut Vec<u8>, group: &str, topic_partition: &TopicPartition) {
+    out.u8(OFFSET);
     out.text_be(group);
-    write_place(out, topic_partition);
+    write_topic_partition(out, topic_partition);
 }
 
 pub(super) fn pending_key(
@@ -45,7 +45,7 @@ pub(super) fn pending_key(
     out.u8(PENDING);
     out.text_be(group);
     out.i64_be(producer);
-    write_place(out, topic_partition);
+    write_topic_partition(out, topic_partition);
 }
 
 pub(super) fn read_key(bytes: &[u8]) -> Result<Key, DecodeError> {
@@ -54,24 +54,24 @@ pub(super) fn read_key(bytes: &[u8]) -> Result<Key, DecodeError> {
     let group = reader.text_be()?.to_owned();
     let key = match kind {
         GROUP => Key::Group(group),
-        POSITION => Key::Position(group, read_place(&mut reader)?),
-        PENDING => Key::Pending(group, reader.i64_be()?, read_place(&mut reader)?),
+        OFFSET => Key::Offset(group, read_topic_partition(&mut reader)?),
+        PENDING => Key::Pending(group, reader.i64_be()?, read_topic_partition(&mut reader)?),
         other => return Err(DecodeError::unknown("kind", other)),
     };
     reader.end()?;
     Ok(key)
 }
 
-pub(super) fn put_position(out: &mut Vec<u8>, position: &Position) {
+pub(super) fn put_offset(out: &mut Vec<u8>, offset: &StoredOffset) {
     out.u8(VERSION);
-    out.i64_be(position.stored.offset.0);
-    out.i32_be(position.stored.leader_epoch);
-    out.raw(&position.hub.0);
-    out.i64_be(position.time_ms);
-    out.text_be(&position.stored.metadata);
+    out.i64_be(offset.committed.offset.0);
+    out.i32_be(offset.committed.leader_epoch);
+    out.raw(&offset.hub.0);
+    out.i64_be(offset.time_ms);
+    out.text_be(&offset.committed.metadata);
 }
 
-pub(super) fn read_position(bytes: &[u8]) -> Result<Position, DecodeError> {
+pub(super) fn read_offset(bytes: &[u8]) -> Result<StoredOffset, DecodeError> {
     let mut reader = read_versioned(bytes, VERSION)?;
     let offset = Offset(reader.i64_be()?);
     let leader_epoch = reader.i32_be()?;
@@ -79,8 +79,8 @@ pub(super) fn read_position(bytes: &[u8]) -> Result<Position, DecodeError> {
     let time_ms = reader.i64_be()?;
     let metadata = reader.text_be()?.to_owned();
     reader.end()?;
-    Ok(Position {
-        stored: OffsetAndMetadata {
+    Ok(StoredOffset {
+        committed: OffsetAndMetadata {
             offset,
             leader_epoch,
             metadata,
@@ -90,7 +90,7 @@ pub(super) fn read_position(bytes: &[u8]) -> Result<Position, DecodeError> {
     })
 }
 
-/// `since_ms` is when the group came to be as it is.
+/// `since_ms` is the time of the last change of the group.
 pub(super) fn put_group(out: &mut Vec<u8>, snapshot: &Snapshot, since_ms: i64) {
     out.u8(VERSION);
     out.i64_be(since_ms);
@@ -105,7 +105,7 @@ pub(super) fn put_group(out: &mut Vec<u8>, snapshot: &Snapshot, since_ms: i64) {
         .for_each(|member| put_member(out, member));
 }
 
-fn put_member(out: &mut Vec<u8>, member: &MemberSnapshot) {
+fn put_member(out: &mut Vec<u8>, member: &MemberRecord) {
     out.text_be(&member.id);
     out.u8(member.instance.is_some().into());
     out.text_be(member.instance.as_deref().unwrap_or_default());
@@ -135,11 +135,11 @@ pub(super) fn read_group(bytes: &[u8]) -> Result<(Snapshot, i64), DecodeError> {
     Ok((snapshot, since_ms))
 }
 
-fn read_member(reader: &mut Reader<'_>) -> Result<MemberSnapshot, DecodeError> {
+fn read_member(reader: &mut Reader<'_>) -> Result<MemberRecord, DecodeError> {
     let id = reader.text_be()?.to_owned();
     let is_static = reader.u8()? == 1;
     let instance = reader.text_be()?.to_owned();
-    Ok(MemberSnapshot {
+    Ok(MemberRecord {
         id,
         instance: is_static.then_some(instance),
         client_id: reader.text_be()?.to_owned(),
@@ -165,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    fn made(put: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    fn encoded(put: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         let mut out = Vec::new();
         put(&mut out);
         out
@@ -177,20 +177,20 @@ mod tests {
     }
 
     #[test]
-    fn a_position_is_written_as_the_format_says() {
-        let key = made(|out| position_key(out, "g", &topic_partition()));
+    fn an_offset_is_written_as_the_format_says() {
+        let key = encoded(|out| offset_key(out, "g", &topic_partition()));
         assert_eq!(key, b"\x02\0\0\0\x01g\0\0\0\x04toll\0\0\0\x03");
-        let value = made(|out| {
-            let stored = OffsetAndMetadata {
+        let value = encoded(|out| {
+            let committed = OffsetAndMetadata {
                 offset: Offset(5),
                 leader_epoch: -1,
                 metadata: "m".into(),
             };
             let (hub, time_ms) = (HubId([7; 16]), 9);
-            put_position(
+            put_offset(
                 out,
-                &Position {
-                    stored,
+                &StoredOffset {
+                    committed,
                     hub,
                     time_ms,
                 },
@@ -204,24 +204,24 @@ mod tests {
 
     #[test]
     fn keys_are_read_as_they_were_written() {
-        let pending = made(|out| pending_key(out, "g", 42, &topic_partition()));
+        let pending = encoded(|out| pending_key(out, "g", 42, &topic_partition()));
         assert_eq!(
             read_key(&pending),
             Ok(Key::Pending("g".into(), 42, topic_partition()))
         );
-        let position = made(|out| position_key(out, "g", &topic_partition()));
+        let offset = encoded(|out| offset_key(out, "g", &topic_partition()));
         assert_eq!(
-            read_key(&position),
-            Ok(Key::Position("g".into(), topic_partition()))
+            read_key(&offset),
+            Ok(Key::Offset("g".into(), topic_partition()))
         );
-        let group = made(|out| group_key(out, "g"));
+        let group = encoded(|out| group_key(out, "g"));
         assert_eq!(read_key(&group), Ok(Key::Group("g".into())));
     }
 
     #[test]
-    fn a_value_of_a_later_version_is_not_taken_for_ours() {
+    fn a_value_of_a_later_version_is_refused() {
         assert_eq!(
-            read_position(&[2, 0]),
+            read_offset(&[2, 0]),
             Err(DecodeError::unknown("version", 2u8))
         );
         assert_eq!(
@@ -230,7 +230,7 @@ mod tests {
         );
     }
 
-    fn any_member() -> impl Strategy<Value = MemberSnapshot> {
+    fn any_member() -> impl Strategy<Value = MemberRecord> {
         let protocols = proptest::collection::vec(
             (".{0,4}", proptest::collection::vec(any::<u8>(), 0..9)),
             0..3,
@@ -239,7 +239,7 @@ mod tests {
         (named, 0..100_000u64, 0..100_000u64, protocols).prop_map(
             |((id, instance, client_id, client_host), session, rebalance, protocols)| {
                 let own = |(name, metadata): (String, Vec<u8>)| (name, Bytes::from(metadata));
-                MemberSnapshot {
+                MemberRecord {
                     assignment: Bytes::from(id.clone()),
                     id,
                     instance,
@@ -267,16 +267,16 @@ mod tests {
                 leader: "l".into(),
                 members,
             };
-            let bytes = made(|out| put_group(out, &snapshot, since));
+            let bytes = encoded(|out| put_group(out, &snapshot, since));
             prop_assert_eq!(read_group(&bytes), Ok((snapshot, since)));
             prop_assert!(read_group(&bytes[..bytes.len() - 1]).is_err());
         }
 
         #[test]
-        fn nonsense_is_refused_and_never_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+        fn invalid_bytes_are_refused_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
             let _ = read_key(&bytes);
             let _ = read_group(&bytes);
-            let _ = read_position(&bytes);
+            let _ = read_offset(&bytes);
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Which hubs a consumer has subscribed to, as far as its metadata tells.
+//! Reads the subscribed hubs from the metadata of a consumer.
 //!
-//! What members tell each other is opaque to a group, with one exception that Kafka makes too:
-//! positions are not removed under the feet of a consumer that uses them.
+//! The metadata of members is opaque to a group, with one exception, as in Kafka: offsets of a subscribed hub cannot be
+//! deleted.
 
 use highwater_codec::{DecodeError, Reader};
 
-/// False only if the metadata is a consumer's and does not name the hub.
+/// False only if the metadata is that of a consumer and does not list the hub.
 pub(super) fn may_include(metadata: &[u8], hub: &str) -> bool {
     names(metadata).map_or(true, |names| names.contains(&hub.as_bytes()))
 }
@@ -32,7 +32,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_may_be_anything() {
+    fn unreadable_metadata_may_include_any_hub() {
         for metadata in [&b""[..], b"\0\x01\0\0", b"\0\x01\xff\xff\xff\xff\0\x01a"] {
             assert!(may_include(metadata, "a"), "{metadata:?}");
         }

@@ -1,10 +1,11 @@
-//! The coordinator over a log: what lasts, what is shown, who is waited for.
+//! The group coordinator over a log: durability, visibility, pending requests.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use highwater_env::random::Random;
+use highwater_log::testing::GatedLog;
 use highwater_log::{
     GroupCoordinator, GroupError, GroupState, JoinRequest, JoinResponse, Log, MemberIdentity,
     Membership, Offset, OffsetAndMetadata, OffsetCommit, SyncRequest, TopicPartition,
@@ -12,7 +13,7 @@ use highwater_log::{
 };
 
 use super::{HUB, Handle, Options, Service};
-use crate::coordinator::testing::{SlowLog, TokioClock, topic_partition};
+use crate::coordinator::testing::{TokioClock, topic_partition};
 
 const SESSION: Duration = Duration::from_secs(10);
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -24,7 +25,7 @@ fn options() -> Options {
     }
 }
 
-/// A node's groups; dropping it is a crash.
+/// The groups of a node; dropping it is a crash.
 struct Node {
     handle: Handle,
     task: tokio::task::JoinHandle<()>,
@@ -44,7 +45,7 @@ impl std::ops::Deref for Node {
     }
 }
 
-async fn start(log: &SlowLog) -> Node {
+async fn start(log: &GatedLog) -> Node {
     let clock = TokioClock::new(DAY * 20_000);
     let service = Service::new(Arc::new(log.clone()), clock, Random::seeded(1), options());
     let handle = service.handle();
@@ -55,14 +56,14 @@ async fn start(log: &SlowLog) -> Node {
 }
 
 /// A log with a hub to read, and groups over it.
-async fn fresh() -> (SlowLog, Node) {
-    let log = SlowLog::new();
-    log.make_hub("toll", 4);
+async fn fresh() -> (GatedLog, Node) {
+    let log = GatedLog::default();
+    log.create_hub("toll", 4);
     let node = start(&log).await;
     (log, node)
 }
 
-/// Lets every task do what it can without time passing.
+/// Runs every task as far as possible without advancing time.
 async fn settle() {
     for _ in 0..20 {
         tokio::task::yield_now().await;
@@ -87,7 +88,7 @@ fn request(member: &str) -> JoinRequest {
     }
 }
 
-fn nobody() -> Membership {
+fn anonymous() -> Membership {
     Membership {
         group: "g".into(),
         generation: -1,
@@ -100,7 +101,7 @@ fn member(joined: &JoinResponse) -> Membership {
     Membership {
         generation: joined.generation,
         member: joined.member.clone(),
-        ..nobody()
+        ..anonymous()
     }
 }
 
@@ -117,7 +118,7 @@ fn commit(member: Membership, partition: u32, offset: i64) -> OffsetCommit {
     OffsetCommit { member, offsets }
 }
 
-async fn positions(handle: &Handle) -> Vec<(u32, i64)> {
+async fn stored_offsets(handle: &Handle) -> Vec<(u32, i64)> {
     let all = handle.fetch_offsets("g".into(), None, false).await.unwrap();
     let flat = |(topic_partition, stored): (TopicPartition, Option<OffsetAndMetadata>)| {
         (topic_partition.partition, stored.unwrap().offset.0)
@@ -151,52 +152,58 @@ async fn state(handle: &Handle) -> Option<GroupState> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn everybody_is_told_to_wait_until_the_hub_has_been_read() {
-    let log = SlowLog::new();
+async fn requests_wait_until_the_hub_has_been_read() {
+    let log = GatedLog::default();
     let clock = TokioClock::new(DAY);
     let service = Service::new(Arc::new(log), clock, Random::seeded(1), options());
     let handle = service.handle();
     assert_eq!(
-        handle.commit_offsets(commit(nobody(), 0, 1)).await,
+        handle.commit_offsets(commit(anonymous(), 0, 1)).await,
         Err(GroupError::Loading)
     );
     assert_eq!(handle.join(request("")).await, Err(GroupError::Loading));
 }
 
 #[tokio::test(start_paused = true)]
-async fn positions_survive_a_restart() {
+async fn offsets_survive_a_restart() {
     // proves L2, C2
     let (log, node) = fresh().await;
-    node.commit_offsets(commit(nobody(), 0, 5)).await.unwrap();
-    node.commit_offsets(commit(nobody(), 1, 7)).await.unwrap();
-    node.commit_offsets(commit(nobody(), 0, 6)).await.unwrap();
+    node.commit_offsets(commit(anonymous(), 0, 5))
+        .await
+        .unwrap();
+    node.commit_offsets(commit(anonymous(), 1, 7))
+        .await
+        .unwrap();
+    node.commit_offsets(commit(anonymous(), 0, 6))
+        .await
+        .unwrap();
     drop(node);
-    assert_eq!(positions(&*start(&log).await).await, [(0, 6), (1, 7)]);
+    assert_eq!(stored_offsets(&*start(&log).await).await, [(0, 6), (1, 7)]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_position_is_shown_and_acknowledged_when_it_is_durable() {
+async fn an_offset_is_shown_and_acknowledged_when_it_is_durable() {
     let (log, node) = fresh().await;
     log.close();
-    let waiting = tokio::spawn(node.commit_offsets(commit(nobody(), 0, 5)));
+    let waiting = tokio::spawn(node.commit_offsets(commit(anonymous(), 0, 5)));
     settle().await;
     assert!(!waiting.is_finished());
-    assert_eq!(positions(&node).await, []);
+    assert_eq!(stored_offsets(&node).await, []);
     log.open();
     waiting.await.unwrap().unwrap();
-    assert_eq!(positions(&node).await, [(0, 5)]);
+    assert_eq!(stored_offsets(&node).await, [(0, 5)]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_commit_counts_even_if_its_client_has_hung_up() {
     let (log, node) = fresh().await;
     log.close();
-    let waiting = tokio::spawn(node.commit_offsets(commit(nobody(), 0, 5)));
+    let waiting = tokio::spawn(node.commit_offsets(commit(anonymous(), 0, 5)));
     settle().await;
     waiting.abort();
     log.open();
     settle().await;
-    assert_eq!(positions(&node).await, [(0, 5)]);
+    assert_eq!(stored_offsets(&node).await, [(0, 5)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -205,25 +212,25 @@ async fn a_commit_of_many_places_is_one_append() {
     let before = log.appends();
     let offsets = (0..4).map(|partition| (topic_partition("toll", partition), at(1)));
     let commit = OffsetCommit {
-        member: nobody(),
+        member: anonymous(),
         offsets: offsets.collect(),
     };
     node.commit_offsets(commit).await.unwrap();
     assert_eq!(log.appends() - before, 1);
-    assert_eq!(positions(&node).await.len(), 4);
+    assert_eq!(stored_offsets(&node).await.len(), 4);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_stored_is_neither_acknowledged_nor_shown() {
+async fn a_failed_store_is_neither_acknowledged_nor_visible() {
     let (log, node) = fresh().await;
     log.set_full(HUB, true);
-    let refused = node.commit_offsets(commit(nobody(), 0, 5)).await;
+    let refused = node.commit_offsets(commit(anonymous(), 0, 5)).await;
     assert!(
         matches!(refused, Err(GroupError::Storage(_))),
         "{refused:?}"
     );
     log.set_full(HUB, false);
-    assert_eq!(positions(&node).await, []);
+    assert_eq!(stored_offsets(&node).await, []);
     assert_eq!(state(&node).await, None, "nothing of the group is left");
 }
 
@@ -231,8 +238,11 @@ async fn what_cannot_be_stored_is_neither_acknowledged_nor_shown() {
 async fn a_place_that_is_not_there_and_too_much_metadata_are_refused() {
     let (_, node) = fresh().await;
     let unknown = Err(GroupError::UnknownPartition(topic_partition("toll", 9)));
-    assert_eq!(node.commit_offsets(commit(nobody(), 9, 1)).await, unknown);
-    let mut large = commit(nobody(), 0, 1);
+    assert_eq!(
+        node.commit_offsets(commit(anonymous(), 9, 1)).await,
+        unknown
+    );
+    let mut large = commit(anonymous(), 0, 1);
     large.offsets[0].1.metadata = "x".repeat(4097);
     let (bytes, max) = (4097, 4096);
     let refused = Err(GroupError::MetadataTooLarge { bytes, max });
@@ -240,13 +250,15 @@ async fn a_place_that_is_not_there_and_too_much_metadata_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hub_made_again_under_its_name_starts_without_positions() {
+async fn a_hub_created_again_under_its_name_starts_without_offsets() {
     let (log, node) = fresh().await;
-    node.commit_offsets(commit(nobody(), 0, 5)).await.unwrap();
+    node.commit_offsets(commit(anonymous(), 0, 5))
+        .await
+        .unwrap();
     log.delete_hub("toll");
-    assert_eq!(positions(&node).await, []);
-    log.make_hub("toll", 4);
-    assert_eq!(positions(&node).await, []);
+    assert_eq!(stored_offsets(&node).await, []);
+    log.create_hub("toll", 4);
+    assert_eq!(stored_offsets(&node).await, []);
     let requested = vec![topic_partition("toll", 0)];
     let stored = node
         .fetch_offsets("g".into(), Some(requested), false)
@@ -256,7 +268,7 @@ async fn a_hub_made_again_under_its_name_starts_without_positions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_group_nobody_knows_has_no_positions_and_no_members() {
+async fn an_unknown_group_has_no_offsets_and_no_members() {
     let (_, node) = fresh().await;
     let requested = vec![topic_partition("toll", 0)];
     let none = node
@@ -271,7 +283,7 @@ async fn a_group_nobody_knows_has_no_positions_and_no_members() {
     let who = Membership {
         generation: 1,
         member: "m".into(),
-        ..nobody()
+        ..anonymous()
     };
     assert_eq!(node.heartbeat(who.clone()).await, unknown);
     let stale = GroupError::IllegalGeneration {
@@ -293,7 +305,7 @@ async fn a_group_nobody_knows_has_no_positions_and_no_members() {
 }
 
 fn unreachable() -> JoinResponse {
-    unreachable!("nobody joined")
+    unreachable!("no member joined")
 }
 
 #[tokio::test(start_paused = true)]
@@ -333,14 +345,14 @@ async fn a_newcomer_that_hangs_up_leaves_nothing_behind() {
     settle().await;
     let members = node.describe("g".into()).await.unwrap().members;
     assert_eq!(members.len(), 1);
-    let entry = node.coordinator().slots.read()["g"].clone();
+    let entry = node.coordinator().slots.get("g").unwrap();
     assert!(entry.lock().joins.is_empty());
     let again = node.join(request(&who.member)).await.unwrap();
     assert_eq!(again.members.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_member_waits_for_the_others_and_is_told_when_they_leave() {
+async fn a_member_waits_for_the_others_until_they_leave() {
     let (_, node) = fresh().await;
     let who = stable(&node).await;
     let waiting = tokio::spawn(node.join(request("")));
@@ -356,7 +368,7 @@ async fn a_member_waits_for_the_others_and_is_told_when_they_leave() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_group_without_members_is_deleted_with_its_positions() {
+async fn a_group_without_members_is_deleted_with_its_offsets() {
     let (log, node) = fresh().await;
     let who = stable(&node).await;
     node.commit_offsets(commit(who.clone(), 0, 5))
@@ -369,30 +381,34 @@ async fn a_group_without_members_is_deleted_with_its_positions() {
     drop(node);
     let node = start(&log).await;
     assert_eq!(node.list().await, []);
-    assert_eq!(positions(&node).await, []);
+    assert_eq!(stored_offsets(&node).await, []);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_group_being_deleted_can_be_asked_nothing() {
     let (log, node) = fresh().await;
-    node.commit_offsets(commit(nobody(), 0, 5)).await.unwrap();
+    node.commit_offsets(commit(anonymous(), 0, 5))
+        .await
+        .unwrap();
     log.close();
     let deleting = tokio::spawn(node.delete("g".into()));
     settle().await;
-    let refused = node.commit_offsets(commit(nobody(), 0, 6)).await;
+    let refused = node.commit_offsets(commit(anonymous(), 0, 6)).await;
     assert_eq!(refused, Err(GroupError::Loading));
     log.open();
     deleting.await.unwrap().unwrap();
-    assert_eq!(node.commit_offsets(commit(nobody(), 0, 6)).await, Ok(()));
-    assert_eq!(positions(&node).await, [(0, 6)]);
+    assert_eq!(node.commit_offsets(commit(anonymous(), 0, 6)).await, Ok(()));
+    assert_eq!(stored_offsets(&node).await, [(0, 6)]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_group_is_deleted_with_the_positions_that_are_on_their_way() {
+async fn a_group_is_deleted_with_offsets_that_are_not_durable_yet() {
     let (log, node) = fresh().await;
-    node.commit_offsets(commit(nobody(), 0, 5)).await.unwrap();
+    node.commit_offsets(commit(anonymous(), 0, 5))
+        .await
+        .unwrap();
     log.close();
-    let storing = tokio::spawn(node.commit_offsets(commit(nobody(), 1, 6)));
+    let storing = tokio::spawn(node.commit_offsets(commit(anonymous(), 1, 6)));
     settle().await;
     let deleting = tokio::spawn(node.delete("g".into()));
     settle().await;
@@ -400,13 +416,13 @@ async fn a_group_is_deleted_with_the_positions_that_are_on_their_way() {
     storing.await.unwrap().unwrap();
     deleting.await.unwrap().unwrap();
     drop(node);
-    assert_eq!(positions(&*start(&log).await).await, []);
+    assert_eq!(stored_offsets(&*start(&log).await).await, []);
 }
 
 #[tokio::test(start_paused = true)]
-async fn positions_are_forgotten_unless_a_member_uses_them() {
+async fn offsets_are_deleted_unless_a_member_uses_them() {
     let (log, node) = fresh().await;
-    log.make_hub("other", 1);
+    log.create_hub("other", 1);
     let who = stable(&node).await;
     let offsets = vec![
         (topic_partition("toll", 0), at(1)),
@@ -424,13 +440,13 @@ async fn positions_are_forgotten_unless_a_member_uses_them() {
     node.delete_offsets("g".into(), vec![topic_partition("other", 0)])
         .await
         .unwrap();
-    assert_eq!(positions(&node).await, [(0, 1)]);
+    assert_eq!(stored_offsets(&node).await, [(0, 1)]);
     drop(node);
-    assert_eq!(positions(&*start(&log).await).await, [(0, 1)]);
+    assert_eq!(stored_offsets(&*start(&log).await).await, [(0, 1)]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn positions_of_a_group_that_is_empty_for_long_are_forgotten() {
+async fn offsets_of_a_group_that_is_empty_for_long_are_forgotten() {
     let (log, node) = fresh().await;
     let beat = Duration::from_secs(1500);
     let who = stable_for(&node, Duration::from_secs(1800)).await;
@@ -438,13 +454,13 @@ async fn positions_of_a_group_that_is_empty_for_long_are_forgotten() {
         .await
         .unwrap();
     for _ in 0..DAY.as_secs() * 8 / beat.as_secs() {
-        // A member that is alive keeps everything, however old.
+        // A live member keeps its offsets, however old.
         tokio::time::sleep(beat).await;
         node.heartbeat(who.clone()).await.unwrap();
     }
-    assert_eq!(positions(&node).await, [(0, 5)]);
+    assert_eq!(stored_offsets(&node).await, [(0, 5)]);
     tokio::time::sleep(DAY * 6).await;
-    assert_eq!(positions(&node).await, [(0, 5)]);
+    assert_eq!(stored_offsets(&node).await, [(0, 5)]);
     tokio::time::sleep(DAY * 2).await;
     assert_eq!(node.list().await, []);
     drop(node);
@@ -452,21 +468,27 @@ async fn positions_of_a_group_that_is_empty_for_long_are_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn positions_of_a_transaction_count_when_it_commits() {
+async fn offsets_of_a_transaction_count_when_it_commits() {
     for (marker, expected) in [
         (TransactionMarker::Commit, vec![(0, 9)]),
         (TransactionMarker::Abort, vec![(0, 5)]),
     ] {
         for restart in [false, true] {
             let (log, mut node) = fresh().await;
-            node.commit_offsets(commit(nobody(), 0, 5)).await.unwrap();
-            node.pend(77, commit(nobody(), 0, 8)).await.unwrap();
-            node.pend(77, commit(nobody(), 0, 9)).await.unwrap();
+            node.commit_offsets(commit(anonymous(), 0, 5))
+                .await
+                .unwrap();
+            node.commit_pending(77, commit(anonymous(), 0, 8))
+                .await
+                .unwrap();
+            node.commit_pending(77, commit(anonymous(), 0, 9))
+                .await
+                .unwrap();
             if restart {
                 drop(node);
                 node = start(&log).await;
             }
-            assert_eq!(positions(&node).await, [(0, 5)]);
+            assert_eq!(stored_offsets(&node).await, [(0, 5)]);
             let requested = Some(vec![topic_partition("toll", 0)]);
             let stable = node
                 .fetch_offsets("g".into(), requested.clone(), true)
@@ -474,7 +496,7 @@ async fn positions_of_a_transaction_count_when_it_commits() {
             assert_eq!(stable, Err(GroupError::Unstable));
             assert_eq!(node.delete("g".into()).await, Err(GroupError::NotEmpty));
             node.resolve("g", 77, marker).await.unwrap();
-            assert_eq!(positions(&node).await, expected);
+            assert_eq!(stored_offsets(&node).await, expected);
             assert!(
                 node.fetch_offsets("g".into(), requested, true)
                     .await
@@ -482,14 +504,14 @@ async fn positions_of_a_transaction_count_when_it_commits() {
             );
             node.resolve("g", 77, marker).await.unwrap();
             drop(node);
-            assert_eq!(positions(&*start(&log).await).await, expected);
+            assert_eq!(stored_offsets(&*start(&log).await).await, expected);
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_record_that_cannot_be_understood_stops_the_start() {
-    let log = SlowLog::new();
+    let log = GatedLog::default();
     drop(start(&log).await);
     let record = highwater_log::batch::NewRecord {
         key: Some(b"\x63\0\0\0\0"),
@@ -501,11 +523,11 @@ async fn a_record_that_cannot_be_understood_stops_the_start() {
     let clock = TokioClock::new(DAY);
     let service = Service::new(Arc::new(log), clock, Random::seeded(1), options());
     let stopped = service.run(std::future::pending()).await.unwrap_err();
-    let said = "`__groups/0` holds a record at 0 that cannot be understood: kind 99 is unknown to this version of Highwater: use the one that wrote it, or a later one";
-    assert_eq!(stopped.to_string(), said);
+    let expected = "`__groups/0` holds a record at 0 that cannot be understood: kind 99 is unknown to this version of Highwater: use the one that wrote it, or a later one";
+    assert_eq!(stopped.to_string(), expected);
 }
 
-/// Everything that can be asked about positions, at random.
+/// All requests about offsets, at random.
 async fn disturb(handle: Handle, mut random: Random) {
     for _ in 0..20 {
         let group = format!("g{}", random.below(2));
@@ -514,12 +536,12 @@ async fn disturb(handle: Handle, mut random: Random) {
         let commit = commit(
             Membership {
                 group: group.clone(),
-                ..nobody()
+                ..anonymous()
             },
             partition,
             offset,
         );
-        // Each may fail because of what the others do.
+        // Each may fail because of concurrent requests.
         let _ = match random.below(20) {
             0 => handle.delete(group).await,
             1 => {
@@ -527,7 +549,7 @@ async fn disturb(handle: Handle, mut random: Random) {
                     .delete_offsets(group, vec![topic_partition("toll", partition)])
                     .await
             }
-            2 => handle.pend(producer, commit).await,
+            2 => handle.commit_pending(producer, commit).await,
             3 => {
                 handle
                     .resolve(&group, producer, TransactionMarker::Commit)
@@ -547,7 +569,7 @@ async fn disturb(handle: Handle, mut random: Random) {
     }
 }
 
-async fn all_positions(handle: &Handle) -> Vec<(String, Vec<highwater_log::CommittedOffset>)> {
+async fn all_offsets(handle: &Handle) -> Vec<(String, Vec<highwater_log::CommittedOffset>)> {
     let mut all = Vec::new();
     for info in handle.list().await {
         let stored = handle.fetch_offsets(info.group.clone(), None, false).await;
@@ -557,12 +579,13 @@ async fn all_positions(handle: &Handle) -> Vec<(String, Vec<highwater_log::Commi
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_is_in_memory_is_what_a_restart_makes_of_the_log() {
+async fn a_restart_rebuilds_the_state_in_memory() {
     for seed in 0..60 {
-        let log = SlowLog::new();
-        log.make_hub("toll", 4);
+        let log = GatedLog::default();
+        log.create_hub("toll", 4);
         let node = start_and_wait(&log).await;
-        log.answer_late(Random::seeded(seed));
+        let mut random = Random::seeded(seed);
+        log.delay_answers(move || random.below(8));
         let tasks: Vec<_> = (0..24)
             .map(|task| {
                 tokio::spawn(disturb(
@@ -574,16 +597,16 @@ async fn what_is_in_memory_is_what_a_restart_makes_of_the_log() {
         for task in tasks {
             task.await.unwrap();
         }
-        let before = all_positions(&node).await;
+        let before = all_offsets(&node).await;
         drop(node);
-        let after = all_positions(&*start_and_wait(&log).await).await;
+        let after = all_offsets(&*start_and_wait(&log).await).await;
         assert_eq!(before, after, "seed {seed}");
     }
 }
 
-async fn start_and_wait(log: &SlowLog) -> Node {
+async fn start_and_wait(log: &GatedLog) -> Node {
     let node = start(log).await;
-    while node.commit_offsets(commit(nobody(), 99, 0)).await == Err(GroupError::Loading) {
+    while node.commit_offsets(commit(anonymous(), 99, 0)).await == Err(GroupError::Loading) {
         tokio::task::yield_now().await;
     }
     node

@@ -1,7 +1,7 @@
-//! Changing the catalogue, each step so that a crash leaves the hub as it was or as it was to be.
+//! Changes of the catalogue. A crash leaves a hub as it was before or after the change.
 //!
-//! A hub's folder is there before the catalogue names it. It gets a tombstone for a name before the
-//! catalogue forgets it; a start finishes what a crash left in between.
+//! The folder of a hub exists before the catalogue lists it. It is renamed to a tombstone before the catalogue drops
+//! it; a start completes an interrupted change.
 
 use std::io;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ impl Hub {
             settings: spec.settings,
             created_ms: now(&self.inner.shared).0,
         });
-        let partitions = self.make_partitions(&info, 0).map_err(storage)?;
+        let partitions = self.create_partitions(&info, 0).map_err(storage)?;
         self.write_catalogue(Some(&info), None).map_err(storage)?;
         let entry = HubEntry {
             info: info.clone(),
@@ -43,7 +43,7 @@ impl Hub {
 
     pub(super) fn delete_now(&self, name: &HubName) -> Result<(), AdminError> {
         let _admin = self.inner.admin.lock();
-        // Whatever the disk says from here on, nobody uses the hub any more.
+        // From here on the hub is gone for its users, even if the disk fails.
         let removed = self.inner.hubs.write().remove(name);
         let HubEntry { info, partitions } =
             removed.ok_or_else(|| AdminError::Unknown(name.clone()))?;
@@ -56,7 +56,7 @@ impl Hub {
             .map_err(storage)?;
         self.write_catalogue(None, None).map_err(storage)?;
         if let Err(error) = disk.remove_folder(&tombstone) {
-            tracing::warn!(hub = %name, %error, "the rest of a deleted hub is removed at the next start");
+            tracing::warn!(hub = %name, %error, "the rest of a deleted hub will be removed at the next start");
         }
         Ok(())
     }
@@ -68,7 +68,7 @@ impl Hub {
     ) -> Result<Arc<HubInfo>, AdminError> {
         let _admin = self.inner.admin.lock();
         check_partitions(partitions)?;
-        let old = self.known(name)?;
+        let old = self.info_of(name)?;
         if partitions < old.partitions {
             return Err(AdminError::Shrink {
                 hub: name.clone(),
@@ -80,7 +80,7 @@ impl Hub {
             ..(*old).clone()
         });
         let more = self
-            .make_partitions(&info, old.partitions)
+            .create_partitions(&info, old.partitions)
             .map_err(storage)?;
         self.replace(info, more)
     }
@@ -94,12 +94,12 @@ impl Hub {
         check_settings(&settings)?;
         let info = Arc::new(HubInfo {
             settings,
-            ..(*self.known(name)?).clone()
+            ..(*self.info_of(name)?).clone()
         });
         self.replace(info, Vec::new())
     }
 
-    fn known(&self, name: &HubName) -> Result<Arc<HubInfo>, AdminError> {
+    fn info_of(&self, name: &HubName) -> Result<Arc<HubInfo>, AdminError> {
         let hubs = self.inner.hubs.read();
         let entry = hubs
             .get(name)
@@ -107,7 +107,7 @@ impl Hub {
         Ok(entry.info.clone())
     }
 
-    /// Makes the change of a hub last, then lets it be seen.
+    /// Stores the change of a hub, then publishes it.
     fn replace(
         &self,
         info: Arc<HubInfo>,
@@ -129,8 +129,8 @@ impl Hub {
         self.inner.folder.join(HUBS).join(id.to_string())
     }
 
-    /// Folders for the partitions from `first` on, durable, and empty partitions in them.
-    fn make_partitions(&self, info: &HubInfo, first: u32) -> io::Result<Vec<Arc<Partition>>> {
+    /// Creates durable folders for the partitions from `first` on, and opens them.
+    fn create_partitions(&self, info: &HubInfo, first: u32) -> io::Result<Vec<Arc<Partition>>> {
         let disk = &*self.inner.shared.disk;
         let folder = self.folder_of(info.id);
         for partition in first..info.partitions {
@@ -153,7 +153,7 @@ impl Hub {
         Partition::new(inner.shared.clone(), store, settings, committers, readers)
     }
 
-    /// Writes the catalogue as it is in memory, with one hub more, or one changed.
+    /// Writes the catalogue with one hub added or changed.
     fn write_catalogue(&self, new: Option<&HubInfo>, changed: Option<&HubInfo>) -> io::Result<()> {
         let hubs = self.inner.hubs.read();
         let infos = hubs.values().map(|entry| match changed {
@@ -176,7 +176,7 @@ fn check_partitions(requested: u32) -> Result<(), AdminError> {
     }
 }
 
-/// A batch has a header of 61 bytes, and one of less than a kilobyte is of no use to anybody.
+/// The header of a batch has 61 bytes; a smaller limit would be of no use.
 const BATCH_BYTES_MIN: u32 = 1024;
 const BATCH_BYTES_MAX: u32 = 1 << 30;
 
@@ -185,7 +185,7 @@ fn check_settings(settings: &HubSettings) -> Result<(), AdminError> {
     match (BATCH_BYTES_MIN..=BATCH_BYTES_MAX).contains(&bytes) {
         true => Ok(()),
         false => Err(AdminError::Settings(format!(
-            "the largest batch cannot be of {bytes} bytes: use {BATCH_BYTES_MIN} to {BATCH_BYTES_MAX}"
+            "the largest batch cannot have {bytes} bytes: use {BATCH_BYTES_MIN} to {BATCH_BYTES_MAX}"
         ))),
     }
 }

@@ -1,4 +1,4 @@
-//! A node's hubs: opening, changing the catalogue, stopping.
+//! The hubs of a node: open, administrate, stop.
 
 mod admin;
 mod open;
@@ -18,11 +18,11 @@ use parking_lot::{Condvar, Mutex, RwLock};
 
 pub use self::open::{OpenError, OpenProgress};
 use crate::partition::{Committers, Partition};
-use crate::pool::{Readers, side_by_side};
+use crate::pool::{Readers, parallel_map};
 use crate::status::{PartitionStatus, Status, Totals};
 use crate::storage::Shared;
 
-/// The hubs of a node, in one folder. Clones are handles on the same one; [`Hub::stop`] ends it.
+/// The hubs of a node, in one folder. Clones share it; [`Hub::stop`] ends it.
 #[derive(Clone)]
 pub struct Hub {
     inner: Arc<Inner>,
@@ -32,12 +32,12 @@ struct Inner {
     shared: Arc<Shared>,
     folder: PathBuf,
     hubs: RwLock<BTreeMap<HubName, HubEntry>>,
-    /// Held while the catalogue is being changed, with the numbers for new hubs.
+    /// Held while the catalogue is changed; generates the ids of hubs.
     admin: Mutex<Random>,
     committers: Arc<Committers>,
     readers: Arc<Readers>,
     timer: Timer,
-    /// Nobody else uses the folder while this is held.
+    /// Excludes other processes from the folder.
     lock: Mutex<Option<Lock>>,
 }
 
@@ -46,7 +46,7 @@ struct HubEntry {
     partitions: Vec<Arc<Partition>>,
 }
 
-/// The thread that looks for what is due.
+/// The maintenance thread.
 #[derive(Default)]
 struct Timer {
     stopped: Mutex<bool>,
@@ -62,15 +62,14 @@ impl Hub {
             .collect()
     }
 
-    /// Does what `now` asks for: old segments are closed and removed, compacted hubs are compacted.
-    /// A timer calls this; tests do it by hand.
+    /// Retention and compaction of all partitions. A timer calls it; tests call it directly.
     pub fn maintain(&self, now: EnqueueTime) {
         for partition in self.partitions() {
             partition.maintain(now);
         }
     }
 
-    /// Writes what is queued on this thread, for a hub that has no committers of its own.
+    /// Writes queued appends on this thread, for a hub without committers.
     pub fn commit(&self) {
         self.inner.committers.run();
     }
@@ -87,7 +86,7 @@ impl Hub {
         }
     }
 
-    /// The partitions of one hub, in order; none if there is no such hub.
+    /// The partitions of one hub, in order; empty if the hub is unknown.
     pub fn status_of(&self, hub: &str) -> Vec<PartitionStatus> {
         let hubs = self.inner.hubs.read();
         let partitions = hubs.get(hub).map(|entry| entry.partitions.clone());
@@ -96,9 +95,8 @@ impl Hub {
         partitions.map(|partition| partition.status()).collect()
     }
 
-    /// Takes no more appends, writes those it has, and leaves the files so that the next start is
-    /// quick. Waits for all that, so it belongs on a thread that may wait. Answers with the places
-    /// that could not be left in order; a start will mend them.
+    /// Refuses further appends, writes the queued ones, and prepares the files for a fast start. Blocks until that is
+    /// done. Returns the partitions that failed; the next start recovers them.
     pub fn stop(&self) -> Vec<String> {
         let inner = &*self.inner;
         inner.timer.stop();
@@ -110,12 +108,12 @@ impl Hub {
         inner.readers.close();
         let stop = |partition: &Arc<Partition>| {
             let topic_partition = highwater_log::Partition::topic_partition(&**partition);
-            let trouble = partition.stop().err()?;
-            Some(format!("`{topic_partition}`: {trouble}"))
+            let error = partition.stop().err()?;
+            Some(format!("`{topic_partition}`: {error}"))
         };
-        let troubles = side_by_side(&partitions, self.threads(), stop);
+        let failures = parallel_map(&partitions, self.threads(), stop);
         inner.lock.lock().take();
-        troubles.into_iter().flatten().collect()
+        failures.into_iter().flatten().collect()
     }
 
     fn start_timer(&self) {
@@ -151,7 +149,7 @@ impl Timer {
         *self.stopped.lock() = true;
         self.changed.notify_all();
         if let Some(thread) = self.thread.lock().take() {
-            // A thread that panicked has said so already.
+            // A panic of the thread was reported already.
             let _ = thread.join();
         }
     }

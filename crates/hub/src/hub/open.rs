@@ -1,4 +1,4 @@
-//! Opening a folder: taking its lock, reading the catalogue, recovering every partition.
+//! Opens a folder: locks it, reads the catalogue, recovers every partition.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,7 +13,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::{Hub, HubEntry, Inner, Timer};
 use crate::catalogue::{self, CatalogueError};
-use crate::pool::{Pool, Readers, side_by_side};
+use crate::pool::{Pool, Readers, parallel_map};
 use crate::storage::{Recovery, Shared, Store};
 use crate::{Options, partition};
 
@@ -21,12 +21,12 @@ pub(super) const HUBS: &str = "hubs";
 pub(super) const TOMBSTONE: &str = "deleted";
 const LOCK: &str = "lock";
 
-/// Why a folder could not be opened. Nothing in it was lost by trying.
+/// Why a folder could not be opened. The attempt has lost nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("another process uses {0}")]
     Locked(PathBuf),
-    #[error("{path} is damaged: {reason}; put back a copy of it, or the hubs cannot be told apart")]
+    #[error("{path} is damaged: {reason}; restore a copy of it: without it the hubs are unknown")]
     Catalogue { path: PathBuf, reason: String },
     #[error(
         "{path} has version {version}, which is unknown to this version of Highwater: \
@@ -43,22 +43,21 @@ pub enum OpenError {
     },
 }
 
-/// One partition more has been recovered.
+/// Reported for each recovered partition.
 #[derive(Clone, Debug)]
 pub struct OpenProgress {
     pub topic_partition: TopicPartition,
-    /// How many are done, this one included, and how many there are.
+    /// Number of partitions recovered, including this one, and of all partitions.
     pub done: usize,
     pub total: usize,
     pub recovery: Recovery,
 }
 
-/// Partitions are recovered side by side by so many threads at most.
+/// Maximum number of threads that recover partitions.
 const THREADS_MAX: usize = 8;
 
 impl Hub {
-    /// Opens a folder, which may be new. `progress` is called for every partition, from several
-    /// threads.
+    /// Opens a folder, which may be new. Calls `progress` for every partition, from several threads.
     pub fn open(
         disk: Arc<dyn Disk>,
         path: &Path,
@@ -67,7 +66,7 @@ impl Hub {
         progress: &(dyn Fn(OpenProgress) + Sync),
     ) -> Result<Hub, OpenError> {
         let (committers, readers) = (options.committers, options.readers);
-        make_folders(&*disk, path)?;
+        create_folders(&*disk, path)?;
         let lock_path = path.join(LOCK);
         let lock = disk.lock(&lock_path).map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => OpenError::Locked(path.to_path_buf()),
@@ -133,11 +132,11 @@ impl Hub {
             });
             Ok(store)
         };
-        let stores = side_by_side(topic_partitions, self.threads(), recover);
+        let stores = parallel_map(topic_partitions, self.threads(), recover);
         stores.into_iter().collect()
     }
 
-    /// How many threads open and stop partitions side by side.
+    /// Number of threads that open and stop partitions.
     pub(super) fn threads(&self) -> usize {
         self.inner.shared.options.committers.clamp(1, THREADS_MAX)
     }
@@ -160,18 +159,17 @@ impl Hub {
         })?;
         if let Some(cut) = &recovery.torn_tail {
             let (file, position, bytes) = (&cut.file, cut.position, cut.bytes);
-            tracing::warn!(%topic_partition, file, position, bytes, reason = cut.reason, "torn end cut");
+            tracing::warn!(%topic_partition, file, position, bytes, reason = cut.reason, "torn end truncated");
         }
         if let Some(damage) = &recovery.damage {
-            tracing::error!(%topic_partition, %damage, "the partition serves what is before and takes no writes");
+            tracing::error!(%topic_partition, %damage, "the partition serves the batches before the damage and accepts no writes");
         }
         Ok((store, recovery))
     }
 }
 
-/// Makes the folders. They are synced even if they are there: what an earlier life wrote and was
-/// killed before syncing is about to be believed.
-fn make_folders(disk: &dyn Disk, path: &Path) -> Result<(), OpenError> {
+/// Creates the folders. Existing ones are synced, too: an earlier process may have been killed before its sync.
+fn create_folders(disk: &dyn Disk, path: &Path) -> Result<(), OpenError> {
     let hubs_folder = path.join(HUBS);
     disk.create_folder(&hubs_folder)
         .map_err(failed("create", &hubs_folder))?;
@@ -182,8 +180,7 @@ fn make_folders(disk: &dyn Disk, path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// The hubs that there are. Finishes deleting those that have a tombstone, and leaves alone whatever
-/// nobody knows.
+/// The hubs of the catalogue. Completes deletions; unknown folders stay.
 fn read_catalogue(disk: &dyn Disk, path: &Path) -> Result<Vec<HubInfo>, OpenError> {
     let file = path.join(catalogue::FILE);
     let found = catalogue::read(disk, path).map_err(failed("read", &file))?;
@@ -202,14 +199,14 @@ fn read_catalogue(disk: &dyn Disk, path: &Path) -> Result<Vec<HubInfo>, OpenErro
         }
         None => Vec::new(),
     };
-    let live = |info: &HubInfo| names.contains(&info.id.to_string());
-    let buried = |info: &HubInfo| names.contains(&format!("{}.{TOMBSTONE}", info.id));
+    let exists = |info: &HubInfo| names.contains(&info.id.to_string());
+    let is_deleted = |info: &HubInfo| names.contains(&format!("{}.{TOMBSTONE}", info.id));
     let known = infos.len();
-    infos.retain(|info| live(info) || !buried(info));
+    infos.retain(|info| exists(info) || !is_deleted(info));
     if infos.len() < known {
         catalogue::write(disk, path, infos.iter()).map_err(failed("write", &file))?;
     }
-    if let Some(info) = infos.iter().find(|info| !live(info)) {
+    if let Some(info) = infos.iter().find(|info| !exists(info)) {
         return Err(OpenError::Missing {
             hub: info.name.to_string(),
             path: hubs_folder.join(info.id.to_string()),
@@ -221,18 +218,18 @@ fn read_catalogue(disk: &dyn Disk, path: &Path) -> Result<Vec<HubInfo>, OpenErro
             disk.remove_folder(&folder)
                 .map_err(failed("remove", &folder))?;
         } else if !infos.iter().any(|info| info.id.to_string() == *name) {
-            remove_if_empty(disk, &folder).map_err(failed("tidy", &folder))?;
+            remove_if_empty(disk, &folder).map_err(failed("clean up", &folder))?;
         }
     }
     Ok(infos)
 }
 
-/// A folder that no catalogue names is of a hub whose creation was never finished, and holds no
-/// data. If it does, somebody has to look at it.
+/// A folder that is not in the catalogue belongs to a hub whose creation was interrupted, and is empty. If it is not,
+/// an operator must look at it.
 fn remove_if_empty(disk: &dyn Disk, folder: &Path) -> io::Result<()> {
     for partition in disk.list(folder)? {
         if !disk.list(&folder.join(partition))?.is_empty() {
-            tracing::error!(folder = %folder.display(), "not in the catalogue, left as it is");
+            tracing::error!(folder = %folder.display(), "the folder is not in the catalogue and stays");
             return Ok(());
         }
     }

@@ -1,11 +1,12 @@
-//! A partition as others see it: an asynchronous face on the store.
+//! A partition: the asynchronous interface of the store.
 //!
-//! Appends enter a queue and are answered after a committer has written and synced them; what comes
-//! in while the disk is at work shares the next sync. Nothing here waits for time to pass: a lone
-//! append is on its way to the disk as soon as a committer wakes up.
+//! Appends enter a queue and are answered after a committer has written and synced them; appends that arrive during a
+//! sync share the next one. There is no delay to gather more: a single append is written as soon as a committer wakes
+//! up.
 
 mod queue;
 
+use std::future::ready;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
@@ -15,17 +16,17 @@ use highwater_log::{
     Offset, Producer, ReadError, TopicPartition, TransactionMarker,
 };
 use parking_lot::{Mutex, MutexGuard, RwLock};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
-use self::queue::{Limits, Queue, QueuedAppend, Responder, send};
+use self::queue::{Limits, PendingAppend, Queue, QueuedAppend};
 use crate::pool::{Pool, Readers};
 use crate::status::PartitionStatus;
 use crate::storage::{self, Counters, Shared, Store, WriteError, WriteGroup, before};
 
-/// The queue of partitions that have something to write.
-pub type Committers = Pool<Arc<Partition>>;
+/// The threads that write queued appends.
+pub(crate) type Committers = Pool<Arc<Partition>>;
 
-pub struct Partition {
+pub(crate) struct Partition {
     shared: Arc<Shared>,
     store: Arc<Store>,
     settings: RwLock<HubSettings>,
@@ -37,7 +38,7 @@ pub struct Partition {
 }
 
 impl Partition {
-    pub fn new(
+    pub(crate) fn new(
         shared: Arc<Shared>,
         store: Arc<Store>,
         settings: HubSettings,
@@ -77,47 +78,35 @@ impl Partition {
 
     fn enqueue(
         &self,
-        push: impl FnOnce(
-            &mut Queue,
-            EnqueueTime,
-            usize,
-            Responder,
-        ) -> Result<usize, (AppendError, Responder)>,
+        push: impl FnOnce(&mut Queue, EnqueueTime, usize) -> Result<PendingAppend, AppendError>,
     ) -> BoxFuture<Result<AppendInfo, AppendError>> {
         self.enqueue_in(self.queue.lock(), push)
     }
 
-    /// Lets `push` take its place in the queue, and wakes a committer if it did.
+    /// Calls `push` with the queue, and schedules the partition if that succeeded.
     fn enqueue_in(
         &self,
         mut queue: MutexGuard<'_, Queue>,
-        push: impl FnOnce(
-            &mut Queue,
-            EnqueueTime,
-            usize,
-            Responder,
-        ) -> Result<usize, (AppendError, Responder)>,
+        push: impl FnOnce(&mut Queue, EnqueueTime, usize) -> Result<PendingAppend, AppendError>,
     ) -> BoxFuture<Result<AppendInfo, AppendError>> {
-        let (answer, answered) = oneshot::channel();
         let waiting = self.shared.waiting.load(Ordering::Relaxed);
-        let room = self.shared.options.queue_bytes_all.saturating_sub(waiting);
-        match push(&mut queue, self.now(), room, answer) {
-            Err((error, answer)) => send(answer, Err(error)),
-            Ok(bytes) => {
-                self.shared.waiting.fetch_add(bytes, Ordering::Relaxed);
-                if !std::mem::replace(&mut queue.scheduled, true) {
-                    drop(queue);
-                    self.schedule();
-                }
-            }
+        let available = (self.shared.options.queue_bytes_all).saturating_sub(waiting);
+        let PendingAppend { bytes, outcome } = match push(&mut queue, self.now(), available) {
+            Ok(pending) => pending,
+            Err(error) => return Box::pin(ready(Err(error))),
+        };
+        self.shared.waiting.fetch_add(bytes, Ordering::Relaxed);
+        if !std::mem::replace(&mut queue.scheduled, true) {
+            drop(queue);
+            self.schedule();
         }
         let topic_partition = self.store.topic_partition().clone();
         Box::pin(async move {
-            let gone = |_| AppendError::Stopped {
+            let ended = |_| AppendError::Stopped {
                 topic_partition,
                 reason: "the node has ended".into(),
             };
-            answered.await.unwrap_or_else(|error| Err(gone(error)))
+            outcome.await.unwrap_or_else(|error| Err(ended(error)))
         })
     }
 
@@ -127,11 +116,11 @@ impl Partition {
         }
     }
 
-    /// Writes what is queued and answers those who wait for it. Called by one committer at a time.
-    pub fn commit(&self) {
-        let staged = self.queue.lock().take(self.now());
-        let bytes = staged.iter().map(QueuedAppend::bytes).sum::<usize>();
-        let group = WriteGroup::new(staged.iter().filter_map(|staged| staged.stamped.as_ref()));
+    /// Writes and answers the queued appends. Called by one committer at a time.
+    pub(crate) fn commit(&self) {
+        let queued = self.queue.lock().take(self.now());
+        let bytes = queued.iter().map(QueuedAppend::bytes).sum::<usize>();
+        let group = WriteGroup::new(queued.iter().filter_map(|queued| queued.stamped.as_ref()));
         let outcome = match group.is_empty() {
             true => Ok(()),
             false => self.store.append(&group),
@@ -140,10 +129,10 @@ impl Partition {
             Ok(()) => {
                 self.moved.notify_waiters();
                 let start = self.store.bounds().start;
-                staged.into_iter().for_each(|staged| staged.answer(start));
+                queued.into_iter().for_each(|queued| queued.answer(start));
             }
-            Err(WriteError::Full(reason)) => self.turn_away(staged, reason),
-            Err(WriteError::Failed(reason)) => self.stop_writing(staged, reason),
+            Err(WriteError::Full(reason)) => self.reject(queued, reason),
+            Err(WriteError::Failed(reason)) => self.stop_writing(queued, reason),
         }
         self.store.checkpoint_if_due();
         self.finish(bytes);
@@ -152,7 +141,7 @@ impl Partition {
     fn finish(&self, bytes: usize) {
         self.shared.waiting.fetch_sub(bytes, Ordering::Relaxed);
         let mut queue = self.queue.lock();
-        queue.done(bytes);
+        queue.release(bytes);
         queue.scheduled = !queue.is_empty();
         if queue.scheduled {
             drop(queue);
@@ -160,64 +149,64 @@ impl Partition {
         }
     }
 
-    /// The disk is full and has nothing of these batches. Those behind them have offsets that will
-    /// not be, so they go too, and the queue goes on from what the disk has.
-    fn turn_away(&self, mut staged: Vec<QueuedAppend>, reason: String) {
+    /// Rejects these batches, which the disk has no space for, and those queued after them, whose offsets assume them.
+    /// The queue continues from the durable state.
+    fn reject(&self, mut rejected: Vec<QueuedAppend>, reason: String) {
         let topic_partition = self.store.topic_partition().clone();
-        tracing::warn!(%topic_partition, reason, "no room on the disk: batches turned away");
+        tracing::warn!(%topic_partition, reason, "the disk is full: batches rejected");
         let error = AppendError::DiskFull {
             topic_partition,
             reason,
         };
-        let behind = {
+        let later = {
             let mut queue = self.queue.lock();
             let now = self.now();
-            let behind = queue.take(now);
+            let later = queue.take(now);
             queue.reset(self.store.producers(), self.store.bounds().last_time);
-            queue.expect(&staged, now);
-            queue.expect(&behind, now);
-            behind
+            queue.expect_again(&rejected, now);
+            queue.expect_again(&later, now);
+            later
         };
-        self.drop_behind(&behind);
-        staged.extend(behind);
-        let batches = staged.iter().filter(|staged| staged.stamped.is_some());
-        Counters::add(&self.shared.counters.turned_away, batches.count() as u64);
-        staged.into_iter().for_each(|staged| staged.refuse(&error));
+        self.release(&later);
+        rejected.extend(later);
+        let batches = rejected.iter().filter(|queued| queued.stamped.is_some());
+        Counters::add(&self.shared.counters.rejected, batches.count() as u64);
+        rejected
+            .into_iter()
+            .for_each(|queued| queued.refuse(&error));
     }
 
-    fn drop_behind(&self, behind: &[QueuedAppend]) {
-        let bytes = behind.iter().map(QueuedAppend::bytes).sum();
+    fn release(&self, queued: &[QueuedAppend]) {
+        let bytes = queued.iter().map(QueuedAppend::bytes).sum();
         self.shared.waiting.fetch_sub(bytes, Ordering::Relaxed);
-        self.queue.lock().done(bytes);
+        self.queue.lock().release(bytes);
     }
 
-    fn stop_writing(&self, staged: Vec<QueuedAppend>, reason: String) {
+    fn stop_writing(&self, queued: Vec<QueuedAppend>, reason: String) {
         let topic_partition = self.store.topic_partition().clone();
-        tracing::error!(%topic_partition, reason, "the partition takes no writes until the node is restarted");
-        self.refuse_all(
-            staged,
-            AppendError::Stopped {
-                topic_partition,
-                reason,
-            },
-        );
+        tracing::error!(%topic_partition, reason, "the partition accepts no writes until the node is restarted");
+        let error = AppendError::Stopped {
+            topic_partition,
+            reason,
+        };
+        self.refuse_all(queued, error);
     }
 
-    /// From now on, and for all that waits.
-    fn refuse_all(&self, mut staged: Vec<QueuedAppend>, error: AppendError) {
-        let behind = {
+    /// Refuses these appends, all queued ones and all further ones.
+    fn refuse_all(&self, mut queued: Vec<QueuedAppend>, error: AppendError) {
+        let later = {
             let mut queue = self.queue.lock();
             queue.refuse(error.clone());
             queue.take(self.now())
         };
-        self.drop_behind(&behind);
-        staged.extend(behind);
-        staged.into_iter().for_each(|staged| staged.refuse(&error));
+        self.release(&later);
+        queued.extend(later);
+        queued.into_iter().for_each(|queued| queued.refuse(&error));
         self.moved.notify_waiters();
     }
 
-    /// Closes, removes and compacts what is due.
-    pub fn maintain(&self, now: EnqueueTime) {
+    /// Retention and compaction.
+    pub(crate) fn maintain(&self, now: EnqueueTime) {
         let settings = self.settings.read().clone();
         if self.queue.lock().refusal().is_some() {
             return;
@@ -229,20 +218,20 @@ impl Partition {
         }
     }
 
-    pub fn change(&self, settings: HubSettings) {
+    pub(crate) fn change(&self, settings: HubSettings) {
         let bytes = settings.batch_bytes_max as usize;
         self.queue.lock().set_batch_bytes_max(bytes);
         *self.settings.write() = settings;
     }
 
-    pub fn delete(&self) {
+    pub(crate) fn delete(&self) {
         self.store.set_deleted();
         let topic_partition = self.store.topic_partition().clone();
         self.refuse_all(Vec::new(), AppendError::Deleted(topic_partition));
     }
 
-    /// Takes no more appends; what has been taken is still written.
-    pub fn refuse_new(&self) {
+    /// Refuses further appends; queued ones are still written.
+    pub(crate) fn refuse_new(&self) {
         let topic_partition = self.store.topic_partition().clone();
         let reason = "the node is stopping".into();
         self.queue.lock().refuse(AppendError::Stopped {
@@ -251,20 +240,19 @@ impl Partition {
         });
     }
 
-    /// Leaves the files as a start finds them fastest, unless nobody knows what they hold. Nothing
-    /// may be queued any more.
-    pub fn stop(&self) -> Result<(), WriteError> {
+    /// Prepares the files for a fast start, unless they are damaged. The queue must be empty.
+    pub(crate) fn stop(&self) -> Result<(), WriteError> {
         match self.store.damage() {
             None => self.store.stop(),
             Some(_) => Ok(()),
         }
     }
 
-    pub fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.queue.lock().refusal().is_some()
     }
 
-    pub fn status(&self) -> PartitionStatus {
+    pub(crate) fn status(&self) -> PartitionStatus {
         let (waiting_bytes, stopped) = {
             let queue = self.queue.lock();
             (queue.bytes(), queue.refusal().map(AppendError::to_string))
@@ -278,7 +266,7 @@ impl Partition {
         }
     }
 
-    /// Calls the store where waiting for the disk holds nobody up.
+    /// Calls the store on a thread that may wait for the disk.
     fn on_disk<T: Send + 'static>(
         &self,
         call: impl FnOnce(&Store) -> T + Send + 'static,
@@ -294,14 +282,14 @@ impl highwater_log::Partition for Partition {
     }
 
     fn append(&self, batch: Batch) -> BoxFuture<Result<AppendInfo, AppendError>> {
-        self.enqueue(|queue, now, room, answer| queue.push(batch, now, room, answer))
+        self.enqueue(|queue, now, available| queue.push(batch, now, available))
     }
 
     fn append_records(
         &self,
         records: &[NewRecord<'_>],
     ) -> BoxFuture<Result<AppendInfo, AppendError>> {
-        self.enqueue(|queue, now, room, answer| queue.push_records(records, now, room, answer))
+        self.enqueue(|queue, now, available| queue.push_records(records, now, available))
     }
 
     fn append_marker(
@@ -309,13 +297,13 @@ impl highwater_log::Partition for Partition {
         producer: Producer,
         marker: TransactionMarker,
     ) -> BoxFuture<Result<AppendInfo, AppendError>> {
-        self.enqueue(|queue, now, _, answer| queue.push_marker(producer, marker, now, answer))
+        self.enqueue(|queue, now, _| queue.push_marker(producer, marker, now))
     }
 
     fn punctuate(&self, end: Offset) -> BoxFuture<Result<Option<AppendInfo>, AppendError>> {
         let queue = self.queue.lock();
         if queue.refusal().is_none() && queue.end() != end {
-            return Box::pin(std::future::ready(Ok(None)));
+            return Box::pin(ready(Ok(None)));
         }
         let appended = self.enqueue_in(queue, Queue::push_punctuation);
         Box::pin(async move { appended.await.map(Some) })
@@ -328,7 +316,7 @@ impl highwater_log::Partition for Partition {
         isolation: Isolation,
     ) -> BoxFuture<Result<FetchData, ReadError>> {
         match self.store.read_tail(from, bytes_max, isolation) {
-            storage::TailRead::Ready(answer) => Box::pin(std::future::ready(answer)),
+            storage::TailRead::Ready(answer) => Box::pin(ready(answer)),
             storage::TailRead::OnDisk => {
                 self.on_disk(move |store| store.read(from, bytes_max, isolation))
             }
@@ -347,7 +335,7 @@ impl highwater_log::Partition for Partition {
             };
             loop {
                 let mut moved = std::pin::pin!(me.moved.notified());
-                // From here on no move is missed.
+                // No notification is missed from here on.
                 moved.as_mut().enable();
                 if me.bounds().visible(isolation) > offset || me.is_stopped() {
                     return;

@@ -1,8 +1,7 @@
-//! Batches on their way to the disk, in the order that they will have there.
+//! Batches that wait for the disk, in the order of the log.
 //!
-//! A batch gets its offsets and its time when it enters, and whether its producer may send it is
-//! judged then, against what is ahead of it in the queue. So nobody waits for the disk to keep an
-//! order.
+//! A batch gets its offsets and its enqueue time when it enters, and its sequence number is checked against the queue,
+//! so no append waits for the disk to keep its order.
 
 use highwater_log::batch::{Batch, BatchBuilder, BatchOptions, NewRecord};
 use highwater_log::producer_states::{ProducerStates, SequenceCheck};
@@ -13,58 +12,66 @@ use tokio::sync::oneshot;
 
 use crate::storage::StampedBatch;
 
-pub type Responder = oneshot::Sender<Result<AppendInfo, AppendError>>;
+type Responder = oneshot::Sender<Result<AppendInfo, AppendError>>;
 
-pub struct Queue {
+/// An append that entered the queue.
+pub(super) struct PendingAppend {
+    /// By how much the queue has grown.
+    pub bytes: usize,
+    pub outcome: oneshot::Receiver<Result<AppendInfo, AppendError>>,
+}
+
+pub(super) struct Queue {
     topic_partition: TopicPartition,
     limits: Limits,
-    /// As they will be when everything here is written.
+    /// The state after all queued batches are written.
     producers: ProducerStates,
     last_time: Option<EnqueueTime>,
-    staged: Vec<QueuedAppend>,
-    /// Records of several callers, which will be one batch.
+    queued: Vec<QueuedAppend>,
+    /// Records of several callers that will be one batch.
     shared: BatchBuilder,
     callers: Vec<SharedBatchCaller>,
     bytes: usize,
-    /// A committer has the partition, or is about to.
+    /// A committer has the partition or will get it.
     pub scheduled: bool,
-    /// Why nothing is taken any more.
+    /// Why appends are refused.
     refusal: Option<AppendError>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub(super) struct Limits {
     pub queue_bytes: usize,
     pub shared_batch_bytes: usize,
     pub batch_bytes_max: usize,
 }
 
-/// A batch, or none where only an answer has to wait for what is ahead of it.
-pub struct QueuedAppend {
+/// A batch; or none, if only a response waits for the batches before it.
+pub(super) struct QueuedAppend {
     pub stamped: Option<StampedBatch>,
     pub first: AppendInfo,
-    pub answers: Callers,
+    responders: Responders,
 }
 
-pub enum Callers {
+enum Responders {
     One(Responder),
     Shared(Vec<SharedBatchCaller>),
 }
 
-/// Somebody whose records are in a shared batch, from this one on.
-pub struct SharedBatchCaller {
+/// A caller whose records are in a shared batch.
+struct SharedBatchCaller {
+    /// Index of its first record.
     delta: i32,
-    answer: Responder,
+    responder: Responder,
 }
 
 impl Queue {
-    pub fn new(topic_partition: TopicPartition, limits: Limits) -> Queue {
+    pub(super) fn new(topic_partition: TopicPartition, limits: Limits) -> Queue {
         Queue {
             topic_partition,
             limits,
             producers: ProducerStates::default(),
             last_time: None,
-            staged: Vec::new(),
+            queued: Vec::new(),
             shared: BatchBuilder::new(),
             callers: Vec::new(),
             bytes: 0,
@@ -73,81 +80,73 @@ impl Queue {
         }
     }
 
-    /// Goes on from what is on the disk.
-    pub fn reset(&mut self, producers: ProducerStates, last_time: Option<EnqueueTime>) {
+    /// Continues from the durable state.
+    pub(super) fn reset(&mut self, producers: ProducerStates, last_time: Option<EnqueueTime>) {
         self.producers = producers;
         self.last_time = last_time;
     }
 
-    pub fn set_batch_bytes_max(&mut self, bytes: usize) {
+    pub(super) fn set_batch_bytes_max(&mut self, bytes: usize) {
         self.limits.batch_bytes_max = bytes;
     }
 
-    pub fn expire(&mut self, before: EnqueueTime) {
+    pub(super) fn expire(&mut self, before: EnqueueTime) {
         self.producers.expire(before);
     }
 
-    pub fn refuse(&mut self, refusal: AppendError) {
+    pub(super) fn refuse(&mut self, refusal: AppendError) {
         self.refusal.get_or_insert(refusal);
     }
 
-    pub fn refusal(&self) -> Option<&AppendError> {
+    pub(super) fn refusal(&self) -> Option<&AppendError> {
         self.refusal.as_ref()
     }
 
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.staged.is_empty() && self.callers.is_empty()
+    pub(super) fn is_empty(&self) -> bool {
+        self.queued.is_empty() && self.callers.is_empty()
     }
 
-    /// What is appended next begins here.
-    pub fn end(&self) -> Offset {
+    /// The offset of the next append.
+    pub(super) fn end(&self) -> Offset {
         Offset(self.producers.end().0 + i64::from(self.shared.count()))
     }
 
-    /// Takes a batch in; answers how many bytes more are waiting.
-    pub fn push(
+    /// Adds a batch. `available` is the capacity that is left for all partitions.
+    pub(super) fn push(
         &mut self,
         batch: Batch,
         now: EnqueueTime,
-        room: usize,
-        answer: Responder,
-    ) -> Result<usize, (AppendError, Responder)> {
-        let judged = self
-            .check_size(batch.size())
-            .and_then(|()| self.producers.check(batch.header()));
-        match judged {
-            Err(error) => Err((error, answer)),
-            Ok(SequenceCheck::Duplicate { first, time, .. }) => {
-                let first = appended(first, time, true);
-                let answers = Callers::One(answer);
-                self.stage(None, first, answers);
-                Ok(0)
+        available: usize,
+    ) -> Result<PendingAppend, AppendError> {
+        self.check_size(batch.size())?;
+        match self.producers.check(batch.header())? {
+            SequenceCheck::Duplicate { first, time, .. } => {
+                let (responder, outcome) = oneshot::channel();
+                let first = append_info(first, time, true);
+                self.push_queued(None, first, Responders::One(responder));
+                Ok(PendingAppend { bytes: 0, outcome })
             }
-            Ok(SequenceCheck::New) => match self.check_room(batch.size(), room) {
-                Err(error) => {
+            SequenceCheck::New => {
+                if let Err(error) = self.check_capacity(batch.size(), available) {
                     self.producers.expect_sequence(batch.header(), now);
-                    Err((error, answer))
+                    return Err(error);
                 }
-                Ok(()) => {
-                    self.seal(now);
-                    Ok(self.place_batch(batch, None, now, Callers::One(answer)))
-                }
-            },
+                Ok(self.push_single(batch, None, now))
+            }
         }
     }
 
-    /// Takes in records that have no batch.
-    pub fn push_records(
+    /// Adds records that have no batch.
+    pub(super) fn push_records(
         &mut self,
         records: &[NewRecord<'_>],
         now: EnqueueTime,
-        room: usize,
-        answer: Responder,
-    ) -> Result<usize, (AppendError, Responder)> {
+        available: usize,
+    ) -> Result<PendingAppend, AppendError> {
         let size = records.iter().map(size_max).sum::<usize>();
         let limit = (self.limits.shared_batch_bytes).min(self.limits.batch_bytes_max);
         if size > limit || records.is_empty() {
@@ -155,17 +154,11 @@ impl Queue {
             for record in records {
                 builder.push(record);
             }
-            return match builder.build(&BatchOptions::default()) {
-                Ok(batch) => self.push(batch, now, room, answer),
-                Err(error) => Err((error.into(), answer)),
-            };
+            let batch = builder.build(&BatchOptions::default())?;
+            return self.push(batch, now, available);
         }
-        if let Err(error) = self
-            .check_size(0)
-            .and_then(|()| self.check_room(size, room))
-        {
-            return Err((error, answer));
-        }
+        self.check_size(0)?;
+        self.check_capacity(size, available)?;
         if self.shared.size() + size > limit {
             self.seal(now);
         }
@@ -177,45 +170,46 @@ impl Queue {
         for record in records {
             self.shared.push(record);
         }
-        self.callers.push(SharedBatchCaller { delta, answer });
-        let more = self.shared.size() - before;
-        self.bytes += more;
-        Ok(more)
+        let (responder, outcome) = oneshot::channel();
+        self.callers.push(SharedBatchCaller { delta, responder });
+        let bytes = self.shared.size() - before;
+        self.bytes += bytes;
+        Ok(PendingAppend { bytes, outcome })
     }
 
-    pub fn push_marker(
+    pub(super) fn push_marker(
         &mut self,
         producer: Producer,
         marker: TransactionMarker,
         now: EnqueueTime,
-        answer: Responder,
-    ) -> Result<usize, (AppendError, Responder)> {
-        let judged = self
-            .check_size(0)
-            .and_then(|()| self.producers.check_marker(producer, &self.topic_partition));
-        if let Err(error) = judged {
-            return Err((error, answer));
-        }
-        self.seal(now);
-        let batch = Batch::marker(producer, marker);
-        Ok(self.place_batch(batch, Some(marker), now, Callers::One(answer)))
+    ) -> Result<PendingAppend, AppendError> {
+        self.check_size(0)?;
+        self.producers
+            .check_marker(producer, &self.topic_partition)?;
+        Ok(self.push_single(Batch::marker(producer, marker), Some(marker), now))
     }
 
-    pub fn push_punctuation(
+    pub(super) fn push_punctuation(
         &mut self,
         now: EnqueueTime,
-        room: usize,
-        answer: Responder,
-    ) -> Result<usize, (AppendError, Responder)> {
+        available: usize,
+    ) -> Result<PendingAppend, AppendError> {
         let batch = Batch::punctuation();
-        let judged = self
-            .check_size(0)
-            .and_then(|()| self.check_room(batch.size(), room));
-        if let Err(error) = judged {
-            return Err((error, answer));
-        }
+        self.check_size(0)?;
+        self.check_capacity(batch.size(), available)?;
+        Ok(self.push_single(batch, None, now))
+    }
+
+    fn push_single(
+        &mut self,
+        batch: Batch,
+        marker: Option<TransactionMarker>,
+        now: EnqueueTime,
+    ) -> PendingAppend {
         self.seal(now);
-        Ok(self.place_batch(batch, None, now, Callers::One(answer)))
+        let (responder, outcome) = oneshot::channel();
+        let bytes = self.stamp(batch, marker, now, Responders::One(responder));
+        PendingAppend { bytes, outcome }
     }
 
     fn check_size(&self, bytes: usize) -> Result<(), AppendError> {
@@ -233,10 +227,10 @@ impl Queue {
         }
     }
 
-    /// `room` is what the node has left for all partitions.
-    fn check_room(&self, size: usize, room: usize) -> Result<(), AppendError> {
-        let fits = self.bytes + size <= self.limits.queue_bytes && size <= room;
-        match fits || self.bytes == 0 && size <= room {
+    /// An empty queue accepts a batch of any size that the node has capacity for.
+    fn check_capacity(&self, size: usize, available: usize) -> Result<(), AppendError> {
+        let fits = self.bytes + size <= self.limits.queue_bytes || self.bytes == 0;
+        match fits && size <= available {
             true => Ok(()),
             false => Err(AppendError::QueueFull {
                 topic_partition: self.topic_partition.clone(),
@@ -245,7 +239,7 @@ impl Queue {
         }
     }
 
-    /// Makes a batch of the shared records, which ends their time together.
+    /// Builds the batch of the shared records.
     fn seal(&mut self, now: EnqueueTime) {
         if self.shared.is_empty() {
             return;
@@ -255,22 +249,23 @@ impl Queue {
         let batch = batch.expect("shared records are few enough for a batch");
         let callers = std::mem::take(&mut self.callers);
         self.bytes -= counted;
-        self.place_batch(batch, None, now, Callers::Shared(callers));
+        self.stamp(batch, None, now, Responders::Shared(callers));
     }
 
-    fn place_batch(
+    /// Stamps and queues a batch; returns its size.
+    fn stamp(
         &mut self,
         mut batch: Batch,
         marker: Option<TransactionMarker>,
         now: EnqueueTime,
-        answers: Callers,
+        responders: Responders,
     ) -> usize {
         let time = self.last_time.map_or(now, |last| last.max(now));
         let offset = self.producers.end();
         batch.stamp(offset, time);
         self.producers.apply(batch.header(), marker);
         if marker.is_some() {
-            // What became of transactions is for readers, who do not look here.
+            // Only readers need the outcome of transactions, and they use the published state.
             self.producers.advance_durable(self.producers.end());
             self.producers.trim(self.producers.end());
         }
@@ -278,33 +273,37 @@ impl Queue {
         let size = batch.size();
         self.bytes += size;
         let stamped = StampedBatch { batch, marker };
-        self.stage(Some(stamped), appended(offset, time, false), answers);
+        self.push_queued(Some(stamped), append_info(offset, time, false), responders);
         size
     }
 
-    fn stage(&mut self, stamped: Option<StampedBatch>, first: AppendInfo, answers: Callers) {
-        self.staged.push(QueuedAppend {
+    fn push_queued(
+        &mut self,
+        stamped: Option<StampedBatch>,
+        first: AppendInfo,
+        responders: Responders,
+    ) {
+        self.queued.push(QueuedAppend {
             stamped,
             first,
-            answers,
+            responders,
         });
     }
 
-    /// Hands over everything that waits. It stays counted until [`Queue::done`].
-    pub fn take(&mut self, now: EnqueueTime) -> Vec<QueuedAppend> {
+    /// Takes all queued appends. Their bytes stay counted until [`Queue::release`].
+    pub(super) fn take(&mut self, now: EnqueueTime) -> Vec<QueuedAppend> {
         self.seal(now);
-        std::mem::take(&mut self.staged)
+        std::mem::take(&mut self.queued)
     }
 
-    /// Room for others: these bytes wait no more.
-    pub fn done(&mut self, bytes: usize) {
+    /// Ends the accounting of these bytes.
+    pub(super) fn release(&mut self, bytes: usize) {
         self.bytes -= bytes;
     }
 
-    /// Says of batches that were turned away after they had been taken in that they are still to
-    /// come.
-    pub fn expect(&mut self, staged: &[QueuedAppend], now: EnqueueTime) {
-        for stamped in staged.iter().filter_map(|staged| staged.stamped.as_ref()) {
+    /// Notes that these batches were rejected, so that their producers must send them again.
+    pub(super) fn expect_again(&mut self, rejected: &[QueuedAppend], now: EnqueueTime) {
+        for stamped in rejected.iter().filter_map(|queued| queued.stamped.as_ref()) {
             if stamped.marker.is_none() {
                 self.producers.expect_sequence(stamped.batch.header(), now);
             }
@@ -313,47 +312,42 @@ impl Queue {
 }
 
 impl QueuedAppend {
-    pub fn bytes(&self) -> usize {
-        self.stamped
-            .as_ref()
-            .map_or(0, |stamped| stamped.batch.size())
+    pub(super) fn bytes(&self) -> usize {
+        (self.stamped.as_ref()).map_or(0, |stamped| stamped.batch.size())
     }
 
-    /// Answers everybody who waits for it. `start` is where the partition starts.
-    pub fn answer(self, start: Offset) {
+    /// Answers its callers. `start` is the start of the partition.
+    pub(super) fn answer(self, start: Offset) {
         let first = AppendInfo {
             start,
             ..self.first
         };
-        match self.answers {
-            Callers::One(answer) => send(answer, Ok(first)),
-            Callers::Shared(callers) => {
-                for SharedBatchCaller { delta, answer } in callers {
-                    let offset = Offset(first.offset.0 + i64::from(delta));
-                    send(answer, Ok(AppendInfo { offset, ..first }));
-                }
-            }
-        }
+        self.respond(|delta| {
+            let offset = Offset(first.offset.0 + i64::from(delta));
+            Ok(AppendInfo { offset, ..first })
+        });
     }
 
-    pub fn refuse(self, error: &AppendError) {
-        match self.answers {
-            Callers::One(answer) => send(answer, Err(error.clone())),
-            Callers::Shared(callers) => {
-                for sharer in callers {
-                    send(sharer.answer, Err(error.clone()));
+    pub(super) fn refuse(self, error: &AppendError) {
+        self.respond(|_| Err(error.clone()));
+    }
+
+    fn respond(self, result: impl Fn(i32) -> Result<AppendInfo, AppendError>) {
+        // A receiver may have hung up.
+        match self.responders {
+            Responders::One(responder) => {
+                let _ = responder.send(result(0));
+            }
+            Responders::Shared(callers) => {
+                for caller in callers {
+                    let _ = caller.responder.send(result(caller.delta));
                 }
             }
         }
     }
 }
 
-/// Whoever asked may have stopped waiting.
-pub fn send(answer: Responder, result: Result<AppendInfo, AppendError>) {
-    let _ = answer.send(result);
-}
-
-fn appended(offset: Offset, time: EnqueueTime, duplicate: bool) -> AppendInfo {
+fn append_info(offset: Offset, time: EnqueueTime, duplicate: bool) -> AppendInfo {
     AppendInfo {
         offset,
         time,
@@ -362,12 +356,12 @@ fn appended(offset: Offset, time: EnqueueTime, duplicate: bool) -> AppendInfo {
     }
 }
 
-/// No record takes more than this: its parts, and the numbers before them.
+/// Upper bound of the encoded size of a record: its fields and their varints.
 fn size_max(record: &NewRecord<'_>) -> usize {
-    const NUMBER: usize = 5;
+    const VARINT: usize = 5;
     let headers = record.headers.iter();
     let headers =
-        headers.map(|(name, value)| name.len() + value.map_or(0, <[u8]>::len) + 2 * NUMBER);
+        headers.map(|(name, value)| name.len() + value.map_or(0, <[u8]>::len) + 2 * VARINT);
     let parts = record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len);
-    parts + headers.sum::<usize>() + 6 * NUMBER
+    parts + headers.sum::<usize>() + 6 * VARINT
 }

@@ -1,10 +1,10 @@
-//! A bounded number of things kept at hand, such as open files: the one not used for longest goes.
+//! An LRU cache, such as that of open files.
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-pub struct Cache<T> {
-    kept: Mutex<CacheState<T>>,
+pub(crate) struct Cache<T> {
+    state: Mutex<CacheState<T>>,
     count_max: usize,
 }
 
@@ -19,32 +19,31 @@ struct CacheItem<T> {
 }
 
 impl<T: Clone> Cache<T> {
-    pub fn new(count_max: usize) -> Cache<T> {
-        let kept = CacheState {
+    pub(crate) fn new(count_max: usize) -> Cache<T> {
+        let state = CacheState {
             items: HashMap::new(),
             clock: 0,
         };
         Cache {
-            kept: Mutex::new(kept),
+            state: Mutex::new(state),
             count_max: count_max.max(1),
         }
     }
 
-    /// The thing of this number, made if it is not at hand. Two callers may make it at the same
-    /// time; one of the two is kept.
-    pub fn get<E>(&self, id: u64, make: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-        if let Some(found) = self.kept.lock().touch(id) {
+    /// The value of `id`, created if it is missing. Two callers may create it concurrently; one value is kept.
+    pub(crate) fn get<E>(&self, id: u64, make: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        if let Some(found) = self.state.lock().touch(id) {
             return Ok(found);
         }
-        let made = make()?;
-        let dropped = self.kept.lock().insert(id, made.clone(), self.count_max);
-        // Closing a file may take a while, so it happens outside of the lock.
+        let value = make()?;
+        let dropped = self.state.lock().insert(id, value.clone(), self.count_max);
+        // Closing a file may take a while, so it happens outside the lock.
         drop(dropped);
-        Ok(made)
+        Ok(value)
     }
 
-    pub fn forget(&self, id: u64) {
-        let dropped = self.kept.lock().items.remove(&id);
+    pub(crate) fn remove(&self, id: u64) {
+        let dropped = self.state.lock().items.remove(&id);
         drop(dropped);
     }
 }
@@ -75,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_one_not_used_for_longest_goes_first() {
+    fn the_least_recently_used_value_is_evicted() {
         let cache: Cache<u64> = Cache::new(2);
         let made = std::cell::Cell::new(0);
         let get = |id: u64| {
@@ -88,9 +87,9 @@ mod tests {
         for id in [1, 2, 1, 3, 1, 2] {
             assert_eq!(get(id), id);
         }
-        // 3 pushed out 2, so 2 was made twice.
+        // 3 evicted 2, so 2 was created twice.
         assert_eq!(made.get(), 4);
-        cache.forget(1);
+        cache.remove(1);
         get(1);
         assert_eq!(made.get(), 5);
     }

@@ -1,9 +1,9 @@
-//! Small files that are whole or not there: a kind, a checksum, and the rest.
+//! Small files with a checksum, replaced atomically.
 //!
 //! ```text
-//! 0..8    which kind of file, and its version
-//! 8..12   CRC-32C of what follows
-//! 12..    the body
+//! 0..8    kind of file and version
+//! 8..12   CRC-32C of the body
+//! 12..    body
 //! ```
 
 use std::io;
@@ -14,19 +14,19 @@ use highwater_env::disk::Access;
 
 const HEAD: usize = 12;
 
-/// The end of the name of a file that is being written.
-pub const TEMPORARY: &str = ".tmp";
+/// Suffix of a file that is being written.
+pub(crate) const TEMPORARY: &str = ".tmp";
 
-/// What was found under a name.
+/// The result of reading a file.
 #[derive(Debug, PartialEq, Eq)]
-pub enum CheckedFile {
+pub(crate) enum CheckedFile {
     Nothing,
-    /// There is a file, but not one that we finished.
+    /// The file is incomplete or changed.
     Damaged,
     Body(Vec<u8>),
 }
 
-pub fn read(disk: &dyn Disk, path: &Path, kind: &[u8; 8]) -> io::Result<CheckedFile> {
+pub(crate) fn read(disk: &dyn Disk, path: &Path, kind: &[u8; 8]) -> io::Result<CheckedFile> {
     let file = match disk.open(path, Access::Read) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(CheckedFile::Nothing),
         opened => opened?,
@@ -42,9 +42,9 @@ pub fn read(disk: &dyn Disk, path: &Path, kind: &[u8; 8]) -> io::Result<CheckedF
     Ok(CheckedFile::Body(bytes))
 }
 
-/// Puts a file under a name in one step. With `durable` it is there after a power cut; without, the
-/// old one, the new one or a damaged one may be.
-pub fn replace(
+/// Replaces a file atomically. With `durable` the new file survives a power cut; otherwise the old one, the new one or
+/// a damaged one may be left.
+pub(crate) fn replace(
     disk: &dyn Disk,
     path: &Path,
     kind: &[u8; 8],

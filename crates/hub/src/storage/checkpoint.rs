@@ -1,6 +1,5 @@
-//! What a restart would otherwise have to read a segment for: its index and the state of the
-//! producers up to some byte. Only speed depends on it: the log itself holds the same, so a missing
-//! or damaged checkpoint means reading on from an earlier one.
+//! Checkpoints: index and producer states up to some position of a segment, so that a restart need not scan the segment
+//! from its start. They only save time: without a valid checkpoint a restart scans from an earlier one.
 
 use std::io;
 use std::path::Path;
@@ -17,24 +16,24 @@ use super::names;
 const KIND: &[u8; 8] = b"hwcheck1";
 
 #[derive(Debug)]
-pub struct Checkpoint {
+pub(super) struct Checkpoint {
     pub index: Index,
     pub producers: ProducerStates,
 }
 
 /// The body of a checkpoint file.
-pub fn encode(index: &Index, producers: &ProducerStates) -> Vec<u8> {
+pub(super) fn encode(index: &Index, producers: &ProducerStates) -> Vec<u8> {
     let mut body = index.encode();
     body.extend(producers.snapshot());
     body
 }
 
-pub fn write(disk: &dyn Disk, folder: &Path, base: Offset, body: &[u8]) -> io::Result<()> {
+pub(super) fn write(disk: &dyn Disk, folder: &Path, base: Offset, body: &[u8]) -> io::Result<()> {
     let path = folder.join(names::checkpoint(base));
     checked_file::replace(disk, &path, KIND, body, false)
 }
 
-pub fn read(disk: &dyn Disk, folder: &Path, base: Offset) -> io::Result<Option<Checkpoint>> {
+pub(super) fn read(disk: &dyn Disk, folder: &Path, base: Offset) -> io::Result<Option<Checkpoint>> {
     let path = folder.join(names::checkpoint(base));
     let CheckedFile::Body(body) = checked_file::read(disk, &path, KIND)? else {
         return Ok(None);

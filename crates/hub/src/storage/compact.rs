@@ -1,13 +1,12 @@
-//! Compaction: of every key the last record stays.
+//! Compaction: keeps the last record of every key.
 //!
-//! Closed segments are written anew without the records that a later one of the same key has
-//! replaced; small neighbours become one. Offsets stay, and batches without records stand for what
-//! is gone. A record without a value removes its key and goes itself when it is old enough for
-//! everybody to have seen it, and so does a punctuation. Records of aborted transactions go, markers
-//! stay, and what may still be part of an open transaction is left as it is.
+//! Closed segments are rewritten without records that a later record of the same key replaces; small neighbours are
+//! merged. Offsets stay: batches without records replace removed ones. Tombstones and punctuations are removed after
+//! the tombstone age. Records of aborted transactions are removed, markers stay, and batches that may belong to an open
+//! transaction are unchanged.
 //!
-//! The new file is complete and durable before its name says so (`.swap`), what it replaces is gone
-//! for certain before it takes that name, and a start finishes a swap that a crash interrupted.
+//! The new file is complete and durable before it is renamed to `.swap`. The old files are removed durably before it
+//! takes their name. A restart completes an interrupted swap.
 
 use std::io;
 use std::sync::Arc;
@@ -27,14 +26,14 @@ use super::scan::scan;
 use super::segment::Segment;
 use super::store::Store;
 
-/// No batch unpacks to more than this.
+/// Maximum unpacked size of a batch.
 const UNPACKED_MAX: usize = 256 << 20;
 
-/// The most offsets that one batch without records stands for.
+/// Maximum number of offsets of one batch without records.
 const GAP_MAX: i64 = i32::MAX as i64;
 
 impl Store {
-    /// Compacts if segments have been closed since the last time.
+    /// Compacts if segments were closed since the last compaction.
     pub(super) fn compact(&self, now: EnqueueTime) -> io::Result<()> {
         let (closed, rules) = {
             let view = self.view.read();
@@ -62,7 +61,7 @@ impl Store {
         Ok(())
     }
 
-    /// Neighbours that fit into one segment together.
+    /// Neighbours that fit into one segment.
     fn runs<'a>(&self, closed: &'a [Arc<Segment>]) -> Vec<&'a [Arc<Segment>]> {
         let mut runs = Vec::new();
         let (mut first, mut bytes) = (0, 0);
@@ -134,12 +133,12 @@ impl Store {
         let index = output.index;
         file.sync_all()?;
         self.swap(run, base, next, index).inspect_err(|_| {
-            // Files may be gone that the next attempt would read; a start knows how to go on.
+            // Files may be gone that another attempt would read; only a restart can continue.
             self.view.write().compacted = Offset(i64::MAX);
         })
     }
 
-    /// Puts the new file in the place of the old ones.
+    /// Replaces the old files with the new one.
     fn swap(
         &self,
         run: &[Arc<Segment>],
@@ -168,10 +167,10 @@ impl Store {
     }
 }
 
-/// What decides which records stay.
+/// Determines the records to keep.
 struct CompactionRules {
     latest: HashMap<Box<[u8]>, Offset, FixedState>,
-    /// Transactions from here on may still be open.
+    /// Transactions from here on may be open.
     stable: Offset,
     aborted: Vec<AbortedRange>,
     tombstones_before: EnqueueTime,
@@ -238,7 +237,7 @@ impl CompactionRules {
         is_latest && !(old && record.value.is_none())
     }
 
-    /// Data of which it is known whether it counts.
+    /// Data whose transaction, if any, has ended.
     fn is_settled(&self, batch: &StoredBatch<'_>) -> bool {
         let header = &batch.header;
         !header.is_control() && (!header.is_transactional() || header.last_offset() < self.stable)
@@ -254,7 +253,7 @@ impl CompactionRules {
     }
 }
 
-/// The file that is being written, and the gap that the next batch will have before it.
+/// The file being written, and the gap before its next batch.
 struct CompactedSegment<'a> {
     file: &'a dyn DiskFile,
     index: Index,

@@ -1,39 +1,38 @@
-//! Where in a segment an offset or a time is, about: one entry for so many bytes.
+//! The sparse index of a segment: one entry for each interval of bytes.
 //!
-//! An entry names a batch. To find an offset, start at the last entry that is not past it and walk.
-//! The index of a closed segment is a file beside it; a missing or damaged one is made again from
-//! the segment, so nothing depends on it but speed.
+//! An entry points to a batch. A lookup starts at the last entry that is not past the offset and scans. The index of a
+//! closed segment is stored in a file beside it; a missing or damaged one is rebuilt from the segment.
 
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_log::batch::BatchHeader;
 use highwater_log::{EnqueueTime, Offset};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IndexEntry {
-    /// Of the first record of a batch.
+pub(crate) struct IndexEntry {
+    /// Offset of the first record of a batch.
     pub offset: Offset,
-    /// Of that batch.
+    /// Enqueue time of the batch.
     pub time: EnqueueTime,
-    /// Of its first byte.
+    /// Position of the batch in the segment.
     pub position: u64,
 }
 
-/// The index of one segment, with what else one wants to know without reading it.
+/// The index of a segment, with its size and end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Index {
+pub(crate) struct Index {
     entries: Vec<IndexEntry>,
-    /// Of the whole segment.
+    /// Size of the segment.
     pub bytes: u64,
     /// The first offset after the segment.
     pub next: Offset,
-    /// Of the last batch before `next`, in this segment or an earlier one.
+    /// Enqueue time of the last batch before `next`, in this segment or an earlier one.
     pub last_time: Option<EnqueueTime>,
-    /// Where the last batch starts.
+    /// Position of the last batch.
     pub last_position: u64,
 }
 
 impl Index {
-    pub fn new(base: Offset, last_time: Option<EnqueueTime>) -> Index {
+    pub(crate) fn new(base: Offset, last_time: Option<EnqueueTime>) -> Index {
         Index {
             next: base,
             last_time,
@@ -41,8 +40,8 @@ impl Index {
         }
     }
 
-    /// Takes note of a batch at the end of the segment.
-    pub fn push(&mut self, header: &BatchHeader, size: u64, interval: u64) {
+    /// Adds a batch at the end of the segment.
+    pub(crate) fn push(&mut self, header: &BatchHeader, size: u64, interval: u64) {
         let due = match self.entries.last() {
             Some(last) => self.bytes - last.position >= interval,
             None => true,
@@ -60,13 +59,13 @@ impl Index {
         self.last_time = Some(header.enqueue_time());
     }
 
-    /// A batch at or before the one that holds `offset`; `None` if the segment is empty.
-    pub fn seek(&self, offset: Offset) -> Option<IndexEntry> {
+    /// An entry at or before the batch that contains `offset`; `None` if the segment is empty.
+    pub(crate) fn seek(&self, offset: Offset) -> Option<IndexEntry> {
         self.last_while(|entry| entry.offset <= offset)
     }
 
-    /// A batch at or before the first one of `time` or later.
-    pub fn seek_time(&self, time: EnqueueTime) -> Option<IndexEntry> {
+    /// An entry at or before the first batch with this enqueue time or a later one.
+    pub(crate) fn seek_time(&self, time: EnqueueTime) -> Option<IndexEntry> {
         self.last_while(|entry| entry.time < time)
     }
 
@@ -75,11 +74,11 @@ impl Index {
         self.entries.get(count.saturating_sub(1)).copied()
     }
 
-    pub fn first_time(&self) -> Option<EnqueueTime> {
+    pub(crate) fn first_time(&self) -> Option<EnqueueTime> {
         self.entries.first().map(|entry| entry.time)
     }
 
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut body = Vec::with_capacity(32 + 24 * self.entries.len());
         body.u64_be(self.bytes);
         body.i64_be(self.next.0);
@@ -94,8 +93,8 @@ impl Index {
         body
     }
 
-    /// Reads what [`Index::encode`] wrote.
-    pub fn decode(from: &mut Reader<'_>) -> Result<Index, DecodeError> {
+    /// Reads the output of [`Index::encode`].
+    pub(crate) fn decode(from: &mut Reader<'_>) -> Result<Index, DecodeError> {
         let bytes = from.u64_be()?;
         let next = Offset(from.i64_be()?);
         let last_time = Some(from.i64_be()?).filter(|time| *time != i64::MIN);

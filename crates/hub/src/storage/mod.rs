@@ -1,14 +1,12 @@
-//! The storage of one partition: segments on a disk, written by one thread at a time and read by
-//! many.
+//! The storage engine of one partition: segments on a disk, with one writer at a time and many readers.
 //!
-//! This is the part that must not lose anything, so it is plain: no task, no clock, no randomness. A
-//! [`Store`] is handed a group of batches, writes it, syncs it and only then shows it. The crash
-//! model drives it over the simulated disk, step by step, from one thread.
+//! It must not lose data, so it is simple: no task, no clock, no randomness. A [`Store`] writes a group of batches,
+//! syncs it, and only then publishes it to readers. The crash model drives it over the simulated disk from one thread.
 //!
-//! `docs/formats/log.md` draws the files.
+//! `docs/formats/log.md` has the layouts of the files.
 
-pub mod cache;
-pub mod checked_file;
+pub(crate) mod cache;
+pub(crate) mod checked_file;
 mod checkpoint;
 mod compact;
 mod index;
@@ -27,10 +25,10 @@ mod time_lookup;
 mod view;
 mod write_group;
 
-pub use read::TailRead;
+pub(crate) use read::TailRead;
 pub use recover::{Recovery, TornTail};
-pub use retain::before;
-pub use shared::{Counters, Shared};
-pub use store::{Store, WriteError};
+pub(crate) use retain::before;
+pub(crate) use shared::{Counters, Shared};
+pub(crate) use store::{Store, WriteError};
 pub use view::Damage;
-pub use write_group::{StampedBatch, WriteGroup};
+pub(crate) use write_group::{StampedBatch, WriteGroup};

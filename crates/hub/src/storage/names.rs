@@ -1,35 +1,35 @@
-//! The names of the files of a partition. A segment and what belongs to it are named by the first
-//! offset that the segment can hold, so that names sort as offsets do.
+//! File names of a partition. A segment and its files are named by the base offset of the segment, so names sort like
+//! offsets.
 
 use highwater_log::Offset;
 
-pub const START: &str = "start";
+pub(super) const START: &str = "start";
 
-pub fn segment(base: Offset) -> String {
+pub(super) fn segment(base: Offset) -> String {
     format!("{:020}.log", base.0)
 }
 
-pub fn index(base: Offset) -> String {
+pub(super) fn index(base: Offset) -> String {
     format!("{:020}.index", base.0)
 }
 
-pub fn checkpoint(base: Offset) -> String {
+pub(super) fn checkpoint(base: Offset) -> String {
     format!("{:020}.checkpoint", base.0)
 }
 
-/// Compacted segments that are complete and take the place of those from `base` to before `next`.
-pub fn swap(base: Offset, next: Offset) -> String {
+/// A complete compacted segment that replaces those from `base` to `next`, exclusive.
+pub(super) fn swap(base: Offset, next: Offset) -> String {
     format!("{:020}-{:020}.swap", base.0, next.0)
 }
 
-/// Compacted segments that are being written.
-pub fn cleaned(base: Offset) -> String {
+/// A compacted segment that is being written.
+pub(super) fn cleaned(base: Offset) -> String {
     format!("{:020}.cleaned", base.0)
 }
 
-/// What a file is, by its name.
+/// The kind of a file, by its name.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(super) enum Kind {
     Segment(Offset),
     Index(Offset),
     Checkpoint(Offset),
@@ -37,13 +37,13 @@ pub enum Kind {
         base: Offset,
         next: Offset,
     },
-    /// Of no use after a restart.
+    /// Not needed after a restart.
     Leftover,
-    /// The mark, the start, and what is not ours.
+    /// The sync marker, the start, and foreign files.
     Other,
 }
 
-pub fn kind(name: &str) -> Kind {
+pub(super) fn kind(name: &str) -> Kind {
     if name.ends_with(super::checked_file::TEMPORARY) || name.ends_with(".cleaned") {
         return Kind::Leftover;
     }

@@ -1,5 +1,4 @@
-//! Reading: from memory if the batches are still there, else from the disk, never a byte whose
-//! checksum is wrong.
+//! Reads from memory if the batches are in the tail, otherwise from the disk, and verifies checksums.
 
 use std::io;
 use std::ops::Range;
@@ -14,21 +13,26 @@ use super::store::Store;
 use super::view::{Damage, View};
 use super::{Counters, names};
 
-/// What can be said without asking the disk.
-pub enum TailRead {
+/// The result of a read that does not touch the disk.
+pub(crate) enum TailRead {
     Ready(Result<FetchData, ReadError>),
-    /// Ask [`Store::read`], where waiting does no harm.
+    /// Call [`Store::read`] on a thread that may wait.
     OnDisk,
 }
 
-/// A part of a segment, where the search for an offset begins.
+/// The part of a segment to search for an offset.
 struct SegmentRange {
     from: IndexEntry,
     to: u64,
 }
 
 impl Store {
-    pub fn read_tail(&self, from: Offset, bytes_max: usize, isolation: Isolation) -> TailRead {
+    pub(crate) fn read_tail(
+        &self,
+        from: Offset,
+        bytes_max: usize,
+        isolation: Isolation,
+    ) -> TailRead {
         let view = self.view.read();
         let bounds = view.bounds();
         if let Err(error) = self.check_readable(&view, &bounds, from) {
@@ -64,7 +68,7 @@ impl Store {
     }
 
     /// Reads from the disk.
-    pub fn read(
+    pub(crate) fn read(
         &self,
         mut from: Offset,
         bytes_max: usize,
@@ -80,7 +84,7 @@ impl Store {
                     Some(segment) => (bounds, segment.clone(), None),
                     None => match active.and_then(|active| active.index.seek(from)) {
                         Some(entry) => {
-                            let active = active.expect("it was asked for an entry");
+                            let active = active.expect("it returned an entry");
                             let range = SegmentRange {
                                 from: entry,
                                 to: active.index.bytes,
@@ -119,14 +123,14 @@ impl Store {
         }
     }
 
-    /// Whether retention or compaction came in between, so that one has to look again. They hold the
-    /// writer until what they did can be seen.
+    /// Whether retention or compaction replaced the segment meanwhile, so that the read must be repeated. They hold the
+    /// writer until the change is published.
     pub(super) fn was_replaced(&self, segment: &Segment) -> bool {
         let _no_writer = self.writer.lock();
         !self.view.read().holds(segment.id)
     }
 
-    /// Batches of one segment; none if it has nothing from `from` on.
+    /// Batches of one segment; empty if it has none from `from` on.
     fn read_segment(
         &self,
         segment: &Segment,
@@ -137,7 +141,7 @@ impl Store {
     ) -> Result<Bytes, ReadError> {
         let range = match range {
             Some(range) => range,
-            None => match self.closed_stretch(segment, from)? {
+            None => match self.closed_range(segment, from)? {
                 Some(range) => range,
                 None => return Ok(Bytes::new()),
             },
@@ -152,9 +156,9 @@ impl Store {
             let count = file.read_full_at(&mut bytes, range.from.position);
             let count = count.map_err(|error| self.storage_error(&error))?;
             bytes.truncate(count);
-            match choose(&bytes, &range, from, limit, bytes_max) {
+            match select_batches(&bytes, &range, from, limit, bytes_max) {
                 Ok(range) => return Ok(Bytes::from(bytes).slice(range)),
-                // The batch is longer than what was read of it.
+                // The batch is longer than the bytes read.
                 Err(CorruptBatch {
                     error: BatchError::Short { need, .. },
                     ..
@@ -172,36 +176,36 @@ impl Store {
         }
     }
 
-    /// Where to look in a closed segment.
-    fn closed_stretch(
+    /// The part of a closed segment to search.
+    fn closed_range(
         &self,
         segment: &Segment,
         from: Offset,
     ) -> Result<Option<SegmentRange>, ReadError> {
-        let facts = segment.facts(&self.shared);
-        let facts = facts.map_err(|error| self.storage_error(&error))?;
+        let metadata = segment.metadata(&self.shared);
+        let metadata = metadata.map_err(|error| self.storage_error(&error))?;
         let next = self.view.read().base_after(segment.base);
-        let broken = match &facts.broken {
+        let broken = match &metadata.broken {
             Some(broken) => Some(broken.clone()),
-            None if facts.index.next != next => Some((
-                facts.index.bytes,
+            None if metadata.index.next != next => Some((
+                metadata.index.bytes,
                 format!(
                     "it ends before offset {}, and the next segment begins at {next}",
-                    facts.index.next
+                    metadata.index.next
                 ),
             )),
             None => None,
         };
         match broken {
-            Some((position, reason)) if from >= facts.index.next => Err(self.damaged(Damage {
+            Some((position, reason)) if from >= metadata.index.next => Err(self.damaged(Damage {
                 file: names::segment(segment.base),
                 position,
                 reason,
             })),
-            _ if from >= facts.index.next => Ok(None),
-            _ => Ok(facts.index.seek(from).map(|entry| SegmentRange {
+            _ if from >= metadata.index.next => Ok(None),
+            _ => Ok(metadata.index.seek(from).map(|entry| SegmentRange {
                 from: entry,
-                to: facts.index.bytes,
+                to: metadata.index.bytes,
             })),
         }
     }
@@ -238,10 +242,9 @@ impl Store {
     }
 }
 
-/// Which of the bytes to answer with: whole batches from the one that holds `from`, each checked.
-/// There is such a batch, so not to find it is an error. What is wrong behind a good batch is left
-/// for the next read to find.
-fn choose(
+/// The range of bytes to return: whole batches from the one that contains `from`, with verified checksums. Fails if
+/// that batch is missing or corrupt. A corrupt batch after it is left to the next read.
+fn select_batches(
     bytes: &[u8],
     range: &SegmentRange,
     from: Offset,
@@ -249,7 +252,7 @@ fn choose(
     bytes_max: usize,
 ) -> Result<Range<usize>, CorruptBatch> {
     let mut chosen = 0..0;
-    let mut trouble = None;
+    let mut corrupt = None;
     for batch in Batches::new(bytes).following(range.from.offset) {
         let batch = match batch {
             Ok(batch) if batch.header.last_offset() < from => {
@@ -267,12 +270,12 @@ fn choose(
             }
             Ok(_) => break,
             Err(broken) => {
-                trouble = Some(broken);
+                corrupt = Some(broken);
                 break;
             }
         }
     }
-    let nothing = CorruptBatch {
+    let missing = CorruptBatch {
         position: chosen.end,
         error: BatchError::Short {
             have: 0,
@@ -280,7 +283,7 @@ fn choose(
         },
     };
     match chosen.is_empty() {
-        true => Err(trouble.unwrap_or(nothing)),
+        true => Err(corrupt.unwrap_or(missing)),
         false => Ok(chosen),
     }
 }

@@ -1,7 +1,6 @@
-//! Forgetting the past: by age, by size, or because somebody asked.
+//! Deletes old records: by age, by size or on request.
 //!
-//! The new start is written down before anything is removed. A crash in between may leave any part
-//! of what was to go, and the next start removes the rest.
+//! The new start is durable before anything is deleted. After a crash the next start deletes the rest.
 
 use std::io;
 use std::path::Path;
@@ -21,20 +20,23 @@ use super::view::{Damage, View};
 const KIND: &[u8; 8] = b"hwstart1";
 
 impl Store {
-    /// Does what time asks for: closes a segment that is old, removes what need not be kept,
-    /// compacts. Answers with an error only if the partition may not be written to any more.
-    pub fn maintain(&self, settings: &HubSettings, now: EnqueueTime) -> Result<(), WriteError> {
+    /// Closes old segments, deletes expired ones, compacts. Fails only if the partition accepts no more writes.
+    pub(crate) fn maintain(
+        &self,
+        settings: &HubSettings,
+        now: EnqueueTime,
+    ) -> Result<(), WriteError> {
         if self.damage().is_some() {
             return Ok(());
         }
         self.sync()?;
-        self.roll_old(settings, now)?;
+        self.roll_if_old(settings, now)?;
         let done = match settings.cleanup {
-            CleanupPolicy::Delete => self.forget_old(settings, now),
+            CleanupPolicy::Delete => self.delete_old(settings, now),
             CleanupPolicy::Compact => self.compact(now),
         };
         if let Err(error) = done {
-            tracing::warn!(topic_partition = %self.topic_partition, %error, "maintenance will be tried again");
+            tracing::warn!(topic_partition = %self.topic_partition, %error, "maintenance failed and will be repeated");
         }
         let silent = before(now, self.shared.options.producer_age);
         self.view.write().producers.expire(silent);
@@ -42,7 +44,7 @@ impl Store {
         Ok(())
     }
 
-    fn roll_old(&self, settings: &HubSettings, now: EnqueueTime) -> Result<(), WriteError> {
+    fn roll_if_old(&self, settings: &HubSettings, now: EnqueueTime) -> Result<(), WriteError> {
         let first = (self.view.read().active.as_ref()).and_then(|active| active.index.first_time());
         let age = match (settings.cleanup, settings.retention) {
             (CleanupPolicy::Delete, Some(retention)) => {
@@ -61,7 +63,7 @@ impl Store {
         }
     }
 
-    fn forget_old(&self, settings: &HubSettings, now: EnqueueTime) -> io::Result<()> {
+    fn delete_old(&self, settings: &HubSettings, now: EnqueueTime) -> io::Result<()> {
         let mut writer = self.writer.lock();
         let (closed, mut bytes) = {
             let view = self.view.read();
@@ -97,8 +99,8 @@ impl Store {
         Ok(last.is_none_or(|last| last < before(now, retention)))
     }
 
-    /// Forgets what is before `offset`; answers with the start.
-    pub fn trim(&self, offset: Offset) -> Result<Offset, ReadError> {
+    /// Deletes the records before `offset`; returns the new start.
+    pub(crate) fn trim(&self, offset: Offset) -> Result<Offset, ReadError> {
         let mut writer = self.writer.lock();
         let (bounds, deleted) = {
             let view = self.view.read();
@@ -136,13 +138,13 @@ impl Store {
     }
 }
 
-/// The moment that was `age` ago.
-pub fn before(now: EnqueueTime, age: Duration) -> EnqueueTime {
+/// The time `age` before `now`.
+pub(crate) fn before(now: EnqueueTime, age: Duration) -> EnqueueTime {
     let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
     EnqueueTime(now.0.saturating_sub(age))
 }
 
-/// Takes out the closed segments that end at or before `start`.
+/// Removes the closed segments that end at or before `start` from the view.
 fn split_off_before(view: &mut View, start: Offset) -> Vec<Arc<Segment>> {
     let gone = (view.closed.iter())
         .take_while(|segment| view.base_after(segment.base) <= start)
@@ -150,7 +152,7 @@ fn split_off_before(view: &mut View, start: Offset) -> Vec<Arc<Segment>> {
     view.closed.drain(..gone).collect()
 }
 
-/// A file that is gone already is what we want.
+/// A missing file is not an error.
 fn remove(disk: &dyn Disk, segment: &Segment) -> io::Result<()> {
     let base = segment.base;
     let names = [
@@ -167,8 +169,8 @@ fn remove(disk: &dyn Disk, segment: &Segment) -> io::Result<()> {
     Ok(())
 }
 
-/// Where the partition starts, or what is wrong with the file that says so.
-pub fn read_start(disk: &dyn Disk, folder: &Path) -> io::Result<Result<Offset, Damage>> {
+/// The start of the partition, or the damage of its file.
+pub(super) fn read_start(disk: &dyn Disk, folder: &Path) -> io::Result<Result<Offset, Damage>> {
     let start = match checked_file::read(disk, &folder.join(names::START), KIND)? {
         CheckedFile::Nothing => Some(0),
         CheckedFile::Body(body) => Reader::new(&body).i64_be().ok(),

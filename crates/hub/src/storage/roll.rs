@@ -1,7 +1,6 @@
-//! Closing a segment and starting the next.
+//! Closes a segment and starts the next one.
 //!
-//! The old one is whole and durable before the new one can be found, so only the last segment of a
-//! partition can ever be torn.
+//! The old segment is complete and durable before the new one is created, so only the last segment can be torn.
 
 use std::sync::Arc;
 
@@ -15,9 +14,8 @@ use super::sync_marker::{self, SyncMarker};
 use super::view::ActiveSegment;
 
 impl Store {
-    /// Makes sure that there is a segment to write to, and that `size` more bytes do not make it too
-    /// long.
-    pub(super) fn make_room(&self, writer: &mut Writer, size: u64) -> Result<(), WriteError> {
+    /// Starts a segment if there is none, or if `size` more bytes would exceed the segment size.
+    pub(super) fn ensure_segment(&self, writer: &mut Writer, size: u64) -> Result<(), WriteError> {
         match &writer.active {
             None => self.start_segment(writer),
             Some(written)
@@ -46,7 +44,7 @@ impl Store {
 
     fn start_segment(&self, writer: &mut Writer) -> Result<(), WriteError> {
         let disk = &*self.shared.disk;
-        self.start_mark(writer)?;
+        self.create_marker(writer)?;
         let base = self.end();
         let segment = Arc::new(Segment::new(&self.shared, &self.folder, base, 0));
         let opened = self.shared.open(segment.id, &segment.path, Access::Create);
@@ -63,20 +61,20 @@ impl Store {
             synced: 0,
             reserved: 0,
         });
-        self.mark(writer);
+        self.write_marker(writer);
         self.checkpoint(writer);
         Ok(())
     }
 
-    /// A partition without a mark would not know a torn end from a damaged one, so before there is a
-    /// first segment there is a mark, in both slots and durable.
-    fn start_mark(&self, writer: &mut Writer) -> Result<(), WriteError> {
-        if writer.mark_number > 0 {
+    /// Writes the first sync marker, in both slots and durable, before the first segment is created: without a marker
+    /// recovery could not tell a torn end from a damaged one.
+    fn create_marker(&self, writer: &mut Writer) -> Result<(), WriteError> {
+        if writer.marker_number > 0 {
             return Ok(());
         }
         let path = self.folder.join(sync_marker::FILE);
         let write = || {
-            let file = self.shared.open(writer.mark_id, &path, Access::Create)?;
+            let file = self.shared.open(writer.marker_id, &path, Access::Create)?;
             for number in [1, 2] {
                 SyncMarker::nothing(number).write(&*file)?;
             }
@@ -84,7 +82,7 @@ impl Store {
         };
         match write() {
             Ok(()) => {
-                writer.mark_number = 2;
+                writer.marker_number = 2;
                 Ok(())
             }
             Err(error) if is_full(&error) => Err(WriteError::Full(error.to_string())),
@@ -92,7 +90,7 @@ impl Store {
         }
     }
 
-    /// Writes the index of the segment before, and lets readers find the new one.
+    /// Writes the index of the previous segment and publishes the new one.
     fn show_segment(&self, segment: Arc<Segment>) {
         let (old, before) = {
             let view = self.view.read();
@@ -106,7 +104,7 @@ impl Store {
             tracing::warn!(topic_partition = %self.topic_partition, %error, "index not written");
         }
         if let Some(before) = before {
-            // Two checkpoints are enough. One that cannot be removed is only a file too many.
+            // Two checkpoints are enough. One that cannot be removed does no harm.
             let path = self.folder.join(names::checkpoint(before));
             let _ = self.shared.disk.remove_file(&path);
         }

@@ -1,4 +1,4 @@
-//! Reads a segment from a position on, batch by batch, believing nothing.
+//! Scans a segment from a position, batch by batch, and verifies each.
 
 use std::io;
 
@@ -8,19 +8,19 @@ use highwater_log::batch::{BatchError, Batches, StoredBatch};
 
 const CHUNK: u64 = 256 << 10;
 
-/// Where a scan came to.
+/// The result of a scan.
 #[derive(Debug, PartialEq, Eq)]
-pub struct ScanResult {
-    /// Up to here there are whole batches, each following the one before.
+pub(super) struct ScanResult {
+    /// End of the valid batches.
     pub bytes: u64,
-    /// The offset that follows them.
+    /// The offset after them.
     pub next: Offset,
-    /// What stands there instead of a batch, unless the range ends there.
+    /// Why the next batch is invalid; `None` at the end of the range.
     pub broken: Option<BatchError>,
 }
 
-/// Hands every whole batch between the positions `from` and `to` to `each`, with its position.
-pub fn scan(
+/// Calls `each` with the position of every valid batch between the positions `from` and `to`.
+pub(super) fn scan(
     file: &dyn DiskFile,
     from: u64,
     to: u64,
@@ -41,7 +41,7 @@ pub fn scan(
         match walk(&chunk[..count], &mut at, &mut each) {
             None if all_there => wanted = CHUNK,
             None => break,
-            // Cut off by the chunk and not by the end of the range: come again with more.
+            // The end of the chunk, not of the range, cuts the batch: read more.
             Some(BatchError::Short { need, .. }) if all_there && need as u64 <= to - at.bytes => {
                 wanted = CHUNK.max(need as u64);
             }
@@ -54,7 +54,7 @@ pub fn scan(
     Ok(at)
 }
 
-/// Walks over one chunk; moves `at` behind the last whole batch.
+/// Scans one chunk; moves `at` past the last valid batch.
 fn walk(
     chunk: &[u8],
     at: &mut ScanResult,

@@ -1,4 +1,4 @@
-//! A file of batches, and what one has to know to read it.
+//! A segment file and its index.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,25 +15,25 @@ use super::{Shared, names};
 
 const INDEX: &[u8; 8] = b"hwindex1";
 
-pub struct Segment {
+pub(super) struct Segment {
     pub base: Offset,
     pub path: PathBuf,
-    /// Of the file, when it is closed.
+    /// Size of the file of a closed segment.
     pub bytes: u64,
     pub id: u64,
     last_time: OnceLock<Option<EnqueueTime>>,
 }
 
-/// What is known of a closed segment.
+/// The index of a closed segment, and its damage.
 #[derive(Debug)]
-pub struct SegmentFacts {
+pub(crate) struct SegmentMetadata {
     pub index: Index,
-    /// Where it is damaged and how; the index ends there.
+    /// Position and reason of the damage; the index ends there.
     pub broken: Option<(u64, String)>,
 }
 
 impl Segment {
-    pub fn new(shared: &Shared, folder: &Path, base: Offset, bytes: u64) -> Segment {
+    pub(super) fn new(shared: &Shared, folder: &Path, base: Offset, bytes: u64) -> Segment {
         Segment {
             base,
             path: folder.join(names::segment(base)),
@@ -43,8 +43,8 @@ impl Segment {
         }
     }
 
-    /// The same file, known to be closed now.
-    pub fn closed(&self, index: &Index) -> Segment {
+    /// The same file as a closed segment.
+    pub(super) fn closed(&self, index: &Index) -> Segment {
         Segment {
             base: self.base,
             path: self.path.clone(),
@@ -54,30 +54,30 @@ impl Segment {
         }
     }
 
-    pub fn file(&self, shared: &Shared) -> io::Result<Arc<dyn DiskFile>> {
+    pub(super) fn file(&self, shared: &Shared) -> io::Result<Arc<dyn DiskFile>> {
         shared.open(self.id, &self.path, Access::Write)
     }
 
-    /// Of a closed segment: its index, made again if it is missing or not right.
-    pub fn facts(&self, shared: &Shared) -> io::Result<Arc<SegmentFacts>> {
-        shared.facts.get(self.id, || {
-            let facts = match self.read_index(shared)? {
-                Some(index) => SegmentFacts {
+    /// The index of a closed segment, rebuilt if it is missing or invalid.
+    pub(super) fn metadata(&self, shared: &Shared) -> io::Result<Arc<SegmentMetadata>> {
+        shared.metadata.get(self.id, || {
+            let metadata = match self.read_index(shared)? {
+                Some(index) => SegmentMetadata {
                     index,
                     broken: None,
                 },
                 None => self.rebuild(shared)?,
             };
-            Ok(Arc::new(facts))
+            Ok(Arc::new(metadata))
         })
     }
 
-    /// Of the last batch.
-    pub fn last_time(&self, shared: &Shared) -> io::Result<Option<EnqueueTime>> {
+    /// Enqueue time of the last batch.
+    pub(super) fn last_time(&self, shared: &Shared) -> io::Result<Option<EnqueueTime>> {
         if let Some(known) = self.last_time.get() {
             return Ok(*known);
         }
-        let time = self.facts(shared)?.index.last_time;
+        let time = self.metadata(shared)?.index.last_time;
         Ok(*self.last_time.get_or_init(|| time))
     }
 
@@ -94,13 +94,13 @@ impl Segment {
         Ok(index.filter(|index| index.bytes == self.bytes))
     }
 
-    /// Only speed depends on it, so it need not be durable.
-    pub fn write_index(&self, shared: &Shared, index: &Index) -> io::Result<()> {
+    /// Not synced: a lost index is rebuilt.
+    pub(super) fn write_index(&self, shared: &Shared, index: &Index) -> io::Result<()> {
         let body = index.encode();
         checked_file::replace(&*shared.disk, &self.index_path(), INDEX, &body, false)
     }
 
-    fn rebuild(&self, shared: &Shared) -> io::Result<SegmentFacts> {
+    fn rebuild(&self, shared: &Shared) -> io::Result<SegmentMetadata> {
         let file = self.file(shared)?;
         let mut index = Index::new(self.base, None);
         let interval = shared.options.index_bytes;
@@ -109,7 +109,9 @@ impl Segment {
         })?;
         let broken = match scanned.broken {
             Some(error) => Some((scanned.bytes, error.to_string())),
-            None if scanned.bytes < self.bytes => Some((scanned.bytes, "it ends here".into())),
+            None if scanned.bytes < self.bytes => {
+                Some((scanned.bytes, "the file ends here".into()))
+            }
             None => None,
         };
         if broken.is_none()
@@ -117,6 +119,6 @@ impl Segment {
         {
             tracing::warn!(segment = %self.path.display(), %error, "index not written");
         }
-        Ok(SegmentFacts { index, broken })
+        Ok(SegmentMetadata { index, broken })
     }
 }

@@ -1,5 +1,4 @@
-//! What all partitions of a node share: the disk, the options, open files, indexes at hand, and the
-//! room for recent batches.
+//! Shared by all partitions of a node: disk, options, open files, cached indexes and the budget of the tails.
 
 use std::io;
 use std::path::Path;
@@ -10,16 +9,16 @@ use highwater_env::disk::{Access, DiskFile};
 use highwater_env::{Clock, Disk};
 
 use super::cache::Cache;
-use super::segment::SegmentFacts;
+use super::segment::SegmentMetadata;
 use super::tail::Budget;
 use crate::Options;
 
-pub struct Shared {
+pub(crate) struct Shared {
     pub disk: Arc<dyn Disk>,
     pub clock: Arc<dyn Clock>,
     pub options: Options,
     pub counters: Counters,
-    pub facts: Cache<Arc<SegmentFacts>>,
+    pub metadata: Cache<Arc<SegmentMetadata>>,
     pub tails: Budget,
     /// Bytes that wait for the disk, in all partitions.
     pub waiting: AtomicUsize,
@@ -27,14 +26,14 @@ pub struct Shared {
     ids: AtomicU64,
 }
 
-/// What a node has done since it started.
+/// Counters since the start.
 #[derive(Debug, Default)]
-pub struct Counters {
+pub(crate) struct Counters {
     pub batches: AtomicU64,
     pub records: AtomicU64,
     pub bytes: AtomicU64,
     pub groups: AtomicU64,
-    pub turned_away: AtomicU64,
+    pub rejected: AtomicU64,
     pub syncs: AtomicU64,
     pub sync_nanos: AtomicU64,
     pub reads_tail: AtomicU64,
@@ -43,18 +42,18 @@ pub struct Counters {
 }
 
 impl Counters {
-    pub fn add(counter: &AtomicU64, by: u64) {
+    pub(crate) fn add(counter: &AtomicU64, by: u64) {
         counter.fetch_add(by, Ordering::Relaxed);
     }
 }
 
 impl Shared {
-    pub fn new(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>, options: Options) -> Shared {
+    pub(crate) fn new(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>, options: Options) -> Shared {
         Shared {
             disk,
             clock,
             counters: Counters::default(),
-            facts: Cache::new(options.files_open / 2),
+            metadata: Cache::new(options.files_open / 2),
             tails: Budget::new(options.tail_bytes),
             waiting: AtomicUsize::new(0),
             files: Cache::new(options.files_open),
@@ -63,22 +62,27 @@ impl Shared {
         }
     }
 
-    /// A number for a file, under which it is kept open.
-    pub fn new_id(&self) -> u64 {
+    /// An id for a file in the caches.
+    pub(crate) fn new_id(&self) -> u64 {
         self.ids.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub fn open(&self, id: u64, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+    pub(crate) fn open(
+        &self,
+        id: u64,
+        path: &Path,
+        access: Access,
+    ) -> io::Result<Arc<dyn DiskFile>> {
         self.files.get(id, || self.disk.open(path, access))
     }
 
-    pub fn close(&self, id: u64) {
-        self.files.forget(id);
-        self.facts.forget(id);
+    pub(crate) fn close(&self, id: u64) {
+        self.files.remove(id);
+        self.metadata.remove(id);
     }
 
-    /// Syncs a file and counts how long it took.
-    pub fn sync(&self, file: &dyn DiskFile) -> io::Result<()> {
+    /// Syncs a file and measures the time.
+    pub(crate) fn sync(&self, file: &dyn DiskFile) -> io::Result<()> {
         let before = self.clock.elapsed();
         file.sync_data()?;
         let took = self.clock.elapsed().saturating_sub(before);

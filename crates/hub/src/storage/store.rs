@@ -1,4 +1,4 @@
-//! One partition on the disk: appending a group, and making it seen.
+//! One partition on the disk: appends a group of batches and publishes it.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,59 +14,59 @@ use super::view::{Damage, View};
 use super::{Counters, Shared, WriteGroup, checkpoint};
 use crate::options::Durability;
 
-pub struct Store {
+pub(crate) struct Store {
     pub(super) shared: Arc<Shared>,
     pub(super) topic_partition: TopicPartition,
     pub(super) folder: PathBuf,
-    /// Whoever writes holds this for as long as the disk takes.
+    /// Held by the writer while it uses the disk.
     pub(super) writer: Mutex<Writer>,
-    /// Held for moments only.
+    /// Held only briefly.
     pub(super) view: RwLock<View>,
     pub(super) me: Weak<Store>,
 }
 
-/// What the writing side alone needs to know.
-pub struct Writer {
+/// The state of the writer.
+pub(super) struct Writer {
     pub active: Option<ActiveWriter>,
-    /// Of the last mark that was written.
-    pub mark_number: u64,
-    pub mark_id: u64,
-    /// The size of the active segment at the last checkpoint, and at which the next is due.
+    /// Number of the last sync marker.
+    pub marker_number: u64,
+    pub marker_id: u64,
+    /// Size of the active segment at the last checkpoint, and at the next.
     pub checkpointed: u64,
     pub checkpoint_at: u64,
-    /// Nobody can say what the disk holds, so it is left as it is until the next start.
+    /// The contents of the disk are unknown; nothing is written until a restart.
     pub failed: bool,
 }
 
-/// How far the active segment has come.
-pub struct ActiveWriter {
+/// Progress of the active segment.
+pub(super) struct ActiveWriter {
     pub segment: Arc<Segment>,
-    /// Whole batches end here, and everything before has been shown to readers.
+    /// End of the published batches.
     pub bytes: u64,
-    /// Known to be on the disk.
+    /// End of the synced bytes.
     pub synced: u64,
-    /// The length of the file.
+    /// Length of the file.
     pub reserved: u64,
 }
 
 /// Why a group was not written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WriteError {
-    /// Nothing of it is in the log, nor will be. The next one may succeed.
+pub(crate) enum WriteError {
+    /// The group is not in the log. The next one may succeed.
     #[error("the disk is full: {0}")]
     Full(String),
-    /// Nobody can say what the disk holds of it.
+    /// The disk may contain a part of the group.
     #[error("{0}")]
     Failed(String),
 }
 
 impl Store {
-    /// Writes a group, syncs it if the options ask for that, and shows it to readers.
-    pub fn append(&self, group: &WriteGroup) -> Result<(), WriteError> {
+    /// Writes a group, syncs it if the options require that, and publishes it.
+    pub(crate) fn append(&self, group: &WriteGroup) -> Result<(), WriteError> {
         self.write(|writer| self.append_with(writer, group))
     }
 
-    /// Whatever changes the log goes through here: after a failure nothing does.
+    /// All changes of the log go through here: after a failure nothing is written.
     pub(super) fn write(
         &self,
         work: impl FnOnce(&mut Writer) -> Result<(), WriteError>,
@@ -82,12 +82,12 @@ impl Store {
 
     fn append_with(&self, writer: &mut Writer, group: &WriteGroup) -> Result<(), WriteError> {
         let size = group.bytes().len() as u64;
-        self.make_room(writer, size)?;
+        self.ensure_segment(writer, size)?;
         let written = writer.active.as_mut().ok_or_else(no_segment)?;
         let file = written.segment.file(&self.shared).map_err(failed("open"))?;
         self.reserve(written, &*file, written.bytes + size);
         if let Err(error) = file.write_all_at(&[group.bytes()], written.bytes) {
-            return Err(cut_back(written, &*file, error));
+            return Err(truncate_after(written, &*file, error));
         }
         written.reserved = written.reserved.max(written.bytes + size);
         if self.shared.options.durability == Durability::Fsync {
@@ -95,28 +95,27 @@ impl Store {
             written.synced = written.bytes + size;
         }
         written.bytes += size;
-        self.mark(writer);
+        self.write_marker(writer);
         self.publish(group);
         Ok(())
     }
 
-    /// Says how far the disk has the log. If it cannot be said, recovery takes the log for less
-    /// certain than it is, which is no harm.
-    pub(super) fn mark(&self, writer: &mut Writer) {
+    /// Writes the sync marker. If that fails, recovery only rewrites more than necessary.
+    pub(super) fn write_marker(&self, writer: &mut Writer) {
         let Some(written) = &writer.active else {
             return;
         };
         let mark = SyncMarker {
-            number: writer.mark_number + 1,
+            number: writer.marker_number + 1,
             segment: written.segment.base,
             bytes: written.synced,
         };
         let path = self.folder.join(sync_marker::FILE);
-        let file = self.shared.open(writer.mark_id, &path, Access::Create);
+        let file = self.shared.open(writer.marker_id, &path, Access::Create);
         match file.and_then(|file| mark.write(&*file)) {
-            Ok(()) => writer.mark_number = mark.number,
+            Ok(()) => writer.marker_number = mark.number,
             Err(error) => {
-                tracing::warn!(topic_partition = %self.topic_partition, %error, "mark not written")
+                tracing::warn!(topic_partition = %self.topic_partition, %error, "sync marker not written")
             }
         }
     }
@@ -154,8 +153,7 @@ impl Store {
         }
     }
 
-    /// Reserving saves the file system from finding room at every sync. It may fail; writing goes
-    /// on without.
+    /// Allocates space ahead, so that not every sync allocates. A failure is ignored.
     fn reserve(&self, written: &mut ActiveWriter, file: &dyn DiskFile, end: u64) {
         let options = &self.shared.options;
         if end <= written.reserved || options.reserve_bytes == 0 {
@@ -171,17 +169,17 @@ impl Store {
         }
     }
 
-    /// Writes down the state that a restart would have to read the log for, if that has become much.
-    pub fn checkpoint_if_due(&self) {
+    /// Writes a checkpoint if enough bytes were written since the last one.
+    pub(crate) fn checkpoint_if_due(&self) {
         self.checkpoint_if(|writer, bytes| bytes >= writer.checkpoint_at);
     }
 
-    /// The same, however little it is.
+    /// Writes a checkpoint if anything changed since the last one.
     pub(super) fn checkpoint_if_changed(&self) {
         self.checkpoint_if(|writer, bytes| bytes != writer.checkpointed);
     }
 
-    /// Only what is on the disk may be in a checkpoint.
+    /// A checkpoint contains only synced batches.
     fn checkpoint_if(&self, wanted: impl FnOnce(&Writer, u64) -> bool) {
         let mut writer = self.writer.lock();
         match &writer.active {
@@ -201,7 +199,7 @@ impl Store {
             let body = checkpoint::encode(&active.index, &view.producers);
             (active.segment.base, active.index.bytes, body)
         };
-        // Where there are many producers it is written less often, so as not to become the main work.
+        // With many producers it is written less often, to bound its cost.
         let pause = (self.shared.options.checkpoint_bytes).max(8 * body.len() as u64);
         writer.checkpointed = bytes;
         writer.checkpoint_at = bytes + pause;
@@ -210,8 +208,8 @@ impl Store {
         }
     }
 
-    /// Syncs what has been written but not synced; for [`Durability::Os`].
-    pub fn sync(&self) -> Result<(), WriteError> {
+    /// Syncs the written bytes, for [`Durability::Os`].
+    pub(crate) fn sync(&self) -> Result<(), WriteError> {
         self.write(|writer| self.sync_with(writer))
     }
 
@@ -223,14 +221,13 @@ impl Store {
             let file = written.segment.file(&self.shared).map_err(failed("open"))?;
             self.shared.sync(&*file).map_err(failed("sync"))?;
             written.synced = written.bytes;
-            self.mark(writer);
+            self.write_marker(writer);
         }
         Ok(())
     }
 
-    /// Leaves the partition as a start finds it fastest: all synced, the file no longer than the
-    /// log, and a checkpoint at its end.
-    pub fn stop(&self) -> Result<(), WriteError> {
+    /// Prepares a fast start: syncs, truncates the file to the log, writes a checkpoint.
+    pub(crate) fn stop(&self) -> Result<(), WriteError> {
         self.write(|writer| {
             self.sync_with(writer)?;
             let Some(written) = writer.active.as_mut() else {
@@ -245,34 +242,34 @@ impl Store {
                 file.sync_all().map_err(failed("sync"))?;
                 written.reserved = written.bytes;
             }
-            self.mark(writer);
+            self.write_marker(writer);
             self.checkpoint(writer);
             Ok(())
         })
     }
 
-    pub fn topic_partition(&self) -> &TopicPartition {
+    pub(crate) fn topic_partition(&self) -> &TopicPartition {
         &self.topic_partition
     }
 
-    pub fn bounds(&self) -> Bounds {
+    pub(crate) fn bounds(&self) -> Bounds {
         self.view.read().bounds()
     }
 
-    pub fn segments(&self) -> usize {
+    pub(crate) fn segments(&self) -> usize {
         self.view.read().segments()
     }
 
-    pub fn damage(&self) -> Option<Damage> {
+    pub(crate) fn damage(&self) -> Option<Damage> {
         self.view.read().damage.clone()
     }
 
-    /// The state of the producers as far as it is durable.
-    pub fn producers(&self) -> highwater_log::producer_states::ProducerStates {
+    /// The durable producer states.
+    pub(crate) fn producers(&self) -> highwater_log::producer_states::ProducerStates {
         self.view.read().producers.clone()
     }
 
-    pub fn set_deleted(&self) {
+    pub(crate) fn set_deleted(&self) {
         let _no_writer = self.writer.lock();
         self.view.write().deleted = true;
     }
@@ -286,12 +283,12 @@ impl Store {
     }
 }
 
-/// The least that is reserved at a time.
+/// Minimum space allocated ahead.
 const RESERVE_MIN: u64 = 64 << 10;
 
-/// After a failed write. If only room was missing, the file is cut back to what is durable, and once
-/// that is durable too it is certain that the group will never be seen. Otherwise nothing is.
-fn cut_back(written: &mut ActiveWriter, file: &dyn DiskFile, error: io::Error) -> WriteError {
+/// Handles a failed write. If the disk is full, truncates the file to the durable batches and syncs, so that the group
+/// is certainly not in the log.
+fn truncate_after(written: &mut ActiveWriter, file: &dyn DiskFile, error: io::Error) -> WriteError {
     if !is_full(&error) {
         return failed("write")(error);
     }

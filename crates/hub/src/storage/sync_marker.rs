@@ -1,18 +1,17 @@
-//! How far the last segment is known to be on the disk.
+//! The sync marker: how far the last segment is synced.
 //!
-//! After a crash the end of a log may be torn: that is no fault, because nobody was told that it was
-//! written. Bad bytes before that end are a fault, and cutting the log there would lose what others
-//! were promised. The mark tells the two apart. It is written after every sync but not synced
-//! itself: after `kill -9` it is exact, after a power cut it may be older than the truth, never
-//! newer.
+//! After a crash the end of a log may be torn. That is no damage, because the append was not answered. Invalid bytes
+//! before that end are damage: truncating the log there would lose acknowledged records. The marker tells the two
+//! apart. It is written after every sync but not synced itself: after `kill -9` it is exact, after a power cut it may
+//! be older, never newer.
 //!
-//! There are two slots in two sectors, written in turn, so that a torn one leaves the other.
+//! It alternates between two slots in two sectors, so that a torn write leaves the other slot.
 //!
 //! ```text
 //! 0..4    CRC-32C of the rest of the slot
-//! 4..12   number of the write, the larger one counts
+//! 4..12   number of the write; the larger one is valid
 //! 12..20  base offset of the segment
-//! 20..28  bytes of the segment that are on the disk
+//! 20..28  synced bytes of the segment
 //! ```
 
 use std::io;
@@ -21,21 +20,21 @@ use highwater_codec::{DecodeError, Reader};
 use highwater_env::disk::DiskFile;
 use highwater_log::Offset;
 
-pub const FILE: &str = "synced";
+pub(super) const FILE: &str = "synced";
 
 const SLOT: usize = 28;
 const SLOTS_AT: [u64; 2] = [0, 512];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SyncMarker {
+pub(super) struct SyncMarker {
     pub number: u64,
     pub segment: Offset,
     pub bytes: u64,
 }
 
 impl SyncMarker {
-    /// The mark of a partition that has no segment yet, or one whose name may not be durable.
-    pub fn nothing(number: u64) -> SyncMarker {
+    /// The marker of a partition without a segment, or whose segment name may not be durable.
+    pub(super) fn nothing(number: u64) -> SyncMarker {
         SyncMarker {
             number,
             segment: Offset(-1),
@@ -43,13 +42,13 @@ impl SyncMarker {
         }
     }
 
-    pub fn write(&self, file: &dyn DiskFile) -> io::Result<()> {
+    pub(super) fn write(&self, file: &dyn DiskFile) -> io::Result<()> {
         let at = SLOTS_AT[(self.number % 2) as usize];
         file.write_all_at(&[&self.encode()], at)
     }
 
-    /// The newest mark that is whole.
-    pub fn read(file: &dyn DiskFile) -> io::Result<Option<SyncMarker>> {
+    /// The newest valid marker.
+    pub(super) fn read(file: &dyn DiskFile) -> io::Result<Option<SyncMarker>> {
         let mut marks = Vec::new();
         for at in SLOTS_AT {
             let mut slot = [0; SLOT];

@@ -1,5 +1,5 @@
-//! Recent batches in memory, so that readers who keep up are served without a copy and without the
-//! disk. All partitions share one budget; the oldest bytes of the node go first.
+//! Recent batches in memory, for readers at the end of the log. All partitions share one budget; the oldest bytes of
+//! the node are dropped first.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,43 +12,42 @@ use parking_lot::Mutex;
 
 use super::Store;
 
-/// Whole batches that lie together, from `base` up to `next`.
+/// Consecutive whole batches from `base` to `next`, exclusive.
 #[derive(Clone, Debug)]
-pub struct Piece {
+pub(crate) struct Piece {
     pub base: Offset,
     pub next: Offset,
     pub bytes: Bytes,
 }
 
-/// The recent batches of one partition, without a gap up to its end.
+/// The recent batches of one partition, contiguous up to its end.
 #[derive(Default)]
-pub struct Tail {
+pub(super) struct Tail {
     pieces: VecDeque<Piece>,
 }
 
 impl Tail {
-    pub fn push(&mut self, piece: Piece) {
+    pub(super) fn push(&mut self, piece: Piece) {
         self.pieces.push_back(piece);
     }
 
-    pub fn drop_oldest(&mut self) {
+    pub(super) fn drop_oldest(&mut self) {
         self.pieces.pop_front();
     }
 
-    /// Whole batches from the one that holds `from`, none of them past `limit`; `None` if they are
-    /// not in memory any more.
-    pub fn read(&self, from: Offset, limit: Offset, bytes_max: usize) -> Option<Vec<Bytes>> {
+    /// Whole batches from the one that contains `from`, none past `limit`; `None` if they are not in memory.
+    pub(super) fn read(&self, from: Offset, limit: Offset, bytes_max: usize) -> Option<Vec<Bytes>> {
         if self.pieces.front().is_none_or(|first| first.base > from) {
             return None;
         }
         let skipped = self.pieces.partition_point(|piece| piece.next <= from);
-        let mut room = bytes_max;
+        let mut available = bytes_max;
         let mut found = Vec::new();
         for piece in self.pieces.range(skipped..) {
-            let wanted = wanted(piece, from, limit, room, found.is_empty());
+            let wanted = wanted(piece, from, limit, available, found.is_empty());
             let to_the_end = wanted.end == piece.bytes.len();
             if !wanted.is_empty() {
-                room = room.saturating_sub(wanted.len());
+                available = available.saturating_sub(wanted.len());
                 found.push(piece.bytes.slice(wanted));
             }
             if !to_the_end {
@@ -59,9 +58,15 @@ impl Tail {
     }
 }
 
-/// Where in a piece the batches lie that are wanted; at least one if it is the `first` of all.
-fn wanted(piece: &Piece, from: Offset, limit: Offset, room: usize, first: bool) -> Range<usize> {
-    if piece.base >= from && piece.next <= limit && piece.bytes.len() <= room {
+/// The range of batches to return from a piece; at least one batch if it is the `first` piece.
+fn wanted(
+    piece: &Piece,
+    from: Offset,
+    limit: Offset,
+    available: usize,
+    first: bool,
+) -> Range<usize> {
+    if piece.base >= from && piece.next <= limit && piece.bytes.len() <= available {
         return 0..piece.bytes.len();
     }
     let mut wanted = 0..0;
@@ -70,7 +75,7 @@ fn wanted(piece: &Piece, from: Offset, limit: Offset, room: usize, first: bool) 
             wanted = batch.end()..batch.end();
             continue;
         }
-        let fits = batch.end() - wanted.start <= room || first && wanted.is_empty();
+        let fits = batch.end() - wanted.start <= available || first && wanted.is_empty();
         if batch.header.next_offset() > limit || !fits {
             break;
         }
@@ -79,8 +84,8 @@ fn wanted(piece: &Piece, from: Offset, limit: Offset, room: usize, first: bool) 
     wanted
 }
 
-/// The room that all tails share.
-pub struct Budget {
+/// The budget that all tails share.
+pub(crate) struct Budget {
     bytes_max: usize,
     pieces: Mutex<Pieces>,
 }
@@ -91,7 +96,7 @@ struct Pieces {
 }
 
 impl Budget {
-    pub fn new(bytes_max: usize) -> Budget {
+    pub(crate) fn new(bytes_max: usize) -> Budget {
         let pieces = Pieces {
             bytes: 0,
             oldest_first: VecDeque::new(),
@@ -102,8 +107,8 @@ impl Budget {
         }
     }
 
-    /// Counts a piece that a store has taken in, and drops the oldest while there are too many.
-    pub fn add(&self, store: Weak<Store>, bytes: usize) {
+    /// Adds a piece of a store and drops the oldest pieces above the budget.
+    pub(crate) fn add(&self, store: Weak<Store>, bytes: usize) {
         let mut pieces = self.pieces.lock();
         pieces.bytes += bytes;
         pieces.oldest_first.push_back((store, bytes));

@@ -1,5 +1,4 @@
-//! Finding the first record of a time. Times never decrease within a partition, so it is a search in
-//! a sorted list: of segments, of index entries, of batches.
+//! Finds the first record of a time by binary search: enqueue times never decrease within a partition.
 
 use std::sync::Arc;
 
@@ -16,8 +15,8 @@ use super::view::Damage;
 type TimeLookup = Option<(Offset, EnqueueTime)>;
 
 impl Store {
-    /// The first record taken in at `time` or later.
-    pub fn find(&self, time: EnqueueTime) -> Result<TimeLookup, ReadError> {
+    /// The first record with this enqueue time or a later one.
+    pub(crate) fn find(&self, time: EnqueueTime) -> Result<TimeLookup, ReadError> {
         loop {
             let (closed, active, start) = {
                 let view = self.view.read();
@@ -48,7 +47,7 @@ impl Store {
         start: Offset,
     ) -> Result<TimeLookup, ReadError> {
         let storage = |error| self.storage_error(&error);
-        // Mostly one looks for something recent, so the search goes back from the end.
+        // Most lookups are for recent times, so the search goes back from the end.
         let mut first = closed.len();
         while first > 0
             && let Some(last) = closed[first - 1].last_time(&self.shared).map_err(storage)?
@@ -57,10 +56,10 @@ impl Store {
             first -= 1;
         }
         for segment in &closed[first..] {
-            let facts = segment.facts(&self.shared);
-            let facts = facts.map_err(|error| self.storage_error(&error))?;
-            if let Some(entry) = facts.index.seek_time(time)
-                && let Some(found) = self.walk(segment, entry, facts.index.bytes, time, start)?
+            let metadata = segment.metadata(&self.shared);
+            let metadata = metadata.map_err(|error| self.storage_error(&error))?;
+            if let Some(entry) = metadata.index.seek_time(time)
+                && let Some(found) = self.walk(segment, entry, metadata.index.bytes, time, start)?
             {
                 return Ok(Some(found));
             }
@@ -85,7 +84,7 @@ impl Store {
         let mut found = None;
         let wanted =
             |header: &BatchHeader| header.enqueue_time() >= time && header.last_offset() >= start;
-        // One entry ahead is far enough: the next entry's batch is of `time` or later.
+        // The batch of the next index entry has `time` or a later one, so the first range suffices as a rule.
         let near = to.min(entry.position + 2 * self.shared.options.index_bytes);
         for to in [near, to] {
             let scanned = scan(&*file, entry.position, to, entry.offset, |_, batch| {

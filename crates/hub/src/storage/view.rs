@@ -1,5 +1,4 @@
-//! What readers may see of a partition: everything in it is durable, or as durable as the options
-//! ask for.
+//! The published state of a partition: as durable as the options require.
 
 use std::sync::Arc;
 
@@ -10,30 +9,30 @@ use super::index::Index;
 use super::segment::Segment;
 use super::tail::Tail;
 
-pub struct View {
+pub(super) struct View {
     pub start: Offset,
     pub stable: Offset,
     pub end: Offset,
     pub last_time: Option<EnqueueTime>,
     /// Closed segments, oldest first.
     pub closed: Vec<Arc<Segment>>,
-    /// The segment that is written to; none before the first append.
+    /// The segment being written; `None` before the first append.
     pub active: Option<ActiveSegment>,
     pub producers: ProducerStates,
     pub tail: Tail,
-    /// Set when the end of the partition is not where the log ends but where it is damaged.
+    /// Set if `end` is the position of damage and not the end of the log.
     pub damage: Option<Damage>,
     pub deleted: bool,
-    /// Compaction has seen everything before this.
+    /// Compaction has processed the offsets before this one.
     pub compacted: Offset,
 }
 
-pub struct ActiveSegment {
+pub(super) struct ActiveSegment {
     pub segment: Arc<Segment>,
     pub index: Index,
 }
 
-/// Bytes that are not what was written.
+/// Bytes that differ from what was written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file} is damaged at byte {position}: {reason}")]
 pub struct Damage {
@@ -43,7 +42,7 @@ pub struct Damage {
 }
 
 impl View {
-    pub fn bounds(&self) -> Bounds {
+    pub(super) fn bounds(&self) -> Bounds {
         Bounds {
             start: self.start,
             stable: self.stable,
@@ -53,17 +52,17 @@ impl View {
         }
     }
 
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         let closed: u64 = self.closed.iter().map(|segment| segment.bytes).sum();
         closed + self.active.as_ref().map_or(0, |active| active.index.bytes)
     }
 
-    pub fn segments(&self) -> usize {
+    pub(super) fn segments(&self) -> usize {
         self.closed.len() + usize::from(self.active.is_some())
     }
 
-    /// The closed segment that holds `offset`, if one does.
-    pub fn closed_at(&self, offset: Offset) -> Option<&Arc<Segment>> {
+    /// The closed segment that contains `offset`.
+    pub(super) fn closed_at(&self, offset: Offset) -> Option<&Arc<Segment>> {
         if self
             .active
             .as_ref()
@@ -78,7 +77,7 @@ impl View {
     }
 
     /// The base of the segment after the one with this base, or the end.
-    pub fn base_after(&self, base: Offset) -> Offset {
+    pub(super) fn base_after(&self, base: Offset) -> Offset {
         let later = self.closed.iter().map(|segment| segment.base);
         let later = later.chain(self.active.as_ref().map(|active| active.segment.base));
         later
@@ -87,8 +86,8 @@ impl View {
             .unwrap_or(self.end)
     }
 
-    /// Whether a segment is still the one that is read for its offsets.
-    pub fn holds(&self, id: u64) -> bool {
+    /// Whether the segment is in use.
+    pub(super) fn holds(&self, id: u64) -> bool {
         self.closed.iter().any(|segment| segment.id == id)
             || self
                 .active

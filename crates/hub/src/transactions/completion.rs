@@ -1,4 +1,4 @@
-//! Carrying out a decision: a marker in every partition and every group of the transaction.
+//! Completes a decided transaction: a marker in every partition and every group.
 
 use std::sync::Arc;
 
@@ -7,27 +7,28 @@ use highwater_log::{
 };
 use tracing::warn;
 
-use super::coordinator::{Coordinator, Slot, stored};
+use super::coordinator::{Coordinator, TransactionEntry, stored};
 use super::state::{State, Transaction};
+use crate::coordinator::slots::Slot;
 use crate::coordinator::spawn;
 
-/// What is to be told how a transaction ended.
+/// A receiver of the marker.
 #[derive(Clone, Debug)]
 enum Target {
     Partition(TopicPartition),
     Group(String),
 }
 
-/// A marker on its way.
+/// A marker that is being written.
 enum MarkerAppend {
     Partition(BoxFuture<Result<AppendInfo, AppendError>>),
     Group(BoxFuture<Result<(), GroupError>>),
 }
 
 impl Coordinator {
-    /// Writes the markers of a decided transaction, again and again where that fails, and returns when
-    /// all are there. The next transaction can begin then.
-    pub async fn finish(self: &Arc<Self>, slot: &Arc<Slot>) {
+    /// Writes the markers of a decided transaction, with retries, and returns when all are written. Then the next
+    /// transaction can begin.
+    pub(super) async fn finish(self: &Arc<Self>, slot: &Slot<TransactionEntry>) {
         let Some(transaction) = slot.lock().durable.clone() else {
             return;
         };
@@ -36,7 +37,7 @@ impl Coordinator {
         };
         let mut left = targets(&transaction);
         for tries in 1.. {
-            left = self.tell(left, transaction.producer, marker).await;
+            left = self.write_markers(left, transaction.producer, marker).await;
             if left.is_empty() {
                 break;
             }
@@ -45,19 +46,24 @@ impl Coordinator {
         self.complete(slot, &transaction, marker);
     }
 
-    /// Tells everybody at once; returns who has to be told again.
-    async fn tell(
+    /// Writes all markers concurrently; returns the targets that failed.
+    async fn write_markers(
         &self,
         targets: Vec<Target>,
         producer: Producer,
         marker: TransactionMarker,
     ) -> Vec<Target> {
-        let sent: Vec<(Target, MarkerAppend)> = (targets.into_iter())
-            .filter_map(|target| Some((target.clone(), self.send(&target, producer, marker)?)))
+        let appends: Vec<(Target, MarkerAppend)> = (targets.into_iter())
+            .filter_map(|target| {
+                Some((
+                    target.clone(),
+                    self.append_marker(&target, producer, marker)?,
+                ))
+            })
             .collect();
         let mut left = Vec::new();
-        for (target, sent) in sent {
-            if let Err(reason) = sent.arrives().await {
+        for (target, append) in appends {
+            if let Err(reason) = append.outcome().await {
                 warn!(?target, %reason, "a transaction marker could not be written yet");
                 left.push(target);
             }
@@ -65,8 +71,8 @@ impl Coordinator {
         left
     }
 
-    /// `None` if the hub of the place is no more.
-    fn send(
+    /// `None` if the hub has been deleted.
+    fn append_marker(
         &self,
         target: &Target,
         producer: Producer,
@@ -85,10 +91,14 @@ impl Coordinator {
         })
     }
 
-    /// The state counts at once. Should its record be lost, the markers are written again after the
-    /// next start, which changes nothing: where there is one already, no other is taken, and the
-    /// record of a next transaction would have followed this one.
-    fn complete(&self, slot: &Arc<Slot>, transaction: &Transaction, marker: TransactionMarker) {
+    /// The state takes effect at once. If a crash loses its record, the next start writes the markers again, without
+    /// effect: a partition that has its marker rejects another one, and no later transaction is on record.
+    fn complete(
+        &self,
+        slot: &Slot<TransactionEntry>,
+        transaction: &Transaction,
+        marker: TransactionMarker,
+    ) {
         let Ok((journal, _)) = self.loaded() else {
             return;
         };
@@ -98,19 +108,19 @@ impl Coordinator {
         entry.durable = Some(next);
         spawn(async move {
             if let Err(reason) = append.await {
-                warn!(%reason, "the end of a transaction could not be noted");
+                warn!(%reason, "the end of a transaction could not be stored");
             }
         });
     }
 }
 
 impl MarkerAppend {
-    async fn arrives(self) -> Result<(), String> {
+    async fn outcome(self) -> Result<(), String> {
         match self {
-            MarkerAppend::Group(told) => told.await.map_err(|error| error.to_string()),
-            MarkerAppend::Partition(told) => match told.await {
+            MarkerAppend::Group(append) => append.await.map_err(|error| error.to_string()),
+            MarkerAppend::Partition(append) => match append.await {
                 Ok(_) => Ok(()),
-                // The hub is gone, or the marker is there from before a crash.
+                // The hub is deleted, or the marker was written before a crash.
                 Err(
                     AppendError::Deleted(_)
                     | AppendError::NoTransaction { .. }
@@ -123,11 +133,9 @@ impl MarkerAppend {
 }
 
 fn targets(transaction: &Transaction) -> Vec<Target> {
-    let topic_partitions = transaction
-        .topic_partitions
-        .iter()
-        .cloned()
-        .map(Target::Partition);
-    let groups = transaction.groups.iter().cloned().map(Target::Group);
-    topic_partitions.chain(groups).collect()
+    let partitions = transaction.topic_partitions.iter().cloned();
+    let groups = transaction.groups.iter().cloned();
+    (partitions.map(Target::Partition))
+        .chain(groups.map(Target::Group))
+        .collect()
 }

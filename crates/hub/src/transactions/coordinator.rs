@@ -1,12 +1,10 @@
-//! All transactional ids, and the way to change one of them.
+//! All transactional ids, and the steps of one of them.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use highwater_env::Clock;
 use highwater_log::{Log, TransactionError};
-use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
 
 use super::producer_ids::ProducerIds;
@@ -14,13 +12,12 @@ use super::state::{State, Transaction};
 use super::{Options, record};
 use crate::coordinator::deadlines::Deadlines;
 use crate::coordinator::journal::{Entries, Journal};
+use crate::coordinator::slots::{Slot, Slots};
 use crate::coordinator::spawn;
 use crate::groups;
 
-/// What could not be done now is tried again after this.
+/// Delay before a failed step is retried.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
-
-pub(super) type Slot = Mutex<TransactionEntry>;
 
 pub(super) type Responder = oneshot::Sender<Result<(), TransactionError>>;
 
@@ -30,57 +27,56 @@ pub(super) struct Coordinator {
     pub groups: groups::Handle,
     pub options: Options,
     pub deadlines: Deadlines,
-    /// Set when all of the hub has been read.
+    /// Set when the hub has been read.
     pub loaded: OnceLock<(Journal, ProducerIds)>,
-    /// Held only to find, add or remove an entry, and never while waiting for one.
-    pub slots: RwLock<BTreeMap<String, Arc<Slot>>>,
+    pub slots: Slots<TransactionEntry>,
 }
 
 /// One transactional id.
 pub(super) struct TransactionEntry {
     pub id: String,
-    /// What is durable; `None` until anything is.
+    /// The durable state; `None` before the first one.
     pub durable: Option<Transaction>,
-    /// Where a step on its way to the disk leads; nothing else can be begun until it is there.
-    pub under_way: Option<State>,
+    /// The state of the step that is being written; no other step can begin until it is durable.
+    pub next_state: Option<State>,
     /// When an open transaction is aborted, on the clock's elapsed time.
     pub expires: Duration,
-    /// When the queue of deadlines will name this id, if it will.
-    pub woken_at: Option<Duration>,
-    /// Forgotten. Whoever still holds the entry must look for another one.
-    pub gone: bool,
+    /// The deadline set for this id.
+    pub wakeup_at: Option<Duration>,
+    /// Deleted: a holder of this entry must look up the id again.
+    pub removed: bool,
 }
 
 impl TransactionEntry {
-    pub fn new(id: &str, durable: Option<Transaction>) -> TransactionEntry {
+    pub(super) fn new(id: &str, durable: Option<Transaction>) -> TransactionEntry {
         TransactionEntry {
             id: id.to_owned(),
             durable,
-            under_way: None,
+            next_state: None,
             expires: Duration::ZERO,
-            woken_at: None,
-            gone: false,
+            wakeup_at: None,
+            removed: false,
         }
     }
 
-    /// What is known, unless it is about to change.
-    pub fn settled(&self) -> Result<Option<&Transaction>, TransactionError> {
-        match self.under_way {
+    /// The durable state; fails while a step is being written.
+    pub(super) fn current(&self) -> Result<Option<&Transaction>, TransactionError> {
+        match self.next_state {
             None => Ok(self.durable.as_ref()),
             Some(_) => Err(TransactionError::Concurrent),
         }
     }
 
-    /// The open transaction, unless its end has been begun.
-    pub fn ongoing(&self) -> Option<&Transaction> {
+    /// The open transaction, unless its end is being written.
+    pub(super) fn ongoing(&self) -> Option<&Transaction> {
         let open = |transaction: &&Transaction| transaction.state == State::Ongoing;
-        let stays = self.under_way.is_none_or(|next| next == State::Ongoing);
+        let stays = self.next_state.is_none_or(|next| next == State::Ongoing);
         self.durable.as_ref().filter(open).filter(|_| stays)
     }
 }
 
 impl Coordinator {
-    pub fn new(
+    pub(super) fn new(
         log: Arc<dyn Log>,
         clock: Arc<dyn Clock>,
         groups: groups::Handle,
@@ -93,79 +89,59 @@ impl Coordinator {
             options,
             deadlines: Deadlines::default(),
             loaded: OnceLock::new(),
-            slots: RwLock::default(),
+            slots: Slots::default(),
         }
     }
 
-    pub fn loaded(&self) -> Result<&(Journal, ProducerIds), TransactionError> {
+    pub(super) fn loaded(&self) -> Result<&(Journal, ProducerIds), TransactionError> {
         self.loaded.get().ok_or(TransactionError::Loading)
     }
 
-    pub fn now_ms(&self) -> i64 {
+    pub(super) fn now_ms(&self) -> i64 {
         self.clock.unix_millis()
     }
 
-    pub fn find(&self, id: &str) -> Option<Arc<Slot>> {
-        self.slots.read().get(id).cloned()
+    pub(super) fn remove(&self, slot: &Slot<TransactionEntry>, entry: &mut TransactionEntry) {
+        entry.removed = true;
+        self.slots.remove(&entry.id, slot);
     }
 
-    pub fn find_or_make(&self, id: &str) -> Arc<Slot> {
-        if let Some(found) = self.find(id) {
-            return found;
-        }
-        let mut slots = self.slots.write();
-        let make = || Arc::new(Mutex::new(TransactionEntry::new(id, None)));
-        Arc::clone(slots.entry(id.to_owned()).or_insert_with(make))
-    }
-
-    pub fn forget(&self, slot: &Arc<Slot>, entry: &mut TransactionEntry) {
-        entry.gone = true;
-        let mut slots = self.slots.write();
-        if slots
-            .get(&entry.id)
-            .is_some_and(|own| Arc::ptr_eq(own, slot))
-        {
-            slots.remove(&entry.id);
-        }
-    }
-
-    /// Puts the next state on the log; it counts when it is durable. If it decides how the transaction
-    /// ends, `answer` waits for all the markers as well. A task of its own sees to this, because it
-    /// must be done even if the client that asked is gone.
-    pub fn step(
+    /// Appends the next state, which takes effect when it is durable. If it decides the transaction, the response waits
+    /// for all markers as well. A spawned task does this, even if the client is gone.
+    pub(super) fn step(
         self: &Arc<Self>,
-        slot: &Arc<Slot>,
+        slot: &Slot<TransactionEntry>,
         entry: &mut TransactionEntry,
         next: Transaction,
-        answer: Option<Responder>,
+        responder: Option<Responder>,
     ) -> Result<(), TransactionError> {
         let (journal, _) = self.loaded()?;
-        entry.under_way = Some(next.state);
+        entry.next_state = Some(next.state);
         let append = journal.append(&entry.id, &stored(&entry.id, &next));
         let (coordinator, slot) = (Arc::clone(self), Arc::clone(slot));
         spawn(async move {
             let outcome = append.await.map_err(TransactionError::Storage);
-            let decided = coordinator.settle(&slot, next, outcome.is_ok());
+            let decided = coordinator.end_step(&slot, next, outcome.is_ok());
             if decided {
                 coordinator.finish(&slot).await;
             }
-            if let Some(answer) = answer {
-                // Whoever asked may have hung up.
-                let _ = answer.send(outcome);
+            if let Some(responder) = responder {
+                // The receiver may have hung up.
+                let _ = responder.send(outcome);
             }
         });
         Ok(())
     }
 
-    /// A step is durable or failed. True if markers are due.
-    fn settle(&self, slot: &Arc<Slot>, next: Transaction, durable: bool) -> bool {
+    /// A step is durable or failed. True if the markers must be written.
+    fn end_step(&self, slot: &Slot<TransactionEntry>, next: Transaction, durable: bool) -> bool {
         let mut entry = slot.lock();
-        entry.under_way = None;
+        entry.next_state = None;
         if !durable {
             match entry.durable {
-                None => self.forget(slot, &mut entry),
-                // It may have been the last chance to notice that time is up.
-                Some(_) => self.watch(&mut entry, self.clock.elapsed() + RETRY),
+                None => self.remove(slot, &mut entry),
+                // The failed step may have been the abort after a timeout.
+                Some(_) => self.set_deadline(&mut entry, self.clock.elapsed() + RETRY),
             }
             return false;
         }
@@ -174,18 +150,15 @@ impl Coordinator {
         if begins {
             entry.expires = self.clock.elapsed() + next.timeout;
             let expires = entry.expires;
-            self.watch(&mut entry, expires);
+            self.set_deadline(&mut entry, expires);
         }
         entry.durable = Some(next);
         decided
     }
 
-    /// Has the entry looked at then, or before.
-    pub fn watch(&self, entry: &mut TransactionEntry, at: Duration) {
-        if entry.woken_at.is_none_or(|woken_at| at < woken_at) {
-            entry.woken_at = Some(at);
-            self.deadlines.set(at, &entry.id);
-        }
+    /// Checks the timeout of the entry at `at` or before.
+    pub(super) fn set_deadline(&self, entry: &mut TransactionEntry, at: Duration) {
+        (self.deadlines).set(&mut entry.wakeup_at, at, &entry.id);
     }
 }
 

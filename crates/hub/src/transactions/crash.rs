@@ -1,43 +1,43 @@
-//! Producers at work on a node that crashes at any point, again and again.
+//! Producers on a node that crashes repeatedly at any point.
 //!
-//! Each transaction writes its number to some partitions and stores it as the position of its
-//! producer's group. The laws, once the last node has had time to clean up:
-//! - a transaction is seen by readers of committed records in every partition it wrote to or in none,
-//!   and once at most;
-//! - it is seen if its commit was acknowledged, and not if its abort was;
-//! - the position of a producer is the number of its last transaction that is seen;
-//! - no partition is left with a transaction that is open.
+//! Each transaction writes its number to some partitions and commits it as offset of its producer's group. When the
+//! last node has cleaned up:
+//! - a transaction is visible to readers of committed records in all its partitions or in none, and at most once;
+//! - it is visible if its commit was acknowledged, and not if its abort was;
+//! - the offset of a producer is the number of its last visible transaction;
+//! - no partition has an open transaction.
 //!
-//! Besides, somebody stores positions without transactions: the last one that was acknowledged, or a
-//! later one, is there in the end. Now and then a hub takes nothing for a while.
+//! Another client commits offsets without transactions: the last acknowledged one, or a later one, is stored in the
+//! end. Sometimes a hub refuses appends for a while.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use highwater_env::random::Random;
+use highwater_log::testing::GatedLog;
 use highwater_log::{
     AppendError, GroupCoordinator, GroupError, Log, TopicPartition, TransactionCoordinator,
     TransactionError, TransactionRef,
 };
 
-use super::testing::{Node, TIMEOUT, positions};
-use crate::coordinator::testing::{SlowLog, seeds, topic_partition};
+use super::testing::{Node, TIMEOUT, committed_offsets};
+use crate::coordinator::testing::{seeds, topic_partition};
 
 const PARTITIONS: u32 = 3;
 const PRODUCERS: u64 = 3;
 const HUBS: [&str; 3] = ["a", super::HUB, crate::groups::HUB];
 
-/// What a client knows of a transaction it began.
+/// What a client knows of its transaction.
 #[derive(Clone, Debug, Default)]
 struct ClientTransaction {
     producer: u64,
-    /// Where its writes were acknowledged.
+    /// Partitions with acknowledged writes.
     written: BTreeSet<TopicPartition>,
     positioned: bool,
-    /// It was asked to commit.
+    /// Its commit was requested.
     tried: bool,
-    /// What was acknowledged.
+    /// The acknowledged outcome.
     committed: Option<bool>,
 }
 
@@ -59,7 +59,7 @@ impl Ledger {
     }
 }
 
-/// Works until the node is no more; starts over with a new epoch whenever anything fails.
+/// Runs until the node crashes; starts over with a new epoch after any failure.
 async fn produce(node: Arc<Node>, ledger: Ledger, producer: u64, mut random: Random) {
     loop {
         match node.init(&format!("t{producer}")).await {
@@ -128,7 +128,7 @@ async fn transact(
             known.written.insert(topic_partition.clone());
         });
     }
-    let commit = positions(&group, &topic_partition("a", 0), number);
+    let commit = committed_offsets(&group, &topic_partition("a", 0), number);
     match transactions.commit_transaction_offsets(own(), commit).await {
         Ok(()) => ledger.note(number, |known| known.positioned = true),
         Err(GroupError::Loading | GroupError::Transaction(_) | GroupError::Storage(_)) => {
@@ -137,7 +137,7 @@ async fn transact(
         Err(error) => panic!("{error}"),
     }
     if random.below(8) == 0 {
-        // Forgets what it was doing.
+        // Abandons its transaction.
         return None;
     }
     let commit = random.below(3) > 0;
@@ -153,14 +153,14 @@ async fn transact(
     Some(())
 }
 
-/// Stores one position after another; `marks` are the last one tried and the last acknowledged.
+/// Commits one offset after another; `marks` are the last one tried and the last one acknowledged.
 async fn read_on(node: Arc<Node>, marks: Arc<Mutex<(i64, i64)>>) {
     loop {
         let next = marks.lock().unwrap().0 + 1;
         marks.lock().unwrap().0 = next;
-        let stored = node
-            .groups
-            .commit_offsets(positions("plain", &topic_partition("a", 1), next));
+        let stored =
+            node.groups
+                .commit_offsets(committed_offsets("plain", &topic_partition("a", 1), next));
         if stored.await.is_ok() {
             marks.lock().unwrap().1 = next;
         }
@@ -177,7 +177,7 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 struct World {
-    log: SlowLog,
+    log: GatedLog,
     ledger: Ledger,
     marks: Arc<Mutex<(i64, i64)>>,
     random: Random,
@@ -186,8 +186,8 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> World {
-        let log = SlowLog::new();
-        log.make_hub("a", PARTITIONS);
+        let log = GatedLog::default();
+        log.create_hub("a", PARTITIONS);
         World {
             log,
             ledger: Ledger::default(),
@@ -214,12 +214,12 @@ impl World {
             }
         });
         drop(runtime);
-        self.log.crash();
+        self.log.lose();
         HUBS.iter().for_each(|hub| self.log.set_full(hub, false));
         self.unix += Duration::from_millis(self.random.below(90_000));
     }
 
-    /// Some append becomes durable, tasks run a little, or time passes.
+    /// Completes an append, runs tasks, or advances time.
     async fn moment(&mut self) {
         match self.random.below(40) {
             0 => {
@@ -233,7 +233,9 @@ impl World {
                 tokio::time::sleep(wait).await;
             }
             5..25 => {
-                self.log.let_through(&mut self.random);
+                let random = &mut self.random;
+                let choose = |count| random.below(count as u64) as usize;
+                self.log.complete(choose);
             }
             25 => {
                 let hub = HUBS[self.random.below(HUBS.len() as u64) as usize];
@@ -247,7 +249,7 @@ impl World {
         }
     }
 
-    /// The last node has all the time it needs, and nobody disturbs it.
+    /// The last node gets all the time it needs, without faults.
     fn check(&self) -> CommitCounts {
         self.log.open();
         runtime().block_on(async {

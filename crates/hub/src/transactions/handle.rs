@@ -1,4 +1,4 @@
-//! Transactions as others see them.
+//! The interface of the transaction coordinator.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,24 +10,23 @@ use highwater_log::{
     TransactionRef,
 };
 
-use super::coordinator::Coordinator;
+use super::coordinator::{Coordinator, TransactionEntry};
 use super::state::{State, Transaction};
 
-/// A way to the transactions; clones lead to the same ones. Its calls must be made within a Tokio
-/// runtime.
+/// A handle to the coordinator, which clones share. Its methods need a Tokio runtime.
 #[derive(Clone)]
 pub struct Handle {
     coordinator: Arc<Coordinator>,
 }
 
-/// What a transactional id is doing.
+/// The state of a transactional id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionInfo {
     pub id: String,
     pub producer: Producer,
     pub state: TransactionState,
     pub timeout: Duration,
-    /// Milliseconds since 1970; of the last one if none is open.
+    /// Start of the open or last transaction, in milliseconds since 1970.
     pub started_ms: i64,
     pub topic_partitions: Vec<TopicPartition>,
     pub groups: Vec<String>,
@@ -37,7 +36,7 @@ pub struct TransactionInfo {
 pub enum TransactionState {
     Empty,
     Ongoing,
-    /// Decided, but not every partition has its marker.
+    /// Decided, but markers are missing.
     PrepareCommit,
     PrepareAbort,
     CompleteCommit,
@@ -49,13 +48,13 @@ impl Handle {
         Handle { coordinator }
     }
 
-    /// Every transactional id, by name.
+    /// All transactional ids, sorted.
     pub fn list(&self) -> Vec<TransactionInfo> {
-        let slots: Vec<_> = self.coordinator.slots.read().values().cloned().collect();
-        let info = |entry: &super::coordinator::TransactionEntry| {
+        let info = |entry: &TransactionEntry| {
             let known = entry.durable.as_ref()?;
             Some(TransactionInfo::new(&entry.id, known))
         };
+        let slots = self.coordinator.slots.all();
         slots.iter().filter_map(|slot| info(&slot.lock())).collect()
     }
 }
@@ -136,10 +135,9 @@ impl TransactionCoordinator for Handle {
         commit: bool,
     ) -> BoxFuture<Result<(), TransactionError>> {
         let coordinator = Arc::clone(&self.coordinator);
-        let marker = if commit {
-            TransactionMarker::Commit
-        } else {
-            TransactionMarker::Abort
+        let marker = match commit {
+            true => TransactionMarker::Commit,
+            false => TransactionMarker::Abort,
         };
         Box::pin(async move { coordinator.end(transaction, marker).await })
     }

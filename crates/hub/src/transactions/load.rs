@@ -1,20 +1,19 @@
-//! The start, and what is done from time to time.
+//! Loading, timeouts and expiry of transactional ids.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use highwater_codec::DecodeError;
 
 use super::HUB;
-use super::coordinator::{Coordinator, RETRY, Slot, TransactionEntry};
+use super::coordinator::{Coordinator, RETRY, TransactionEntry};
 use super::producer_ids::ProducerIds;
 use super::record::{self, Key};
 use super::state::{State, Transaction};
 use crate::coordinator::JournalError;
 use crate::coordinator::journal::{Entries, Journal};
+use crate::coordinator::slots::Slot;
 use crate::coordinator::spawn;
 
 #[derive(Default)]
@@ -24,7 +23,7 @@ struct LoadedTransactions {
 }
 
 impl LoadedTransactions {
-    fn take(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), DecodeError> {
+    fn apply(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), DecodeError> {
         match (record::read_key(key)?, value) {
             (Key::ProducerIds, Some(value)) => self.next_id = record::read_ids(value)?,
             (Key::ProducerIds, None) => {}
@@ -41,24 +40,21 @@ impl LoadedTransactions {
 }
 
 impl Coordinator {
-    pub async fn load(self: &Arc<Self>) -> Result<(), JournalError> {
-        let journal = Journal::open(&*self.log, HUB, self.options.partitions).await?;
-        let mut found = LoadedTransactions::default();
-        journal.replay(|key, value| found.take(key, value)).await?;
+    pub(super) async fn load(self: &Arc<Self>) -> Result<(), JournalError> {
+        let mut loaded = LoadedTransactions::default();
+        let apply = |key: &[u8], value: Option<&[u8]>| loaded.apply(key, value);
+        let journal = Journal::load(&*self.log, HUB, self.options.partitions, apply).await?;
         let mut decided = Vec::new();
-        for (id, transaction) in found.transactions {
+        for (id, transaction) in loaded.transactions {
             let is_decided = matches!(transaction.state, State::Preparing(_));
-            let slot = Arc::new(Mutex::new(self.restore(&id, transaction)));
+            let slot = (self.slots).get_or_insert(&id, || self.restore(&id, transaction));
             if is_decided {
-                decided.push(Arc::clone(&slot));
+                decided.push(slot);
             }
-            self.slots.write().insert(id, slot);
         }
-        let loaded = self
-            .loaded
-            .set((journal, ProducerIds::new(found.next_id)))
-            .is_ok();
-        assert!(loaded, "a coordinator is loaded once");
+        let producer_ids = ProducerIds::new(loaded.next_id);
+        let first = self.loaded.set((journal, producer_ids)).is_ok();
+        assert!(first, "a coordinator is loaded once");
         for slot in decided {
             let coordinator = Arc::clone(self);
             spawn(async move { coordinator.finish(&slot).await });
@@ -66,8 +62,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// An open transaction has the time that is left to it, by the wall clock but never more than it
-    /// asked for.
+    /// An open transaction keeps the rest of its timeout by the wall clock, at most the whole timeout.
     fn restore(&self, id: &str, transaction: Transaction) -> TransactionEntry {
         let mut entry = TransactionEntry::new(id, None);
         if transaction.state == State::Ongoing {
@@ -76,60 +71,59 @@ impl Coordinator {
             let left = transaction.timeout.saturating_sub(since);
             entry.expires = self.clock.elapsed() + left;
             let expires = entry.expires;
-            self.watch(&mut entry, expires);
+            self.set_deadline(&mut entry, expires);
         }
         entry.durable = Some(transaction);
         entry
     }
 
-    /// Aborts every transaction whose time is up.
-    pub fn time_out_due(self: &Arc<Self>) {
+    /// Aborts every transaction whose timeout has passed.
+    pub(super) fn time_out_due(self: &Arc<Self>) {
         let now = self.clock.elapsed();
         for id in self.deadlines.take_due(now) {
-            if let Some(slot) = self.find(&id) {
+            if let Some(slot) = self.slots.get(&id) {
                 self.time_out(&slot, now);
             }
         }
     }
 
-    fn time_out(self: &Arc<Self>, slot: &Arc<Slot>, now: Duration) {
+    fn time_out(self: &Arc<Self>, slot: &Slot<TransactionEntry>, now: Duration) {
         let mut entry = slot.lock();
-        entry.woken_at = None;
-        let (expires, busy) = (entry.expires, entry.under_way.is_some());
+        entry.wakeup_at = None;
+        let (expires, busy) = (entry.expires, entry.next_state.is_some());
         let Some(transaction) = entry.ongoing() else {
             return;
         };
         let next = transaction.time_out(self.now_ms());
         if expires > now {
-            self.watch(&mut entry, expires);
+            self.set_deadline(&mut entry, expires);
         } else if busy || self.step(slot, &mut entry, next, None).is_err() {
-            self.watch(&mut entry, now + RETRY);
+            self.set_deadline(&mut entry, now + RETRY);
         }
     }
 
-    /// Forgets transactional ids that nobody has used for long.
-    pub fn expire(self: &Arc<Self>) {
+    /// Deletes transactional ids that were not used for the retention.
+    pub(super) fn expire(self: &Arc<Self>) {
         let retention = self.options.retention.as_millis() as i64;
         let before_ms = self.now_ms().saturating_sub(retention);
-        let slots: Vec<Arc<Slot>> = self.slots.read().values().cloned().collect();
-        for slot in slots {
+        for slot in self.slots.all() {
             self.expire_one(&slot, before_ms);
         }
     }
 
-    fn expire_one(self: &Arc<Self>, slot: &Arc<Slot>, before_ms: i64) {
+    fn expire_one(self: &Arc<Self>, slot: &Slot<TransactionEntry>, before_ms: i64) {
         let mut entry = slot.lock();
         let idle = |transaction: &Transaction| {
-            let resting = matches!(transaction.state, State::Empty | State::Complete(_));
-            resting && transaction.changed_ms <= before_ms
+            let closed = matches!(transaction.state, State::Empty | State::Complete(_));
+            closed && transaction.changed_ms <= before_ms
         };
-        let Ok(Some(transaction)) = entry.settled() else {
+        let Ok(Some(transaction)) = entry.current() else {
             return;
         };
         let Some((journal, _)) = self.loaded.get().filter(|_| idle(transaction)) else {
             return;
         };
-        entry.under_way = Some(State::Empty);
+        entry.next_state = Some(State::Empty);
         let mut entries = Entries::default();
         entries.remove(|out| record::transaction_key(out, &entry.id));
         let append = journal.append(&entry.id, &entries);
@@ -137,9 +131,9 @@ impl Coordinator {
         spawn(async move {
             let outcome = append.await;
             let mut entry = slot.lock();
-            entry.under_way = None;
+            entry.next_state = None;
             if outcome.is_ok() {
-                coordinator.forget(&slot, &mut entry);
+                coordinator.remove(&slot, &mut entry);
             }
         });
     }

@@ -1,26 +1,22 @@
-//! Transactions: appends to several partitions, and positions of groups, that are seen together or not
-//! at all.
+//! Transactions: appends to several partitions, and offsets of groups, that become visible together or not at all.
 //!
-//! `state` decides; it is pure and knows one transactional id. `Coordinator` keeps them all, puts
-//! every step on the hub `__transactions` before it counts, and writes the markers.
+//! `state` is one transactional id as a pure state machine. `Coordinator` has all of them, stores every step on the hub
+//! `__transactions` before it takes effect, and writes the markers.
 //!
-//! The order of steps is what makes it atomic. The wish to write to a place is durable before anything
-//! is written there, so a crash can forget no place. The decision is durable before the first marker,
-//! so a crash cannot change it: at the next start the markers are written again, and a place that has
-//! its marker takes no second one. A transaction that nobody ends is aborted when its time is up.
+//! The order of steps makes a transaction atomic. A partition is recorded durably before the first batch is appended to
+//! it, so a crash forgets no partition. The decision is durable before the first marker, so a crash cannot change it:
+//! the next start writes the markers again, and a partition that has its marker rejects a second one. A transaction
+//! that its producer does not end is aborted after its timeout.
 //!
-//! This is the first version of Kafka's protocol with its known holes closed as far as clients allow:
-//! - A producer whose transaction was aborted for it (time, or another holder of its id) is fenced in
-//!   the same step, by an epoch that no client has; after a timeout it may ask for that epoch and
-//!   go on.
-//! - A batch that arrives after its transaction ended is turned away
-//!   ([`append`](highwater_log::TransactionCoordinator::append)), so no partition is left with a transaction
-//!   that nobody ends.
+//! This is the first version of Kafka's protocol, with its known gaps closed as far as clients allow:
+//! - A producer whose transaction is aborted by the coordinator (timeout, or a new holder of the transactional id) is
+//!   fenced in the same step, by an epoch that no client has. After a timeout it may request that epoch and continue.
+//! - A batch that arrives after the end of its transaction is rejected
+//!   ([`append`](highwater_log::TransactionCoordinator::append)), so no partition keeps an open transaction for ever.
 //! - The end is answered when every marker is written, so the next transaction can begin at once.
 //!
-//! One hole remains, because clients of this version keep their epoch from one transaction to the
-//! next: a request to end that was under way for so long that the next transaction has begun ends
-//! that one. The second version closes it by raising the epoch with every transaction.
+//! One gap remains, because clients of this version keep their epoch from one transaction to the next: a delayed end
+//! request can end the next transaction. The second version of the protocol raises the epoch with every transaction.
 
 mod completion;
 mod coordinator;
@@ -37,7 +33,6 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,22 +46,22 @@ use crate::groups;
 use coordinator::Coordinator;
 pub use handle::{Handle, TransactionInfo, TransactionState};
 
-/// The hub that transactions are kept on.
+/// The hub of transactions.
 pub const HUB: &str = "__transactions";
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// A producer may not ask for more time than this for its transactions.
+    /// Maximum transaction timeout.
     pub timeout_max: Duration,
-    /// A transactional id that nobody used for so long is forgotten.
+    /// Unused transactional ids are deleted after this time.
     pub retention: Duration,
-    /// How often that is looked at.
+    /// How often expired ids are looked for.
     pub expiry_interval: Duration,
-    /// How long an end waits for its markers before the client is told to ask again.
-    pub patience: Duration,
-    /// How soon a marker that could not be written is tried again.
+    /// How long an end request waits for its markers before the client must retry.
+    pub completion_timeout: Duration,
+    /// Delay before a failed marker is retried.
     pub backoff: Backoff,
-    /// Partitions of [`HUB`] when it is made.
+    /// Partitions of [`HUB`] when it is created.
     pub partitions: u32,
 }
 
@@ -77,7 +72,7 @@ impl Default for Options {
             timeout_max: Duration::from_secs(15 * 60),
             retention: 7 * day,
             expiry_interval: Duration::from_secs(3600),
-            patience: Duration::from_secs(5),
+            completion_timeout: Duration::from_secs(5),
             backoff: Backoff::Exponential {
                 first: Duration::from_millis(50),
                 cap: Duration::from_secs(5),
@@ -87,14 +82,14 @@ impl Default for Options {
     }
 }
 
-/// Owns the coordinator. Everybody is told [`Loading`](highwater_log::TransactionError::Loading)
-/// until [`Service::run`] has read the hub.
+/// Owns the coordinator. Requests fail with [`Loading`](highwater_log::TransactionError::Loading) until
+/// [`Service::run`] has read the hub.
 pub struct Service {
     coordinator: Arc<Coordinator>,
 }
 
 impl Service {
-    /// `groups` keep the positions that transactions store.
+    /// `groups` stores the offsets of transactions.
     pub fn new(
         log: Arc<dyn Log>,
         clock: Arc<dyn Clock>,
@@ -110,26 +105,15 @@ impl Service {
         Handle::new(Arc::clone(&self.coordinator))
     }
 
-    /// Reads the hub and ends what was decided, then aborts transactions whose time is up and forgets
-    /// ids that nobody uses, until `shutdown` is ready.
+    /// Reads the hub and completes decided transactions, then aborts transactions at their timeout and deletes expired
+    /// ids, until `shutdown` completes.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), JournalError> {
-        tokio::select! {
-            biased;
-            stopped = self.work() => stopped.map(|never| match never {}),
-            () = shutdown => Ok(()),
-        }
-    }
-
-    async fn work(&self) -> Result<Infallible, JournalError> {
         let coordinator = &self.coordinator;
-        coordinator.load().await?;
         let (clock, interval) = (&*coordinator.clock, coordinator.options.expiry_interval);
-        let driven = coordinator.deadlines.drive(
-            clock,
-            interval,
-            || coordinator.time_out_due(),
-            || coordinator.expire(),
-        );
-        Ok(driven.await)
+        let (wake_due, expire) = (|| coordinator.time_out_due(), || coordinator.expire());
+        let load = coordinator.load();
+        (coordinator.deadlines)
+            .run(clock, interval, load, wake_due, expire, shutdown)
+            .await
     }
 }

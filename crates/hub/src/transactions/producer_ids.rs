@@ -1,39 +1,38 @@
-//! Producer ids: set aside on the log a block at a time, so that none is ever given out twice, whatever
-//! happens to the node. Ids of a block that a crash cut short are lost, of which there are enough.
+//! Producer ids, reserved on the log in blocks, so that none is assigned twice. A crash loses the rest of a block.
 
 use tokio::sync::Mutex;
 
 use super::record;
 use crate::coordinator::journal::{Entries, Journal};
 
-/// How many ids are set aside at a time.
+/// Number of ids in a block.
 const BLOCK: i64 = 1000;
 
-/// Whose partition the record of the ids is on.
+/// Determines the partition of the record.
 const OWNER: &str = "";
 
 pub(super) struct ProducerIds {
     block: Mutex<IdBlock>,
 }
 
-/// Ids that are ours to give out.
+/// Reserved ids that are not assigned yet.
 struct IdBlock {
     next: i64,
     end: i64,
 }
 
 impl ProducerIds {
-    /// `next` has not been set aside for anybody.
-    pub fn new(next: i64) -> ProducerIds {
+    /// `next` is the first id that is not reserved.
+    pub(super) fn new(next: i64) -> ProducerIds {
         ProducerIds {
             block: Mutex::new(IdBlock { next, end: next }),
         }
     }
 
-    pub async fn next(&self, journal: &Journal) -> Result<i64, String> {
+    pub(super) async fn next(&self, journal: &Journal) -> Result<i64, String> {
         let mut block = self.block.lock().await;
         if block.next == block.end {
-            // Should this be given up half-way, the next one sets the same block aside again.
+            // If this is cancelled, the next call reserves the same block again.
             let end = block.end + BLOCK;
             let mut entries = Entries::default();
             entries.put(record::ids_key, |out| record::put_ids(out, end));

@@ -1,11 +1,11 @@
-//! What transactions look like on their hub; `docs/formats/transactions.md` draws it.
+//! The records of transactions; `docs/formats/transactions.md` has the layouts.
 
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_log::{Producer, TransactionMarker};
 
 use super::state::{State, Transaction};
 use crate::coordinator::record::{
-    read_duration, read_place, read_versioned, write_duration, write_place,
+    read_duration, read_topic_partition, read_versioned, write_duration, write_topic_partition,
 };
 
 const VERSION: u8 = 1;
@@ -39,7 +39,7 @@ pub(super) fn read_key(bytes: &[u8]) -> Result<Key, DecodeError> {
     Ok(key)
 }
 
-/// The first producer id that has not been set aside for anybody.
+/// `next` is the first producer id that is not reserved.
 pub(super) fn put_ids(out: &mut Vec<u8>, next: i64) {
     out.u8(VERSION);
     out.i64_be(next);
@@ -55,15 +55,15 @@ pub(super) fn read_ids(bytes: &[u8]) -> Result<i64, DecodeError> {
 pub(super) fn put_transaction(out: &mut Vec<u8>, transaction: &Transaction) {
     out.u8(VERSION);
     put_producer(out, transaction.producer);
-    out.u8(transaction.before.is_some().into());
-    put_producer(out, transaction.before.unwrap_or(NOBODY));
+    out.u8(transaction.previous.is_some().into());
+    put_producer(out, transaction.previous.unwrap_or(NO_PRODUCER));
     write_duration(out, transaction.timeout);
     out.u8(code(transaction.state));
     out.i64_be(transaction.started_ms);
     out.i64_be(transaction.changed_ms);
     out.count_be(transaction.topic_partitions.len());
     for topic_partition in &transaction.topic_partitions {
-        write_place(out, topic_partition);
+        write_topic_partition(out, topic_partition);
     }
     out.count_be(transaction.groups.len());
     for group in &transaction.groups {
@@ -74,17 +74,17 @@ pub(super) fn put_transaction(out: &mut Vec<u8>, transaction: &Transaction) {
 pub(super) fn read_transaction(bytes: &[u8]) -> Result<Transaction, DecodeError> {
     let mut reader = read_versioned(bytes, VERSION)?;
     let producer = read_producer(&mut reader)?;
-    let has_before = reader.u8()? == 1;
-    let before = read_producer(&mut reader)?;
+    let has_previous = reader.u8()? == 1;
+    let previous = read_producer(&mut reader)?;
     let timeout = read_duration(&mut reader)?;
     let transaction = Transaction {
         producer,
-        before: has_before.then_some(before),
+        previous: has_previous.then_some(previous),
         timeout,
         state: state(reader.u8()?)?,
         started_ms: reader.i64_be()?,
         changed_ms: reader.i64_be()?,
-        topic_partitions: reader.list_be(read_place)?.into_iter().collect(),
+        topic_partitions: reader.list_be(read_topic_partition)?.into_iter().collect(),
         groups: reader
             .list_be(|reader| Ok(reader.text_be()?.to_owned()))?
             .into_iter()
@@ -94,7 +94,7 @@ pub(super) fn read_transaction(bytes: &[u8]) -> Result<Transaction, DecodeError>
     Ok(transaction)
 }
 
-const NOBODY: Producer = Producer { id: -1, epoch: -1 };
+const NO_PRODUCER: Producer = Producer { id: -1, epoch: -1 };
 
 fn put_producer(out: &mut Vec<u8>, producer: Producer) {
     out.i64_be(producer.id);
@@ -126,7 +126,11 @@ fn state(code: u8) -> Result<State, DecodeError> {
         3 => State::Preparing(TransactionMarker::Abort),
         4 => State::Complete(TransactionMarker::Commit),
         5 => State::Complete(TransactionMarker::Abort),
-        _ => return Err(DecodeError::Invalid("no state of a transaction")),
+        _ => {
+            return Err(DecodeError::Invalid(
+                "the state of a transaction is unknown",
+            ));
+        }
     })
 }
 
@@ -150,11 +154,11 @@ mod tests {
         });
         let topic_partitions = proptest::collection::btree_set(topic_partition, 0..4);
         let groups = proptest::collection::btree_set(".{0,5}", 0..3);
-        let before = proptest::option::of(any_producer());
+        let previous = proptest::option::of(any_producer());
         let times = (0..1_000_000u64, any::<i64>(), any::<i64>());
         (
             any_producer(),
-            before,
+            previous,
             times,
             0..6u8,
             topic_partitions,
@@ -163,7 +167,7 @@ mod tests {
             .prop_map(
                 |(
                     producer,
-                    before,
+                    previous,
                     (timeout, started_ms, changed_ms),
                     code,
                     topic_partitions,
@@ -171,7 +175,7 @@ mod tests {
                 )| {
                     Transaction {
                         producer,
-                        before,
+                        previous,
                         timeout: Duration::from_millis(timeout),
                         state: state(code).unwrap(),
                         topic_partitions,
@@ -193,7 +197,7 @@ mod tests {
         }
 
         #[test]
-        fn nonsense_is_refused_and_never_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+        fn invalid_bytes_are_refused_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
             let _ = read_key(&bytes);
             let _ = read_ids(&bytes);
             let _ = read_transaction(&bytes);

@@ -1,4 +1,4 @@
-//! What producers ask for.
+//! Requests of producers.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -11,39 +11,39 @@ use highwater_log::{
 };
 use tokio::sync::oneshot;
 
-use super::coordinator::{Coordinator, Slot, TransactionEntry};
+use super::coordinator::{Coordinator, TransactionEntry};
 use super::state::{EndDecision, InitDecision, Transaction};
+use crate::coordinator::slots::Slot;
 
-/// Ready when the step is durable, and its markers if it has any.
+/// Receives the outcome when the step and its markers are durable.
 type StepReceiver = oneshot::Receiver<Result<(), TransactionError>>;
 
-/// A producer that may go on once `StepReceiver` is.
+/// The producer, and the step that must be durable before it is returned.
 type InitOutcome = (Producer, Option<StepReceiver>);
 
 impl Coordinator {
-    pub async fn init(
+    pub(super) async fn init(
         self: &Arc<Self>,
         request: InitProducerRequest,
     ) -> Result<Producer, TransactionError> {
         let (journal, ids) = self.loaded()?;
-        let fresh = || async {
+        let new_id = || async {
             let id = ids.next(journal).await;
             id.map_err(TransactionError::Storage)
         };
         let Some(id) = &request.transactional_id else {
-            let (id, epoch) = (fresh().await?, 0);
+            let (id, epoch) = (new_id().await?, 0);
             return Ok(Producer { id, epoch });
         };
         self.check_request(id, request.timeout)?;
-        let introduced = match self.introduce(id, &request, None)? {
-            Some(introduced) => introduced,
+        let (producer, done) = match self.init_transactional(id, &request, None)? {
+            Some(outcome) => outcome,
             None => {
-                let fresh = fresh().await?;
-                let introduced = self.introduce(id, &request, Some(fresh))?;
-                introduced.ok_or(TransactionError::Concurrent)?
+                let new_id = new_id().await?;
+                let outcome = self.init_transactional(id, &request, Some(new_id))?;
+                outcome.ok_or(TransactionError::Concurrent)?
             }
         };
-        let (producer, done) = introduced;
         match done {
             Some(done) => wait(done).await.map(|()| producer),
             None => Ok(producer),
@@ -61,38 +61,39 @@ impl Coordinator {
         }
     }
 
-    /// `None` if this takes a fresh producer id.
-    fn introduce(
+    /// `None` if a new producer id is needed.
+    fn init_transactional(
         self: &Arc<Self>,
         id: &str,
         request: &InitProducerRequest,
-        fresh: Option<i64>,
+        new_id: Option<i64>,
     ) -> Result<Option<InitOutcome>, TransactionError> {
-        // There is nothing to find before there is an id to put there.
-        let find = || match fresh {
-            Some(_) => Some(self.find_or_make(id)),
-            None => self.find(id),
+        // Without a producer id no entry is created.
+        let new = || TransactionEntry::new(id, None);
+        let find = || match new_id {
+            Some(_) => Some(self.slots.get_or_insert(id, new)),
+            None => self.slots.get(id),
         };
         while let Some(slot) = find() {
             let mut entry = slot.lock();
-            if !entry.gone {
-                return self.introduce_to(&slot, &mut entry, request, fresh);
+            if !entry.removed {
+                return self.init_locked(&slot, &mut entry, request, new_id);
             }
         }
         Ok(None)
     }
 
-    fn introduce_to(
+    fn init_locked(
         self: &Arc<Self>,
-        slot: &Arc<Slot>,
+        slot: &Slot<TransactionEntry>,
         entry: &mut TransactionEntry,
         request: &InitProducerRequest,
-        fresh: Option<i64>,
+        new_id: Option<i64>,
     ) -> Result<Option<InitOutcome>, TransactionError> {
         let (timeout, now_ms) = (request.timeout, self.now_ms());
-        let init = match (entry.settled()?, fresh) {
-            (Some(known), _) => known.init(request.current, timeout, fresh, now_ms)?,
-            (None, Some(fresh)) => InitDecision::Store(Transaction::new(fresh, timeout, now_ms)),
+        let init = match (entry.current()?, new_id) {
+            (Some(known), _) => known.init(request.current, timeout, new_id, now_ms)?,
+            (None, Some(id)) => InitDecision::Store(Transaction::new(id, timeout, now_ms)),
             (None, None) => InitDecision::NeedsId,
         };
         match init {
@@ -112,26 +113,26 @@ impl Coordinator {
 
     fn begin_step(
         self: &Arc<Self>,
-        slot: &Arc<Slot>,
+        slot: &Slot<TransactionEntry>,
         entry: &mut TransactionEntry,
         next: Transaction,
     ) -> Result<StepReceiver, TransactionError> {
-        let (answer, done) = oneshot::channel();
-        self.step(slot, entry, next, Some(answer))?;
+        let (responder, done) = oneshot::channel();
+        self.step(slot, entry, next, Some(responder))?;
         Ok(done)
     }
 
-    pub async fn add(
+    pub(super) async fn add(
         self: &Arc<Self>,
         transaction: TransactionRef,
         topic_partitions: Vec<TopicPartition>,
         groups: Vec<String>,
     ) -> Result<(), TransactionError> {
-        self.check_places(&topic_partitions)?;
+        self.check_partitions(&topic_partitions)?;
         let done = self.with_entry(&transaction, |slot, entry| {
             let producer = transaction.producer;
             let unknown = TransactionError::UnknownProducer(producer);
-            let known = entry.settled()?.ok_or(unknown)?;
+            let known = entry.current()?.ok_or(unknown)?;
             match known.add(producer, &topic_partitions, &groups, self.now_ms())? {
                 Some(next) => Ok(Some(self.begin_step(slot, entry, next)?)),
                 None => Ok(None),
@@ -143,24 +144,22 @@ impl Coordinator {
         }
     }
 
-    fn check_places(&self, topic_partitions: &[TopicPartition]) -> Result<(), TransactionError> {
+    fn check_partitions(
+        &self,
+        topic_partitions: &[TopicPartition],
+    ) -> Result<(), TransactionError> {
         let exists = |topic_partition: &&TopicPartition| {
             let hub = self.log.hub(topic_partition.hub.as_str());
             !topic_partition.hub.is_internal()
                 && hub.is_some_and(|hub| topic_partition.partition < hub.partitions)
         };
-        match topic_partitions
-            .iter()
-            .find(|topic_partition| !exists(topic_partition))
-        {
-            Some(topic_partition) => {
-                Err(TransactionError::UnknownPartition(topic_partition.clone()))
-            }
+        match topic_partitions.iter().find(|one| !exists(one)) {
+            Some(unknown) => Err(TransactionError::UnknownPartition(unknown.clone())),
             None => Ok(()),
         }
     }
 
-    pub async fn end(
+    pub(super) async fn end(
         self: &Arc<Self>,
         transaction: TransactionRef,
         marker: TransactionMarker,
@@ -168,23 +167,22 @@ impl Coordinator {
         let done = self.with_entry(&transaction, |slot, entry| {
             let producer = transaction.producer;
             let unknown = TransactionError::UnknownProducer(producer);
-            let known = entry.settled()?.ok_or(unknown)?;
+            let known = entry.current()?.ok_or(unknown)?;
             match known.end(producer, marker, self.now_ms())? {
                 EndDecision::Known => Ok(None),
                 EndDecision::Prepare(next) => Ok(Some(self.begin_step(slot, entry, next)?)),
             }
         })?;
         match done {
-            // The outcome is certain, but not everywhere yet; the client asks again.
-            Some(done) => (tokio::time::timeout(self.options.patience, wait(done)).await)
+            // The outcome is decided, but markers are missing; the client retries.
+            Some(done) => (tokio::time::timeout(self.options.completion_timeout, wait(done)).await)
                 .unwrap_or(Err(TransactionError::Concurrent)),
             None => Ok(()),
         }
     }
 
-    /// The check and the place in the log are one step under the lock: whatever ends the transaction
-    /// comes after.
-    pub fn append(
+    /// Check and append happen under the lock, so the end of the transaction comes after them.
+    pub(super) fn append(
         self: &Arc<Self>,
         transaction: &TransactionRef,
         partition: &Arc<dyn Partition>,
@@ -203,7 +201,7 @@ impl Coordinator {
             producer,
             topic_partition: topic_partition.clone(),
         };
-        let Some(slot) = self.find(&transaction.id) else {
+        let Some(slot) = self.slots.get(&transaction.id) else {
             return Box::pin(ready(Err(none)));
         };
         let entry = slot.lock();
@@ -229,13 +227,13 @@ impl Coordinator {
         }
     }
 
-    /// As with [`Coordinator::append`], the positions take their place under the lock.
-    pub fn commit_transaction_offsets(
+    /// As in [`Coordinator::append`], check and append of the offsets happen under the lock.
+    pub(super) fn commit_transaction_offsets(
         self: &Arc<Self>,
         transaction: &TransactionRef,
         commit: OffsetCommit,
     ) -> BoxFuture<Result<(), GroupError>> {
-        let begun = self.with_entry(transaction, |_, entry| {
+        let pending = self.with_entry(transaction, |_, entry| {
             let producer = transaction.producer;
             let known = entry.durable.as_ref();
             let unknown = TransactionError::UnknownProducer(producer);
@@ -244,13 +242,13 @@ impl Coordinator {
                 return Err(TransactionError::InvalidState("it is not open"));
             };
             match open.groups.contains(&commit.member.group) {
-                true => Ok(self.groups.pend(producer.id, commit)),
+                true => Ok(self.groups.commit_pending(producer.id, commit)),
                 false => Err(TransactionError::InvalidState(
                     "the group is not part of it",
                 )),
             }
         });
-        match begun {
+        match pending {
             Ok(pending) => pending,
             Err(error) => Box::pin(ready(Err(error.into()))),
         }
@@ -259,13 +257,13 @@ impl Coordinator {
     fn with_entry<R>(
         self: &Arc<Self>,
         transaction: &TransactionRef,
-        act: impl FnOnce(&Arc<Slot>, &mut TransactionEntry) -> Result<R, TransactionError>,
+        act: impl FnOnce(&Slot<TransactionEntry>, &mut TransactionEntry) -> Result<R, TransactionError>,
     ) -> Result<R, TransactionError> {
         self.loaded()?;
         if transaction.id.is_empty() {
             return Err(TransactionError::InvalidId);
         }
-        let slot = self.find(&transaction.id);
+        let slot = self.slots.get(&transaction.id);
         let slot = slot.ok_or(TransactionError::UnknownProducer(transaction.producer))?;
         let mut entry = slot.lock();
         act(&slot, &mut entry)

@@ -1,34 +1,34 @@
 //! One transactional id as a pure state machine.
 //!
 //! ```text
-//!           add                  end, or time is up           every marker is written
+//!           add                  end, or timeout              every marker is written
 //!  Empty ────────▶ Ongoing ─────────────────────────▶ Preparing ──────────────────────▶ Complete
 //!                     ▲                                                                   │
 //!                     └──────────────────────── add ──────────────────────────────────────┘
 //! ```
 //!
-//! Every function here says what the next state would be and changes nothing: a state counts once it
-//! is on the log. From `Preparing` on the outcome is certain.
+//! The functions return the next state and change nothing: a state takes effect when it is durable. From `Preparing`
+//! on the outcome is decided.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use highwater_log::{Producer, TopicPartition, TransactionError, TransactionMarker};
 
-/// What is known of a transactional id.
+/// The state of a transactional id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Transaction {
     pub producer: Producer,
-    /// The producer that the client still believes it is, if its epoch was raised for it: by a call
-    /// whose answer may have been lost, or because its transaction took too long.
-    pub before: Option<Producer>,
+    /// The producer that the client may still use, if its epoch was raised: by a request whose response may have been
+    /// lost, or by a timeout.
+    pub previous: Option<Producer>,
     pub timeout: Duration,
     pub state: State,
     pub topic_partitions: BTreeSet<TopicPartition>,
     pub groups: BTreeSet<String>,
-    /// When the transaction was begun, in milliseconds since 1970.
+    /// Start of the transaction, in milliseconds since 1970.
     pub started_ms: i64,
-    /// When anything last changed.
+    /// Time of the last change, in milliseconds since 1970.
     pub changed_ms: i64,
 }
 
@@ -40,37 +40,37 @@ pub(super) enum State {
     Complete(TransactionMarker),
 }
 
-/// How to meet a producer that introduces itself.
+/// The result of [`Transaction::init`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum InitDecision {
-    /// It was told before.
+    /// A repeated request: the same producer.
     Known(Producer),
     Store(Transaction),
-    /// Something is open: end it with this, and let the producer come again.
+    /// A transaction is open: abort it with this state; the producer retries.
     Abort(Transaction),
-    /// The epochs of this producer id are used up.
+    /// The epochs of this producer id are exhausted.
     NeedsId,
 }
 
-/// How to meet the wish to end a transaction.
+/// The result of [`Transaction::end`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EndDecision {
-    /// It ended that way before.
+    /// A repeated request: it ended that way.
     Known,
     Prepare(Transaction),
 }
 
-/// The last epoch a client may have; the one after it is ours, to fence that client with.
+/// The last epoch of a client; the next one is reserved for fencing that client.
 const EPOCH_LAST: i16 = i16::MAX - 1;
 
 impl Transaction {
-    pub fn new(producer_id: i64, timeout: Duration, now_ms: i64) -> Transaction {
+    pub(super) fn new(producer_id: i64, timeout: Duration, now_ms: i64) -> Transaction {
         Transaction {
             producer: Producer {
                 id: producer_id,
                 epoch: 0,
             },
-            before: None,
+            previous: None,
             timeout,
             state: State::Empty,
             topic_partitions: BTreeSet::new(),
@@ -80,17 +80,17 @@ impl Transaction {
         }
     }
 
-    /// `fresh` is a producer id that nobody has had, if there is one at hand.
-    pub fn init(
+    /// `new_id` is an unused producer id, if the caller has one.
+    pub(super) fn init(
         &self,
         current: Option<Producer>,
         timeout: Duration,
-        fresh: Option<i64>,
+        new_id: Option<i64>,
         now_ms: i64,
     ) -> Result<InitDecision, TransactionError> {
         if let Some(current) = current
             && current != self.producer
-            && Some(current) != self.before
+            && Some(current) != self.previous
         {
             return Err(TransactionError::Fenced(current));
         }
@@ -102,20 +102,20 @@ impl Transaction {
             },
             State::Empty | State::Complete(_) => match current {
                 Some(old) if old != self.producer => Ok(InitDecision::Known(self.producer)),
-                _ => Ok(self.raise(current, timeout, fresh, now_ms)),
+                _ => Ok(self.raise_epoch(current, timeout, new_id, now_ms)),
             },
         }
     }
 
-    fn raise(
+    fn raise_epoch(
         &self,
-        before: Option<Producer>,
+        previous: Option<Producer>,
         timeout: Duration,
-        fresh: Option<i64>,
+        new_id: Option<i64>,
         now_ms: i64,
     ) -> InitDecision {
         let Producer { id, epoch } = self.producer;
-        let producer = match fresh {
+        let producer = match new_id {
             _ if epoch < EPOCH_LAST => Producer {
                 id,
                 epoch: epoch + 1,
@@ -125,7 +125,7 @@ impl Transaction {
         };
         InitDecision::Store(Transaction {
             producer,
-            before,
+            previous,
             timeout,
             state: State::Empty,
             changed_ms: now_ms,
@@ -133,20 +133,20 @@ impl Transaction {
         })
     }
 
-    /// Ends the open transaction without being asked to by its producer, which is fenced: from now on
-    /// its epoch is too old everywhere. `before` is who may come back and go on.
-    fn abort(&self, before: Option<Producer>, now_ms: i64) -> Transaction {
+    /// Aborts the open transaction without a request of its producer, and fences the producer. `previous` may continue
+    /// with the new epoch.
+    fn abort(&self, previous: Option<Producer>, now_ms: i64) -> Transaction {
         let Producer { id, epoch } = self.producer;
         let epoch = epoch.saturating_add(1);
         Transaction {
             producer: Producer { id, epoch },
-            before,
+            previous,
             ..self.prepare(TransactionMarker::Abort, now_ms)
         }
     }
 
-    /// The transaction has been open for too long.
-    pub fn time_out(&self, now_ms: i64) -> Transaction {
+    /// The state after the timeout of the transaction.
+    pub(super) fn time_out(&self, now_ms: i64) -> Transaction {
         self.abort(Some(self.producer), now_ms)
     }
 
@@ -158,9 +158,8 @@ impl Transaction {
         }
     }
 
-    /// The producer wants to write to these places and store positions of these groups. `None` if
-    /// that is known.
-    pub fn add(
+    /// Adds partitions and groups to the transaction; `None` if it has them.
+    pub(super) fn add(
         &self,
         producer: Producer,
         topic_partitions: &[TopicPartition],
@@ -174,7 +173,7 @@ impl Transaction {
             State::Ongoing => {}
             State::Empty | State::Complete(_) => {
                 next.state = State::Ongoing;
-                next.before = None;
+                next.previous = None;
                 next.started_ms = now_ms;
             }
         }
@@ -188,7 +187,7 @@ impl Transaction {
         Ok(Some(next))
     }
 
-    pub fn end(
+    pub(super) fn end(
         &self,
         producer: Producer,
         marker: TransactionMarker,
@@ -199,20 +198,20 @@ impl Transaction {
             State::Ongoing => Ok(EndDecision::Prepare(self.prepare(marker, now_ms))),
             State::Complete(done) if done == marker => Ok(EndDecision::Known),
             State::Preparing(doing) if doing == marker => Err(TransactionError::Concurrent),
-            State::Empty => Err(TransactionError::InvalidState("nothing has been begun")),
+            State::Empty => Err(TransactionError::InvalidState("no transaction is open")),
             State::Complete(TransactionMarker::Commit)
             | State::Preparing(TransactionMarker::Commit) => {
-                Err(TransactionError::InvalidState("it has been committed"))
+                Err(TransactionError::InvalidState("it was committed"))
             }
             State::Complete(TransactionMarker::Abort)
             | State::Preparing(TransactionMarker::Abort) => {
-                Err(TransactionError::InvalidState("it has been aborted"))
+                Err(TransactionError::InvalidState("it was aborted"))
             }
         }
     }
 
-    /// Every marker is written.
-    pub fn complete(&self, marker: TransactionMarker, now_ms: i64) -> Transaction {
+    /// The state after every marker is written.
+    pub(super) fn complete(&self, marker: TransactionMarker, now_ms: i64) -> Transaction {
         Transaction {
             state: State::Complete(marker),
             topic_partitions: BTreeSet::new(),
@@ -222,11 +221,11 @@ impl Transaction {
         }
     }
 
-    pub fn check(&self, producer: Producer) -> Result<(), TransactionError> {
+    pub(super) fn check(&self, producer: Producer) -> Result<(), TransactionError> {
         match self.producer == producer {
             true => Ok(()),
             false if self.producer.id == producer.id => Err(TransactionError::Fenced(producer)),
-            false if self.before == Some(producer) => Err(TransactionError::Fenced(producer)),
+            false if self.previous == Some(producer) => Err(TransactionError::Fenced(producer)),
             false => Err(TransactionError::UnknownProducer(producer)),
         }
     }
@@ -268,7 +267,7 @@ mod tests {
     #[test]
     fn a_producer_that_introduces_itself_again_gets_the_next_epoch() {
         let next = raised(empty().init(None, TIMEOUT, None, 1).unwrap());
-        assert_eq!((next.producer, next.before), (epoch(1), None));
+        assert_eq!((next.producer, next.previous), (epoch(1), None));
     }
 
     #[test]
@@ -291,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_holder_left_open_is_aborted_and_the_holder_fenced() {
+    fn the_open_transaction_of_an_earlier_holder_is_aborted_and_the_holder_fenced() {
         let Ok(InitDecision::Abort(next)) = ongoing().init(None, TIMEOUT, None, 9) else {
             panic!("it is open");
         };
@@ -337,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn naming_a_place_twice_changes_nothing() {
+    fn adding_a_partition_twice_changes_nothing() {
         assert_eq!(
             ongoing().add(epoch(0), &[topic_partition(0)], &[], 9),
             Ok(None)

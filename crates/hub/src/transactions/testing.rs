@@ -1,4 +1,4 @@
-//! A node's groups and transactions over a log, and a reader of committed records.
+//! Groups and transactions of a node over a log, and a reader of committed records.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use highwater_env::random::Random;
 use highwater_log::batch::{Batch, BatchBuilder, BatchOptions, Batches, Decompressor, NewRecord};
+use highwater_log::testing::GatedLog;
 use highwater_log::{
     AppendError, AppendInfo, BoxFuture, GroupCoordinator, InitProducerRequest, Isolation, Log,
     Membership, Offset, OffsetAndMetadata, OffsetCommit, Partition, Producer, TopicPartition,
@@ -13,14 +14,14 @@ use highwater_log::{
 };
 
 use super::{Handle, Options, Service};
-use crate::coordinator::testing::{SlowLog, TokioClock};
+use crate::coordinator::testing::TokioClock;
 use crate::groups;
 
-pub const TIMEOUT: Duration = Duration::from_secs(60);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Dropping it stops the services, but not what they have begun; dropping the runtime is a crash.
-pub struct Node {
-    pub log: SlowLog,
+/// Dropping it stops the services, but not their spawned tasks; dropping the runtime is a crash.
+pub(super) struct Node {
+    pub log: GatedLog,
     pub groups: groups::Handle,
     pub transactions: Handle,
     tasks: Vec<tokio::task::JoinHandle<()>>,
@@ -33,7 +34,7 @@ impl Drop for Node {
 }
 
 impl Node {
-    pub fn start(log: &SlowLog, unix: Duration) -> Node {
+    pub(super) fn start(log: &GatedLog, unix: Duration) -> Node {
         let clock = TokioClock::new(unix);
         let shared = || Arc::new(log.clone());
         let groups = groups::Options::default();
@@ -51,11 +52,11 @@ impl Node {
         }
     }
 
-    pub async fn init(&self, id: &str) -> Result<TransactionRef, TransactionError> {
+    pub(super) async fn init(&self, id: &str) -> Result<TransactionRef, TransactionError> {
         self.init_as(id, None).await
     }
 
-    pub async fn init_as(
+    pub(super) async fn init_as(
         &self,
         id: &str,
         current: Option<Producer>,
@@ -70,7 +71,7 @@ impl Node {
         Ok(TransactionRef { id, producer })
     }
 
-    pub fn send(
+    pub(super) fn send(
         &self,
         transaction: &TransactionRef,
         topic_partition: &TopicPartition,
@@ -84,7 +85,11 @@ impl Node {
         (self.transactions).append(transaction, &partition.unwrap(), batch)
     }
 
-    pub async fn position(&self, group: &str, topic_partition: &TopicPartition) -> Option<i64> {
+    pub(super) async fn position(
+        &self,
+        group: &str,
+        topic_partition: &TopicPartition,
+    ) -> Option<i64> {
         let requested = Some(vec![topic_partition.clone()]);
         let found = self
             .groups
@@ -94,8 +99,8 @@ impl Node {
         stored.map(|stored| stored.offset.0)
     }
 
-    /// The values that a reader of committed records finds.
-    pub async fn committed(&self, topic_partition: &TopicPartition) -> Vec<i64> {
+    /// The values that a reader of committed records sees.
+    pub(super) async fn committed(&self, topic_partition: &TopicPartition) -> Vec<i64> {
         let partition = self
             .log
             .partition(topic_partition.hub.as_str(), topic_partition.partition);
@@ -103,7 +108,7 @@ impl Node {
     }
 }
 
-pub fn batch(producer: Producer, sequence: i32, value: i64) -> Batch {
+pub(super) fn batch(producer: Producer, sequence: i32, value: i64) -> Batch {
     let mut builder = BatchBuilder::new();
     builder.push(&NewRecord {
         key: None,
@@ -118,7 +123,11 @@ pub fn batch(producer: Producer, sequence: i32, value: i64) -> Batch {
     builder.build(&seal).unwrap()
 }
 
-pub fn positions(group: &str, topic_partition: &TopicPartition, offset: i64) -> OffsetCommit {
+pub(super) fn committed_offsets(
+    group: &str,
+    topic_partition: &TopicPartition,
+    offset: i64,
+) -> OffsetCommit {
     let stored = OffsetAndMetadata {
         offset: Offset(offset),
         leader_epoch: -1,
@@ -135,7 +144,7 @@ pub fn positions(group: &str, topic_partition: &TopicPartition, offset: i64) -> 
     }
 }
 
-/// Reads as a client does: keeps a producer's records back until its marker says what they are worth.
+/// Reads as a client does: holds back the records of a producer until its marker.
 async fn committed(partition: &dyn Partition) -> Vec<i64> {
     let mut open = BTreeMap::<i64, Vec<i64>>::new();
     let mut values = Vec::new();

@@ -1,16 +1,17 @@
-//! The coordinator over a log: what is seen, what lasts, who is fenced.
+//! The transaction coordinator over a log: visibility, durability, fencing.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use highwater_log::testing::GatedLog;
 use highwater_log::{
     AppendError, GroupCoordinator, GroupError, InitProducerRequest, Log, Producer,
     TransactionCoordinator, TransactionError, TransactionRef,
 };
 
-use super::testing::{Node, TIMEOUT, positions};
+use super::testing::{Node, TIMEOUT, committed_offsets};
 use super::{HUB, TransactionState};
-use crate::coordinator::testing::{SlowLog, topic_partition};
+use crate::coordinator::testing::topic_partition;
 
 const START: Duration = Duration::from_secs(20_000 * 24 * 3600);
 
@@ -20,21 +21,21 @@ async fn settle() {
     }
 }
 
-async fn start(log: &SlowLog) -> Node {
+async fn start(log: &GatedLog) -> Node {
     let node = Node::start(log, START);
     settle().await;
     node
 }
 
-async fn fresh() -> (SlowLog, Node) {
-    let log = SlowLog::new();
-    log.make_hub("a", 2);
-    log.make_hub("b", 1);
+async fn fresh() -> (GatedLog, Node) {
+    let log = GatedLog::default();
+    log.create_hub("a", 2);
+    log.create_hub("b", 1);
     let node = start(&log).await;
     (log, node)
 }
 
-/// A transaction that has written 1 to both hubs and a position of the group.
+/// A transaction that has written 1 to both hubs and an offset of the group.
 async fn begun(node: &Node, id: &str) -> TransactionRef {
     let transaction = node.init(id).await.unwrap();
     begin(node, &transaction).await;
@@ -55,7 +56,7 @@ async fn begin(node: &Node, transaction: &TransactionRef) {
     for topic_partition in &topic_partitions {
         node.send(transaction, topic_partition, 0, 1).await.unwrap();
     }
-    let commit = positions("g", &topic_partition("a", 0), 1);
+    let commit = committed_offsets("g", &topic_partition("a", 0), 1);
     transactions
         .commit_transaction_offsets(transaction.clone(), commit)
         .await
@@ -70,7 +71,7 @@ async fn end(
     node.transactions.end(transaction.clone(), commit).await
 }
 
-/// What readers see of such a transaction, which must be the same everywhere.
+/// The visible values of such a transaction, which must be the same everywhere.
 async fn seen(node: &Node) -> bool {
     let a = node.committed(&topic_partition("a", 0)).await;
     let b = node.committed(&topic_partition("b", 0)).await;
@@ -100,7 +101,7 @@ async fn a_transaction_is_seen_everywhere_when_it_commits_and_nowhere_when_it_ab
 
 #[tokio::test(start_paused = true)]
 async fn a_producer_id_is_never_given_out_twice() {
-    let log = SlowLog::new();
+    let log = GatedLog::default();
     let mut ids = BTreeSet::new();
     let request = || InitProducerRequest {
         transactional_id: None,
@@ -118,14 +119,14 @@ async fn a_producer_id_is_never_given_out_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn everybody_is_told_to_wait_until_the_hub_has_been_read() {
-    let log = SlowLog::new();
+async fn requests_wait_until_the_hub_has_been_read() {
+    let log = GatedLog::default();
     let node = Node::start(&log, START);
     assert_eq!(node.init("t").await.err(), Some(TransactionError::Loading));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_asked_for_is_refused() {
+async fn invalid_requests_are_refused() {
     let (_, node) = fresh().await;
     assert_eq!(node.init("").await.err(), Some(TransactionError::InvalidId));
     let request = InitProducerRequest {
@@ -167,7 +168,7 @@ async fn a_new_holder_of_the_id_fences_the_old_one_and_ends_its_transaction() {
     assert_eq!(new.producer.id, old.producer.id);
     let fenced = TransactionError::Fenced(old.producer);
     assert_eq!(end(&node, &old, true).await, Err(fenced.clone()));
-    let commit = positions("g", &topic_partition("a", 0), 2);
+    let commit = committed_offsets("g", &topic_partition("a", 0), 2);
     let late = node
         .transactions
         .commit_transaction_offsets(old.clone(), commit)
@@ -220,7 +221,7 @@ async fn an_open_transaction_goes_on_after_a_restart() {
     node.send(&transaction, &topic_partition("b", 0), 1, 2)
         .await
         .unwrap();
-    let commit = positions("g", &topic_partition("a", 0), 2);
+    let commit = committed_offsets("g", &topic_partition("a", 0), 2);
     node.transactions
         .commit_transaction_offsets(transaction.clone(), commit)
         .await
@@ -230,7 +231,7 @@ async fn an_open_transaction_goes_on_after_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_that_comes_after_the_end_is_turned_away() {
+async fn a_batch_that_arrives_after_the_end_is_rejected() {
     let (log, node) = fresh().await;
     let transaction = begun(&node, "t").await;
     end(&node, &transaction, true).await.unwrap();
@@ -264,7 +265,7 @@ async fn the_end_waits_for_the_markers_and_the_next_transaction_for_the_end() {
     assert_eq!(add.await, concurrent);
     assert_eq!(end(&node, &other, true).await, Ok(()), "nobody else waits");
     tokio::time::sleep(Duration::from_secs(6)).await;
-    assert_eq!(ending.await.unwrap(), concurrent, "patience has an end");
+    assert_eq!(ending.await.unwrap(), concurrent, "the wait has a timeout");
     log.set_full("b", false);
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert_eq!(end(&node, &transaction, true).await, Ok(()));
@@ -325,7 +326,7 @@ async fn a_step_that_cannot_be_stored_changes_nothing() {
     assert_eq!(
         state(&node),
         TransactionState::CompleteAbort,
-        "its time was up"
+        "it timed out"
     );
 }
 
@@ -333,7 +334,7 @@ async fn a_step_that_cannot_be_stored_changes_nothing() {
 async fn positions_need_a_group_that_is_part_of_the_transaction() {
     let (_, node) = fresh().await;
     let transaction = begun(&node, "t").await;
-    let commit = || positions("other", &topic_partition("a", 0), 2);
+    let commit = || committed_offsets("other", &topic_partition("a", 0), 2);
     let refused = node
         .transactions
         .commit_transaction_offsets(transaction.clone(), commit())
@@ -343,7 +344,7 @@ async fn positions_need_a_group_that_is_part_of_the_transaction() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_id_nobody_uses_is_forgotten() {
+async fn an_unused_id_is_deleted() {
     let (log, node) = fresh().await;
     let transaction = begun(&node, "t").await;
     end(&node, &transaction, true).await.unwrap();

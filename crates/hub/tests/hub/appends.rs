@@ -1,4 +1,4 @@
-//! How appends are gathered, turned away and refused. // proves L3 L4
+//! How appends are combined, rejected and refused. // proves L3 L4
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ fn callers_with_single_records_share_a_batch_and_keep_their_order() {
     pending.push(partition.append_records(&[record("last")]));
     assert!(
         poll(&mut pending[0]).is_none(),
-        "nothing is answered before it is durable"
+        "no answer before it is durable"
     );
     assert_eq!(partition.bounds().end, Offset(0), "nor seen");
     world.hub.commit();
@@ -143,7 +143,7 @@ fn a_repeat_on_its_way_is_answered_when_the_first_is_durable() {
 }
 
 #[test]
-fn a_full_disk_says_so_and_the_partition_goes_on_when_there_is_room() {
+fn a_full_disk_rejects_appends_until_space_is_free() {
     let world = World::new(Options {
         reserve_bytes: 0,
         ..by_hand()
@@ -155,14 +155,14 @@ fn a_full_disk_says_so_and_the_partition_goes_on_when_there_is_room() {
         capacity: Some(0),
         ..Faults::default()
     });
-    let mut turned_away = partition.append(numbered(1, 1000));
-    let error = world.commit(&mut turned_away).unwrap_err();
+    let mut rejected = partition.append(numbered(1, 1000));
+    let error = world.commit(&mut rejected).unwrap_err();
     assert!(matches!(error, AppendError::DiskFull { .. }), "{error:?}");
-    let told = "there is no room on the disk for `h/0`: ";
-    assert!(error.to_string().starts_with(told), "{error}");
+    let expected = "the disk has no space for `h/0`: ";
+    assert!(error.to_string().starts_with(expected), "{error}");
     let status = world.hub.status();
     assert_eq!(status.partitions[0].stopped, None);
-    assert_eq!(status.totals.turned_away, 1);
+    assert_eq!(status.totals.rejected, 1);
     world.disk.set_faults(Faults::default());
     let mut again = partition.append(numbered(1, 1000));
     assert_eq!(world.commit(&mut again).unwrap().offset, Offset(1));
@@ -197,7 +197,7 @@ fn after_a_failed_sync_nothing_is_taken_until_a_restart() {
     assert_eq!(
         (found.len(), error),
         (1, None),
-        "what was acknowledged is served"
+        "acknowledged records are served"
     );
 
     let mut other = world.hub.partition("h", 1).unwrap().append(numbered(0, 10));
@@ -226,22 +226,22 @@ fn a_marker_without_a_transaction_is_refused() {
 
 // proves T7 T8
 #[test]
-fn silence_is_not_said_while_something_is_on_its_way() {
+fn no_punctuation_while_an_append_is_queued() {
     let world = World::new(by_hand());
     let partition = world.partition();
     let mut first = partition.append_records(&[record("a"), record("b")]);
     assert_eq!(done(partition.punctuate(Offset(0))), Ok(None));
-    // Behind what waits it is true, and takes its place there.
-    let mut said = partition.punctuate(Offset(2));
-    assert!(poll(&mut said).is_none(), "it is not durable yet");
+    // After the queued appends it is true, and it follows them.
+    let mut punctuation = partition.punctuate(Offset(2));
+    assert!(poll(&mut punctuation).is_none(), "it is not durable yet");
     assert_eq!(partition.bounds().end, Offset(0), "nor seen");
     assert_eq!(done(partition.punctuate(Offset(2))), Ok(None));
     let mut last = partition.append_records(&[record("c")]);
     assert_eq!(world.commit(&mut first).unwrap().offset, Offset(0));
     assert_eq!(poll(&mut last).unwrap().unwrap().offset, Offset(3));
-    let said = poll(&mut said).unwrap().unwrap().unwrap();
-    assert_eq!(said.offset, Offset(2));
-    assert_eq!(world.hub.status().totals.records, 3, "it is no record");
+    let punctuation = poll(&mut punctuation).unwrap().unwrap().unwrap();
+    assert_eq!(punctuation.offset, Offset(2));
+    assert_eq!(world.hub.status().totals.records, 3, "it is not a record");
     let (headers, seen, _) = read_from(&*partition, Offset(0), 1, Isolation::Committed);
     let silent: Vec<bool> = headers.iter().map(|header| header.is_control()).collect();
     assert_eq!(silent, [false, true, false]);
@@ -249,18 +249,18 @@ fn silence_is_not_said_while_something_is_on_its_way() {
 }
 
 #[test]
-fn silence_is_refused_where_nothing_is_taken() {
+fn a_stopped_partition_refuses_punctuations() {
     let world = World::new(by_hand());
     let partition = world.partition();
     world.disk.set_faults(Faults {
         syncs: 1,
         ..Faults::default()
     });
-    let mut said = partition.punctuate(Offset(0));
+    let mut punctuation = partition.punctuate(Offset(0));
     world.hub.commit();
-    let refused = poll(&mut said).unwrap();
+    let refused = poll(&mut punctuation).unwrap();
     assert!(matches!(refused, Err(AppendError::Stopped { .. })));
-    // Also at the wrong end: whoever waits for silence must learn of it.
+    // Even with the wrong end: a caller that punctuates must learn of it.
     let refused = done(partition.punctuate(Offset(7)));
     assert!(matches!(refused, Err(AppendError::Stopped { .. })));
 }

@@ -1,5 +1,5 @@
-//! Making, growing and removing hubs, with crashes in between: what was answered lasts, the rest is
-//! as it was or as it was to be. // proves L1 L3
+//! Creates, grows and deletes hubs, with crashes in between: answered changes are durable, others are done or not done.
+//! // proves L1 L3
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ struct World {
     disk: SimDisk,
     hub: Hub,
     random: Random,
-    /// What each hub may be: as it was, or as it was to be when nobody could say.
+    /// The possible states of each hub: before or after a change whose outcome is unknown.
     may_be: BTreeMap<String, Vec<Option<HubInfo>>>,
 }
 
@@ -92,7 +92,7 @@ impl World {
             Ok(now) => {
                 self.may_be.insert(hub.into(), vec![now]);
             }
-            // Nobody can say; a start will.
+            // The outcome is unknown until the next start.
             Err(AdminError::Storage(_)) => {
                 self.may_be.remove(hub);
             }
@@ -122,7 +122,7 @@ impl World {
 }
 
 #[test]
-fn what_was_answered_lasts() {
+fn answered_changes_are_durable() {
     for seed in 0..400 {
         let mut world = World::new(seed);
         for _ in 0..25 {

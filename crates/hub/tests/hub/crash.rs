@@ -1,9 +1,9 @@
-//! The hub over the simulated disk: whatever crashes, tears, reorders, fails or fills up, no
-//! acknowledged record is ever missing, moved, changed or there twice, and no silence that was told of
-//! is ever untold. // proves L3 T1 T8
+//! The hub over the simulated disk: after any crashes, torn or reordered writes, failures and full disks, no
+//! acknowledged record is missing, moved, changed or repeated, and no acknowledged punctuation is lost. // proves L3 T1
+//! T8
 //!
-//! Each seed is one life of a hub with many deaths, compared with a plain list of what was sent and
-//! what was answered. `HIGHWATER_SEED=7` replays one seed, `HIGHWATER_SEEDS=100000` runs more.
+//! Each seed is one hub with many crashes, compared with a list of sent and answered appends. `HIGHWATER_SEED=7`
+//! replays one seed, `HIGHWATER_SEEDS=100000` runs more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::common::*;
 const SEEDS: u64 = 2_000;
 const STEPS: u64 = 60;
 
-/// One append, and what is known of it.
+/// An append and its state.
 struct Sent {
     topic_partition: usize,
     values: Vec<String>,
@@ -32,7 +32,7 @@ struct Sent {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// Nobody has been told anything for certain.
+    /// The outcome is unknown.
     Unknown,
     Acknowledged {
         offset: i64,
@@ -42,19 +42,19 @@ enum Fate {
     Refused,
 }
 
-/// A client that numbers its batches and sends them again until it is told that they are there.
+/// A client that numbers its batches and repeats them until they are acknowledged.
 struct Client {
     topic_partition: usize,
     producer: Producer,
     transactional: bool,
     next: i32,
-    /// Number, which append it is, and whether it is under way.
+    /// Sequence number, number of the append, and whether it is in flight.
     in_flight: Vec<(i32, usize, bool)>,
     /// Set while a transaction may be open.
     open: bool,
 }
 
-/// Word that nothing came up to now, under way.
+/// A punctuation in flight.
 struct Silence {
     topic_partition: usize,
     end: Offset,
@@ -71,10 +71,10 @@ struct World {
     pending: Vec<(usize, BoxFuture<Result<AppendInfo, AppendError>>)>,
     markers: Vec<(usize, BoxFuture<Result<AppendInfo, AppendError>>)>,
     silences: Vec<Silence>,
-    /// By place: the offset and the time of those that were acknowledged.
+    /// Offset and time of the acknowledged ones, by partition.
     silent: Vec<BTreeMap<i64, i64>>,
     clients: Vec<Client>,
-    /// What readers have seen, by place and offset: it must stay.
+    /// What readers have seen, by partition and offset: it must not change.
     seen: Vec<BTreeMap<i64, Seen>>,
     starts: Vec<i64>,
 }
@@ -82,7 +82,7 @@ struct World {
 impl World {
     fn new(seed: u64) -> World {
         let mut random = Random::seeded(seed);
-        // Without syncs only the end of the process is survived, not that of the machine.
+        // Without syncs only the end of the process is survived, not a power cut.
         let durability = match seed % 8 {
             7 => Durability::Os,
             _ => Durability::Fsync,
@@ -133,7 +133,7 @@ impl World {
             .expect("the hub was created")
     }
 
-    /// Opens the hub, with faults first and then without: recovery always ends.
+    /// Opens the hub, first with faults and then without: recovery always ends.
     fn open(&mut self) {
         let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
         let clock: Arc<dyn Clock> = self.clock.clone();
@@ -154,7 +154,7 @@ impl World {
         self.check();
     }
 
-    /// The process ends. Nobody is told anything any more.
+    /// The process ends, and no append in flight is answered.
     fn die(&mut self, power_cut: bool) {
         match power_cut && self.options.durability == Durability::Fsync {
             true => self.disk.crash(),
@@ -229,7 +229,7 @@ impl World {
         self.pending.push((number, pending));
     }
 
-    /// Sends what a client has not been told of, in order, then something new.
+    /// Sends the unacknowledged batches of a client in order, then a new one.
     fn append_numbered(&mut self) {
         let number = self.random.below(4) as usize;
         if self.clients[number].in_flight.len() < 5 {
@@ -241,7 +241,7 @@ impl World {
         }
         let client = &self.clients[number];
         if client.in_flight.iter().any(|(.., under_way)| *under_way) {
-            // One that failed is followed by others that will; wait for all of them.
+            // After a failed one others in flight will fail, too; wait for all of them.
             let Some((last, ..)) = client.in_flight.iter().rfind(|(.., under_way)| *under_way)
             else {
                 return;
@@ -350,7 +350,7 @@ impl World {
                 };
             }
             Err(AppendError::Stopped { .. }) => {}
-            // A numbered batch will be sent again; one of nobody is gone for good.
+            // A numbered batch is sent again; one without a producer is lost.
             Err(
                 AppendError::QueueFull { .. }
                 | AppendError::DiskFull { .. }
@@ -433,7 +433,7 @@ impl World {
         self.open();
     }
 
-    /// Compares what is there with what was sent and answered.
+    /// Compares the contents with the sent and answered appends.
     fn check(&mut self) {
         self.disk.set_faults(Faults::default());
         for topic_partition in 0..2 {
@@ -466,16 +466,20 @@ impl World {
         assert_eq!(end, bounds.end, "all that is durable can be read");
         assert!(
             bounds.start.0 >= self.starts[topic_partition],
-            "what was trimmed stays away"
+            "trimmed records stay deleted"
         );
 
         let by_offset: BTreeMap<i64, &Seen> =
             found.iter().map(|seen| (seen.offset, seen)).collect();
         for (offset, before) in self.seen[topic_partition].range(bounds.start.0..) {
-            assert_eq!(by_offset.get(offset), Some(&before), "what was seen stays");
+            assert_eq!(
+                by_offset.get(offset),
+                Some(&before),
+                "visible records do not change"
+            );
         }
         let values: BTreeSet<&str> = found.iter().map(|seen| seen.value.as_str()).collect();
-        assert_eq!(values.len(), found.len(), "nothing is there twice");
+        assert_eq!(values.len(), found.len(), "no record is repeated");
         self.check_sent(topic_partition, bounds.start.0, &by_offset, &found);
         self.check_silence(topic_partition, bounds.start.0, &headers);
         self.check_transactions(&*partition, &headers, bounds.start);
@@ -530,7 +534,7 @@ impl World {
         }
     }
 
-    /// Whoever was told that time went by finds it so, at the same place, for ever.
+    /// An acknowledged punctuation is found at its offset for ever.
     fn check_silence(
         &self,
         topic_partition: usize,
@@ -543,11 +547,11 @@ impl World {
             .map(|header| (header.base_offset().0, header.enqueue_time().0))
             .collect();
         for (offset, time) in self.silent[topic_partition].range(start..) {
-            assert_eq!(found.get(offset), Some(time), "silence at {offset}");
+            assert_eq!(found.get(offset), Some(time), "punctuation at {offset}");
         }
     }
 
-    /// Stable end and aborted transactions, from the batches alone.
+    /// Stable offset and aborted transactions, computed from the batches alone.
     fn check_transactions(
         &self,
         partition: &dyn Partition,
@@ -584,7 +588,7 @@ fn live(seed: u64) {
     }
     world.die(true);
     world.open();
-    // With a sound disk everybody gets through in the end.
+    // Without faults every client completes in the end.
     for _ in 0..3 {
         for _ in 0..8 {
             world.append_numbered();
@@ -599,10 +603,10 @@ fn live(seed: u64) {
     }
 }
 
-/// On a full disk the first batches of a group may be written whole before the rest fails. They were
-/// refused with the others, and no crash brings them back.
+/// On a full disk the first batches of a group may be written completely before the rest fails. They were rejected with
+/// the others, and no crash brings them back.
 #[test]
-fn what_was_refused_for_want_of_room_never_comes_back() {
+fn batches_rejected_by_a_full_disk_never_come_back() {
     for seed in 0..200 {
         let mut world = World::new(seed * 8);
         world.options.reserve_bytes = 0;

@@ -1,5 +1,4 @@
-//! Bytes that change on the disk: an error or a cut as the rules say, never wrong data, never a
-//! panic. // proves L3
+//! Bytes that change on the disk: an error or a truncation as specified, never wrong data, never a panic. // proves L3
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use highwater_log::{AppendError, HubSettings, Isolation, Log, ReadError};
 
 use crate::common::*;
 
-/// A hub with several segments, a start that was moved, and everything else that has a file.
+/// A hub with several segments, a moved start, and all other kinds of files.
 struct Fixture {
     options: Options,
     /// Rebuilt for every flip, from the same seed.
@@ -19,7 +18,7 @@ struct Fixture {
 
 struct World {
     disk: SimDisk,
-    /// What was acknowledged, from the start on.
+    /// The acknowledged records, from the start on.
     values: Vec<Seen>,
     options: Options,
 }
@@ -97,18 +96,18 @@ impl World {
         self.disk.contents(path).unwrap().len() as u64
     }
 
-    /// Everything that is served is as it was written, from the same start, without a gap.
+    /// All served records are as written, from the same start, without a gap.
     fn check_prefix(&self, found: &[Seen]) {
         assert_eq!(found, &self.values[..found.len()]);
     }
 
-    /// Changes a bit of the last file whose name ends so.
+    /// Flips a bit of the last file with this suffix.
     fn flip(&self, ending: &str, position: u64, bit: u32) {
         let path = self.file(ending);
         self.disk.flip(&path, position, 1 << bit).unwrap();
     }
 
-    /// The names of files that end so.
+    /// The files with this suffix.
     fn names(&self, ending: &str) -> Vec<String> {
         let name = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
         let names = self.disk.files();
@@ -117,7 +116,7 @@ impl World {
     }
 }
 
-/// Where the last batch begins.
+/// Position of the last batch.
 fn last_batch(bytes: &[u8]) -> u64 {
     let batches = highwater_log::batch::Batches::new(bytes);
     batches.map_while(Result::ok).last().unwrap().position as u64
@@ -139,7 +138,7 @@ fn any_changed_byte_of_the_last_batch_is_damage_that_is_named() {
             let damage = recoveries[0]
                 .damage
                 .clone()
-                .expect("the last batch was promised");
+                .expect("the last batch was acknowledged");
             assert_eq!(
                 (damage.position, recoveries[0].torn_tail.clone()),
                 (first, None),
@@ -150,7 +149,7 @@ fn any_changed_byte_of_the_last_batch_is_damage_that_is_named() {
             assert_eq!(
                 found.len(),
                 world.values.len() - 3,
-                "what is before is served"
+                "the records before it are served"
             );
             assert!(
                 matches!(error, Some(ReadError::Damaged { .. })),
@@ -177,7 +176,7 @@ fn a_changed_byte_elsewhere_in_the_log_is_never_served() {
             world.check_prefix(&found);
             let whole = found.len() == world.values.len();
             assert_eq!(whole, error.is_none(), "{file} {position}");
-            // Only what lies before the start may be wrong without anybody noticing.
+            // Only bytes before the start may be damaged unnoticed.
             assert!(!whole || position < 200, "{file} {position}");
         }
     }
@@ -217,7 +216,7 @@ fn indexes_and_checkpoints_are_made_again() {
 }
 
 #[test]
-fn a_damaged_mark_costs_nothing_while_the_log_is_whole() {
+fn a_damaged_sync_marker_does_no_harm_to_an_intact_log() {
     let fixture = Fixture::new(false);
     for position in (0..28).chain(512..540) {
         let world = fixture.build();
@@ -229,7 +228,7 @@ fn a_damaged_mark_costs_nothing_while_the_log_is_whole() {
 }
 
 #[test]
-fn without_any_mark_a_broken_end_is_not_taken_for_a_torn_one() {
+fn without_a_sync_marker_a_broken_end_is_damage() {
     let world = Fixture::new(false).build();
     let log = world.file(".log");
     let first = last_batch(&world.disk.contents(&log).unwrap());
@@ -240,7 +239,7 @@ fn without_any_mark_a_broken_end_is_not_taken_for_a_torn_one() {
 }
 
 #[test]
-fn a_damaged_start_stops_writes_and_serves_what_is_there() {
+fn a_damaged_start_stops_writes_but_not_reads() {
     let fixture = Fixture::new(true);
     let world = fixture.build();
     let len = world.len(&world.file("start"));

@@ -1,5 +1,4 @@
-//! `kill -9` for real: a process that appends is killed at some moment, and whatever it said was
-//! acknowledged is there for the next one. // proves L3
+//! `kill -9` of a real process: its acknowledged appends are found by the next one. // proves L3
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -28,7 +27,7 @@ fn start(folder: &Path) -> (Hub, Vec<Recovery>) {
     (hub, recoveries.into_inner())
 }
 
-/// Not a test by itself: the process that is killed. It appends for ever and says what it was told.
+/// Not a test by itself: the process that is killed. It appends for ever and prints what was acknowledged.
 #[tokio::test]
 async fn child() {
     let Ok(folder) = std::env::var(FOLDER) else {
@@ -51,7 +50,7 @@ async fn child() {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_survives_a_kill() {
+async fn acknowledged_records_survive_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let mut acknowledged: Vec<(i64, String)> = Vec::new();
     for round in 0..6 {

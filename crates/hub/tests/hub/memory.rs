@@ -33,7 +33,7 @@ enum Call {
         epoch: i16,
         commit: bool,
     },
-    /// At an end that is so far off.
+    /// The end of the partition plus this.
     Punctuate {
         off: i64,
     },
@@ -51,7 +51,7 @@ enum Call {
     Advance {
         ms: i64,
     },
-    /// Stop and start again; the log in memory knows nothing of it.
+    /// Stop and start again; the log in memory stays.
     Restart,
     Kill,
 }
@@ -134,7 +134,7 @@ impl Both {
         let answer = poll(&mut pending).expect("it is done after a commit");
         same(answer, done(call(&*memory)));
         let (mut ours, mut theirs) = (hub.bounds(), memory.bounds());
-        // Bytes before the start are counted until their segment goes.
+        // Bytes before the start count until their segment is deleted.
         (ours.bytes, theirs.bytes) = (0, 0);
         assert_eq!(ours, theirs);
     }
@@ -225,14 +225,14 @@ impl Both {
         }
     }
 
-    /// A read may stop early at the end of a segment, so what is compared is all of it.
+    /// A read may end early at the end of a segment, so all reads together are compared.
     fn read(&self, from: Offset, bytes_max: usize, isolation: Isolation) {
         let hub = self.hub.partition("h", 0).unwrap();
         let memory = self.memory.partition("h", 0).unwrap();
         let ours = read_from(&*hub, from, bytes_max, isolation);
         let theirs = read_from(&*memory, from, bytes_max, isolation);
         assert_eq!(ours, theirs);
-        // Of one answer the aborted transactions are those that reach into it.
+        // The aborted transactions of a read are those with records in it.
         let Ok(ours) = done(hub.read(from, bytes_max, isolation)) else {
             return;
         };

@@ -1,4 +1,4 @@
-//! What is kept and what goes: by age, by size, on request, and by key. // proves L2
+//! Retention by age, by size, on request, and by key. // proves L2
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -170,7 +170,7 @@ fn no_more_is_removed_than_the_size_allows() {
 }
 
 #[test]
-fn what_is_trimmed_stays_away_and_its_segments_go() {
+fn trimmed_records_stay_deleted_with_their_segments() {
     let mut world = World::new(1, keep(None, None));
     for number in 0..12 {
         world.append(&format!("{number} {}", "x".repeat(150)));
@@ -224,7 +224,7 @@ fn records(partition: &dyn Partition) -> Vec<(i64, Option<String>, Option<String
     }
 }
 
-/// What somebody who reads all of it in order ends up with.
+/// The final value of every key, for a reader of all records in order.
 fn table(records: &[(i64, Option<String>, Option<String>)]) -> BTreeMap<String, (i64, String)> {
     let mut table = BTreeMap::new();
     for (offset, key, value) in records {
@@ -259,7 +259,7 @@ fn the_last_record_of_every_key_stays_where_it_was() {
     assert_eq!(table(&after), table(&before));
     assert!(
         after.iter().all(|record| before.contains(record)),
-        "nothing is made up"
+        "no record is invented"
     );
     assert!(world.partition().bounds().bytes < bytes / 2);
     assert_eq!(world.partition().bounds().end, Offset(69));
@@ -267,12 +267,12 @@ fn the_last_record_of_every_key_stays_where_it_was() {
         after
             .iter()
             .any(|(_, key, value)| key.is_some() && value.is_none()),
-        "still seen to be removed"
+        "the tombstone is visible"
     );
     world.restart();
     assert_eq!(records(&*world.partition()), after);
 
-    // The tombstone goes when it is old and there is something new to compact.
+    // The tombstone is removed when it is old and new segments are compacted.
     world.clock.advance(Duration::from_secs(120));
     for _ in 0..8 {
         world.put(None, Some(&"filler ".repeat(10)));
@@ -313,7 +313,7 @@ fn old_punctuations_go_from_a_compacted_hub_and_their_offsets_stay() {
     world.put(Some("a"), Some("1"));
     let old: Vec<_> = (0..10).map(|_| say(&world)).collect();
     world.maintain();
-    assert_eq!(silences(&world), old, "not everybody may have seen them");
+    assert_eq!(silences(&world), old, "they are too new to be removed");
     world.clock.advance(Duration::from_secs(120));
     let young = say(&world);
     for _ in 0..8 {

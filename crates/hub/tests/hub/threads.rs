@@ -1,4 +1,4 @@
-//! The hub as it runs: its own threads, a real disk, many callers at once.
+//! The hub with its own threads, a real disk and many concurrent callers.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -28,7 +28,7 @@ const EACH: usize = 40;
 
 /// Callers of both kinds, each in its own order, over more partitions than files may be open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everybody_is_answered_in_order_and_finds_all_of_it_after_a_restart() {
+async fn callers_are_answered_in_order_and_find_their_records_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let hub = start(folder.path());
     hub.create(spec("h", PARTITIONS, HubSettings::default()))
@@ -98,9 +98,9 @@ async fn read_everything(hub: &Hub) -> BTreeSet<(u32, i64, String)> {
     all
 }
 
-/// A reader that waits at the end is woken by every append.
+/// Every append wakes a reader that waits at the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_at_the_end_sees_every_record_come() {
+async fn a_reader_at_the_end_sees_every_record() {
     let folder = tempfile::tempdir().unwrap();
     let hub = start(folder.path());
     hub.create(spec("h", 1, HubSettings::default()))

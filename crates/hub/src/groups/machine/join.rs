@@ -1,50 +1,59 @@
-//! Who may come in, and what that changes.
+//! Joining a group.
 
 use highwater_log::{GroupError, JoinRequest, JoinResponse};
 
 use super::member::Member;
-use super::{AfterStore, Effect, Elapsed, Group, Phase, Ticket};
+use super::{AfterStore, Effect, Elapsed, Group, Phase, RequestId};
 
-/// How a join was met.
-enum JoinResult {
-    /// There is nothing to wait for.
-    Ready(JoinResponse),
-    /// Answered when the group has gathered, or a snapshot is stored.
-    Later,
+/// A join request and its context.
+struct JoinAttempt {
+    request: JoinRequest,
+    /// An unused member id, in case one is needed.
+    new_id: String,
+    request_id: RequestId,
+    now: Elapsed,
 }
 
+/// `None` if the response follows later: when the rebalance completes or a snapshot is stored.
+type JoinResult = Result<Option<JoinResponse>, GroupError>;
+
 impl Group {
-    /// `fresh` is an id nobody has had, in case one is needed.
-    pub fn join(&mut self, request: JoinRequest, fresh: String, ticket: Ticket, now: Elapsed) {
-        self.stirred = true;
-        match self.admit(request, fresh, ticket, now) {
-            Ok(JoinResult::Later) => {}
-            Ok(JoinResult::Ready(joined)) => self.answer_join(ticket, Ok(joined)),
-            Err(error) => self.answer_join(ticket, Err(error)),
+    /// `new_id` is an unused member id, in case one is needed.
+    pub(crate) fn join(
+        &mut self,
+        request: JoinRequest,
+        new_id: String,
+        request_id: RequestId,
+        now: Elapsed,
+    ) {
+        self.deadline_changed = true;
+        let attempt = JoinAttempt {
+            request,
+            new_id,
+            request_id,
+            now,
+        };
+        if let Some(answer) = self.try_join(attempt).transpose() {
+            self.answer_join(request_id, answer);
         }
     }
 
-    fn admit(
-        &mut self,
-        request: JoinRequest,
-        fresh: String,
-        ticket: Ticket,
-        now: Elapsed,
-    ) -> Result<JoinResult, GroupError> {
-        self.check_session(&request)?;
+    fn try_join(&mut self, attempt: JoinAttempt) -> JoinResult {
+        let request = &attempt.request;
+        self.check_session(request)?;
         let returning = match &request.instance {
             Some(instance) if request.member.is_empty() => self.instances.get(instance).cloned(),
             _ => None,
         };
         let known = returning.as_deref().unwrap_or(&request.member);
         self.check_capacity(known)?;
-        if !self.speaks(known, &request.protocol_type, &request.protocols) {
+        if !self.is_compatible(known, &request.protocol_type, &request.protocols) {
             return Err(GroupError::InconsistentProtocol);
         }
         match returning {
-            Some(old) => Ok(self.replace(&old, request, fresh, ticket, now)),
-            None if request.member.is_empty() => self.newcomer(request, fresh, ticket, now),
-            None => self.known_member(request, ticket, now),
+            Some(old) => Ok(self.replace(&old, attempt)),
+            None if request.member.is_empty() => self.join_new(attempt),
+            None => self.join_known(attempt),
         }
     }
 
@@ -61,81 +70,76 @@ impl Group {
         }
     }
 
-    /// While the group gathers, room is for those who are here: members that do not come back lose
-    /// their place to others.
+    /// During a rebalance only members that have joined count: the others lose their capacity to new members.
     fn check_capacity(&mut self, member: &str) -> Result<(), GroupError> {
         let max = self.limits.members_max;
         let known = self.members.get(member);
-        let room = match self.phase {
+        let has_capacity = match self.phase {
             Phase::Preparing(_) => {
-                let here = (self.members.values()).filter(|other| other.joining.is_some());
-                known.is_some_and(|member| member.joining.is_some()) || here.count() < max
+                let joined = (self.members.values()).filter(|other| other.joining.is_some());
+                known.is_some_and(|member| member.joining.is_some()) || joined.count() < max
             }
             _ => known.is_some() || self.members.len() < max,
         };
-        if !room {
+        if !has_capacity {
             self.promised.remove(member);
             return Err(GroupError::Full(max));
         }
         Ok(())
     }
 
-    fn newcomer(
-        &mut self,
-        request: JoinRequest,
-        fresh: String,
-        ticket: Ticket,
-        now: Elapsed,
-    ) -> Result<JoinResult, GroupError> {
+    fn join_new(&mut self, attempt: JoinAttempt) -> JoinResult {
+        let request = &attempt.request;
         if request.expects_member_id && request.instance.is_none() {
             let max = self.limits.members_max;
             if self.promised.len() >= max {
                 return Err(GroupError::Full(max));
             }
-            let until = now + request.session_timeout;
-            self.promised.insert(fresh.clone(), until);
-            return Err(GroupError::MemberIdRequired { member: fresh });
+            let member = attempt.new_id;
+            let until = attempt.now + request.session_timeout;
+            self.promised.insert(member.clone(), until);
+            return Err(GroupError::MemberIdRequired { member });
         }
-        Ok(self.add(fresh, request, ticket, now))
+        Ok(self.add(attempt))
     }
 
-    fn known_member(
-        &mut self,
-        request: JoinRequest,
-        ticket: Ticket,
-        now: Elapsed,
-    ) -> Result<JoinResult, GroupError> {
-        if request.instance.is_none() && self.promised.remove(&request.member).is_some() {
-            let id = request.member.clone();
-            return Ok(self.add(id, request, ticket, now));
+    fn join_known(&mut self, attempt: JoinAttempt) -> JoinResult {
+        let id = attempt.request.member.clone();
+        if attempt.request.instance.is_none() && self.promised.remove(&id).is_some() {
+            return Ok(self.add(JoinAttempt {
+                new_id: id,
+                ..attempt
+            }));
         }
-        self.check_identity(&request.member, request.instance.as_deref())?;
-        let id = request.member.clone();
-        let unchanged =
-            (self.members.get(&id)).is_some_and(|member| member.protocols == request.protocols);
-        let settled = match self.phase {
+        let JoinAttempt { request, now, .. } = attempt;
+        self.check_identity(&id, request.instance.as_deref())?;
+        let Some(member) = self.members.get_mut(&id) else {
+            return Err(GroupError::UnknownMember(id));
+        };
+        let unchanged = member.record.protocols == request.protocols;
+        let keeps_generation = match self.phase {
             Phase::Empty | Phase::Preparing(_) => false,
-            // Its answer was lost on the way.
+            // The first response was lost.
             Phase::Completing { .. } => unchanged,
-            // A leader that comes again wants to hand the work out anew.
+            // A leader that joins again wants to assign again.
             Phase::Stable { .. } => unchanged && id != self.leader,
         };
-        self.update(&id, request, now);
-        if settled {
-            return Ok(JoinResult::Ready(self.joined(&id)));
+        member.update(request, now);
+        if keeps_generation {
+            return Ok(Some(self.join_response(&id)));
         }
-        self.wait_to_join(&id, ticket);
+        self.await_rebalance(&id, attempt.request_id);
         self.rebalance(now);
-        Ok(JoinResult::Later)
+        Ok(None)
     }
 
-    fn add(
-        &mut self,
-        id: String,
-        request: JoinRequest,
-        ticket: Ticket,
-        now: Elapsed,
-    ) -> JoinResult {
+    fn add(&mut self, attempt: JoinAttempt) -> Option<JoinResponse> {
+        let JoinAttempt {
+            request,
+            new_id: id,
+            request_id,
+            now,
+        } = attempt;
         if self.members.is_empty() {
             self.protocol_type = request.protocol_type.clone();
             self.leader.clone_from(&id);
@@ -143,96 +147,89 @@ impl Group {
         if let Some(instance) = &request.instance {
             self.instances.insert(instance.clone(), id.clone());
         }
-        if let Phase::Preparing(gathering) = &mut self.phase
-            && let Some((_, came)) = &mut gathering.initial
+        if let Phase::Preparing(rebalance) = &mut self.phase
+            && let Some((_, joined)) = &mut rebalance.initial
         {
-            *came = true;
+            *joined = true;
         }
         self.arrivals += 1;
         let member = Member::new(id.clone(), self.arrivals, request, now);
         self.members.insert(id.clone(), member);
-        self.wait_to_join(&id, ticket);
+        self.await_rebalance(&id, request_id);
         self.rebalance(now);
-        JoinResult::Later
+        None
     }
 
-    /// A static member has come back without its old id. It takes the place of its former self,
-    /// which is fenced; if the group goes on as before, nobody else notices.
-    fn replace(
-        &mut self,
-        old: &str,
-        request: JoinRequest,
-        new: String,
-        ticket: Ticket,
-        now: Elapsed,
-    ) -> JoinResult {
+    /// A static member joins again without its old id: the new id replaces the old one, which is fenced. In a stable
+    /// group the other members notice nothing.
+    fn replace(&mut self, old: &str, attempt: JoinAttempt) -> Option<JoinResponse> {
         let Some(mut member) = self.members.remove(old) else {
-            return self.add(new, request, ticket, now);
+            return self.add(attempt);
         };
-        let instance = member.instance.clone().unwrap_or_default();
+        let JoinAttempt {
+            request,
+            new_id: new,
+            request_id,
+            now,
+        } = attempt;
+        let instance = member.record.instance.clone().unwrap_or_default();
         let fenced = || GroupError::FencedInstance(instance.clone());
-        if let Some(before) = member.joining.take() {
-            self.answer_join(before, Err(fenced()));
+        if let Some(previous) = member.joining.take() {
+            self.answer_join(previous, Err(fenced()));
         }
-        if let Some(before) = member.syncing.take() {
-            self.answer_sync(before, Err(fenced()));
+        if let Some(previous) = member.syncing.take() {
+            self.answer_sync(previous, Err(fenced()));
         }
         let leads = self.leader == old;
         if leads {
             self.leader.clone_from(&new);
         }
         self.instances.insert(instance, new.clone());
-        member.id.clone_from(&new);
-        member.knows_itself = false;
+        member.record.id.clone_from(&new);
+        member.knows_id = false;
         member.update(request, now);
-        member.joining = Some(ticket);
+        member.joining = Some(request_id);
         self.members.insert(new, member);
-        let goes_on = matches!(self.phase, Phase::Stable { .. });
-        if goes_on && self.elect_protocol() == self.protocol {
+        let stable = matches!(self.phase, Phase::Stable { .. });
+        if stable && self.elect_protocol() == self.protocol {
             let led_as = leads.then(|| old.to_owned());
-            self.effects
-                .push(Effect::Store(AfterStore::Join(ticket, led_as)));
+            let after = AfterStore::Join(request_id, led_as);
+            self.effects.push(Effect::Store(after));
         } else {
             self.rebalance(now);
         }
-        JoinResult::Later
+        None
     }
 
-    /// The snapshot with the returned static member in it is stored, or could not be.
-    pub(super) fn let_in(
+    /// The snapshot with the returned static member has been stored, or storing it failed.
+    pub(super) fn complete_return(
         &mut self,
-        ticket: Ticket,
+        request_id: RequestId,
         led_as: Option<String>,
         stored: Result<(), String>,
         now: Elapsed,
     ) {
-        let waiting = |member: &&mut Member| member.joining == Some(ticket);
+        let waiting = |member: &&mut Member| member.joining == Some(request_id);
         let stable = matches!(self.phase, Phase::Stable { .. });
         let Some(member) = self.members.values_mut().find(waiting).filter(|_| stable) else {
             return;
         };
         member.joining = None;
-        member.knows_itself = true;
+        member.knows_id = true;
         member.touch(now);
-        let id = member.id.clone();
+        let id = member.record.id.clone();
         let answer = stored.map_err(GroupError::Storage).map(|()| JoinResponse {
             led_as,
-            ..self.joined(&id)
+            ..self.join_response(&id)
         });
-        self.answer_join(ticket, answer);
+        self.answer_join(request_id, answer);
     }
 
-    fn update(&mut self, id: &str, request: JoinRequest, now: Elapsed) {
-        if let Some(member) = self.members.get_mut(id) {
-            member.update(request, now);
-        }
-    }
-
-    /// A second join of the same member takes over from the first, whose connection must be gone.
-    fn wait_to_join(&mut self, id: &str, ticket: Ticket) {
+    /// A second join of a member replaces the first one, whose connection is gone.
+    fn await_rebalance(&mut self, id: &str, request_id: RequestId) {
         let member = self.members.get_mut(id);
-        if let Some(before) = member.and_then(|member| member.joining.replace(ticket)) {
-            self.answer_join(before, Err(GroupError::Rebalancing));
+        if let Some(previous) = member.and_then(|member| member.joining.replace(request_id)) {
+            self.answer_join(previous, Err(GroupError::Rebalancing));
         }
     }
 }

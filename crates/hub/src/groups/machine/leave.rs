@@ -1,18 +1,18 @@
-//! Members that go: by their own wish, because they fell silent, or because their client hung up.
+//! Removal of members: they leave, their session expires, or their client hangs up.
 
 use highwater_log::{GroupError, MemberIdentity};
 
 use super::member::Member;
-use super::{Elapsed, Group, Phase, Ticket};
+use super::{Elapsed, Group, Phase, RequestId};
 
 impl Group {
-    /// One answer for each, in order.
-    pub fn leave(
+    /// One result for each of `leaving`, in order.
+    pub(crate) fn leave(
         &mut self,
         leaving: &[MemberIdentity],
         now: Elapsed,
     ) -> Vec<Result<(), GroupError>> {
-        self.stirred = true;
+        self.deadline_changed = true;
         let answers = leaving.iter().map(|one| self.leave_one(one)).collect();
         self.regroup(now);
         answers
@@ -32,27 +32,27 @@ impl Group {
         Ok(())
     }
 
-    /// Lets time do its work: sessions end, promises lapse, nobody is waited for any longer.
-    pub fn tick(&mut self, now: Elapsed) {
-        self.stirred = true;
+    /// Ends sessions, promised member ids and rebalances whose time is up.
+    pub(crate) fn tick(&mut self, now: Elapsed) {
+        self.deadline_changed = true;
         self.promised.retain(|_, until| *until > now);
-        let silent = |member: &Member| member.expiry().is_some_and(|at| at <= now);
-        self.remove_where(silent);
-        if self.time_to_sync_is_up(now) {
+        let expired = |member: &Member| member.expiry().is_some_and(|at| at <= now);
+        self.remove_where(expired);
+        if self.take_sync_timeout(now) {
             self.remove_where(|member| !member.synced);
         }
         match &self.phase {
-            Phase::Preparing(gathering) if gathering.until <= now => {
-                let gathering = gathering.clone();
-                self.gathering_ends(gathering, now);
+            Phase::Preparing(rebalance) if rebalance.until <= now => {
+                let rebalance = rebalance.clone();
+                self.end_rebalance(rebalance, now);
             }
             _ => {}
         }
         self.regroup(now);
     }
 
-    /// True once.
-    fn time_to_sync_is_up(&mut self, now: Elapsed) -> bool {
+    /// True once, when the time to sync is up.
+    fn take_sync_timeout(&mut self, now: Elapsed) -> bool {
         match &mut self.phase {
             Phase::Completing { until, .. } | Phase::Stable { until } => {
                 until.take_if(|at| *at <= now).is_some()
@@ -61,56 +61,61 @@ impl Group {
         }
     }
 
-    /// Whoever waited with this ticket has hung up. A member that knows its id may come again until
-    /// its session ends; one that does not never will.
-    pub fn abandon(&mut self, ticket: Ticket, now: Elapsed) {
-        self.stirred = true;
-        let ticket = Some(ticket);
-        let waits = |member: &&mut Member| member.joining == ticket || member.syncing == ticket;
+    /// The client of this request has hung up. A member that knows its id may join again until its session ends; one
+    /// that does not is removed.
+    pub(crate) fn abandon(&mut self, request_id: RequestId, now: Elapsed) {
+        self.deadline_changed = true;
+        let request_id = Some(request_id);
+        let waits =
+            |member: &&mut Member| member.joining == request_id || member.syncing == request_id;
         let Some(member) = self.members.values_mut().find(waits) else {
             return;
         };
-        member.joining.take_if(|waiting| Some(*waiting) == ticket);
-        member.syncing.take_if(|waiting| Some(*waiting) == ticket);
+        member
+            .joining
+            .take_if(|waiting| Some(*waiting) == request_id);
+        member
+            .syncing
+            .take_if(|waiting| Some(*waiting) == request_id);
         member.touch(now);
-        if !member.knows_itself && member.instance.is_none() {
-            let id = member.id.clone();
+        if !member.knows_id && member.record.instance.is_none() {
+            let id = member.record.id.clone();
             self.remove(&id);
             self.regroup(now);
         }
     }
 
     fn remove_where(&mut self, which: impl Fn(&Member) -> bool) {
-        let gone = self.members.values().filter(|member| which(member));
-        let gone: Vec<String> = gone.map(|member| member.id.clone()).collect();
-        gone.iter().for_each(|id| self.remove(id));
+        let removed = self.members.values().filter(|member| which(member));
+        let removed: Vec<String> = removed.map(|member| member.record.id.clone()).collect();
+        removed.iter().for_each(|id| self.remove(id));
     }
 
-    /// Takes a member out; [`Group::regroup`] must follow.
+    /// Removes a member; [`Group::regroup`] must follow.
     fn remove(&mut self, id: &str) {
         let Some(member) = self.members.remove(id) else {
             return;
         };
-        if let Some(instance) = &member.instance {
+        if let Some(instance) = &member.record.instance {
             self.instances.remove(instance);
         }
         let unknown = || GroupError::UnknownMember(id.to_owned());
-        if let Some(ticket) = member.joining {
-            self.answer_join(ticket, Err(unknown()));
+        if let Some(request_id) = member.joining {
+            self.answer_join(request_id, Err(unknown()));
         }
-        if let Some(ticket) = member.syncing {
-            self.answer_sync(ticket, Err(unknown()));
+        if let Some(request_id) = member.syncing {
+            self.answer_sync(request_id, Err(unknown()));
         }
-        self.lost_a_member = true;
+        self.member_removed = true;
     }
 
-    /// A generation that lost a member is over; one that gathers may have waited for it alone.
+    /// The loss of a member ends a generation; a rebalance may have waited for this member alone.
     fn regroup(&mut self, now: Elapsed) {
-        let lost = std::mem::take(&mut self.lost_a_member);
+        let removed = std::mem::take(&mut self.member_removed);
         match self.phase {
             Phase::Empty => {}
-            Phase::Preparing(_) => self.complete_if_all_are_here(now),
-            Phase::Completing { .. } | Phase::Stable { .. } if lost => self.rebalance(now),
+            Phase::Preparing(_) => self.complete_if_all_joined(now),
+            Phase::Completing { .. } | Phase::Stable { .. } if removed => self.rebalance(now),
             Phase::Completing { .. } | Phase::Stable { .. } => {}
         }
     }

@@ -1,84 +1,107 @@
-//! One member of a group: what it told us, what it waits for, and until when we believe in it.
+//! One member of a group: its record, its pending requests and its session.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use highwater_log::{JoinRequest, JoinResponseMember, MemberInfo};
 
-use super::{Elapsed, Ticket};
+use super::{Elapsed, RequestId};
+
+/// The part of a member that survives a restart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MemberRecord {
+    pub(crate) id: String,
+    pub(crate) instance: Option<String>,
+    pub(crate) client_id: String,
+    pub(crate) client_host: String,
+    pub(crate) session_timeout: Duration,
+    pub(crate) rebalance_timeout: Duration,
+    /// Name and metadata, in order of preference.
+    pub(crate) protocols: Vec<(String, Bytes)>,
+    pub(crate) assignment: Bytes,
+}
 
 #[derive(Debug)]
 pub(super) struct Member {
-    pub id: String,
-    pub instance: Option<String>,
-    pub client_id: String,
-    pub client_host: String,
-    pub session_timeout: Duration,
-    pub rebalance_timeout: Duration,
-    /// Name and metadata, best first.
-    pub protocols: Vec<(String, Bytes)>,
-    pub assignment: Bytes,
-    /// Its place in the order of arrival.
-    pub arrival: u64,
-    pub joining: Option<Ticket>,
-    pub syncing: Option<Ticket>,
-    /// It has asked for its assignment in this generation, or was never told of the generation.
-    pub synced: bool,
-    /// It knows its own id, and could come back with it.
-    pub knows_itself: bool,
-    pub expires: Elapsed,
+    pub(super) record: MemberRecord,
+    /// Number in the order of arrival.
+    pub(super) arrival: u64,
+    pub(super) joining: Option<RequestId>,
+    pub(super) syncing: Option<RequestId>,
+    /// It has requested its assignment in this generation, or was never told of the generation.
+    pub(super) synced: bool,
+    /// It knows its own id and could join again with it.
+    pub(super) knows_id: bool,
+    pub(super) expires: Elapsed,
 }
 
 impl Member {
-    pub fn new(id: String, arrival: u64, request: JoinRequest, now: Elapsed) -> Member {
-        let mut member = Member {
-            id,
-            instance: request.instance.clone(),
-            client_id: String::new(),
-            client_host: String::new(),
-            session_timeout: Duration::ZERO,
-            rebalance_timeout: Duration::ZERO,
-            protocols: Vec::new(),
-            assignment: Bytes::new(),
+    pub(super) fn new(id: String, arrival: u64, request: JoinRequest, now: Elapsed) -> Member {
+        Member {
+            knows_id: !request.member.is_empty(),
+            synced: false,
+            ..Member::restore(MemberRecord::new(id, request), arrival, now)
+        }
+    }
+
+    /// A member after a restart: it has a whole session from now on.
+    pub(super) fn restore(record: MemberRecord, arrival: u64, now: Elapsed) -> Member {
+        Member {
+            expires: now + record.session_timeout,
+            record,
             arrival,
             joining: None,
             syncing: None,
-            synced: false,
-            knows_itself: !request.member.is_empty(),
-            expires: now,
-        };
-        member.update(request, now);
-        member
+            synced: true,
+            knows_id: true,
+        }
     }
 
-    pub fn update(&mut self, request: JoinRequest, now: Elapsed) {
-        self.client_id = request.client_id;
-        self.client_host = request.client_host;
-        self.session_timeout = request.session_timeout;
-        self.rebalance_timeout = request.rebalance_timeout;
-        self.protocols = request.protocols;
+    /// Takes over a new join request. Id, instance and assignment stay.
+    pub(super) fn update(&mut self, request: JoinRequest, now: Elapsed) {
+        let own = &mut self.record;
+        *own = MemberRecord {
+            instance: own.instance.take(),
+            assignment: std::mem::take(&mut own.assignment),
+            ..MemberRecord::new(std::mem::take(&mut own.id), request)
+        };
         self.touch(now);
     }
 
-    pub fn touch(&mut self, now: Elapsed) {
-        self.expires = now + self.session_timeout;
+    pub(super) fn touch(&mut self, now: Elapsed) {
+        self.expires = now + self.record.session_timeout;
     }
 
-    /// When it is given up. One that waits for us is not.
-    pub fn expiry(&self) -> Option<Elapsed> {
+    /// The end of its session; `None` while a request of it is pending.
+    pub(super) fn expiry(&self) -> Option<Elapsed> {
         (self.joining.is_none() && self.syncing.is_none()).then_some(self.expires)
     }
 
-    pub fn metadata(&self, protocol: &str) -> Bytes {
+    pub(super) fn supports(&self, protocol: &str) -> bool {
+        (self.record.protocols.iter()).any(|(name, _)| name == protocol)
+    }
+}
+
+impl MemberRecord {
+    fn new(id: String, request: JoinRequest) -> MemberRecord {
+        MemberRecord {
+            id,
+            instance: request.instance,
+            client_id: request.client_id,
+            client_host: request.client_host,
+            session_timeout: request.session_timeout,
+            rebalance_timeout: request.rebalance_timeout,
+            protocols: request.protocols,
+            assignment: Bytes::new(),
+        }
+    }
+
+    fn metadata(&self, protocol: &str) -> Bytes {
         let found = self.protocols.iter().find(|(name, _)| name == protocol);
         found.map(|(_, bytes)| bytes.clone()).unwrap_or_default()
     }
 
-    pub fn speaks(&self, protocol: &str) -> bool {
-        self.protocols.iter().any(|(name, _)| name == protocol)
-    }
-
-    pub fn card(&self, protocol: &str) -> JoinResponseMember {
+    pub(super) fn join_response_member(&self, protocol: &str) -> JoinResponseMember {
         JoinResponseMember {
             member: self.id.clone(),
             instance: self.instance.clone(),
@@ -86,7 +109,7 @@ impl Member {
         }
     }
 
-    pub fn info(&self, protocol: &str) -> MemberInfo {
+    pub(super) fn info(&self, protocol: &str) -> MemberInfo {
         MemberInfo {
             member: self.id.clone(),
             instance: self.instance.clone(),

@@ -1,18 +1,18 @@
-//! One consumer group as a pure state machine: requests and the time come in, answers go out.
+//! One consumer group as a pure state machine: input are requests and the time, output are responses.
 //!
 //! ```text
-//!            join                  all are here, or time is up         the assignment is stored
+//!            join                  all have joined, or timeout         the assignment is stored
 //!  Empty ───────────▶ Preparing ─────────────────────────▶ Completing ─────────────────────────▶ Stable
 //!    ▲                 │   ▲                                   │                                  │
-//!    └── nobody came ──┘   └────────── somebody comes, goes or changes, or the store fails ───────┘
+//!    └── none joined ──┘   └───── a member joins, leaves or changes, or storing fails ────────────┘
 //! ```
 //!
-//! There is no clock and no waiting here. A join or a sync is handed in with a [`Ticket`]; its answer
-//! is an [`Effect`] that names the ticket, at once or after some later call. `now` is the time since
-//! some fixed start, [`Group::deadline`] says when the group next wants to be told the time.
+//! It has no clock and never waits. A join or sync has a [`RequestId`]; the response is an [`Effect`] with that id, at
+//! once or after a later call. `now` is the time since a fixed start; [`Group::deadline`] is the time of the next
+//! [`Group::tick`].
 //!
-//! What the group must remember over a restart is its [`Snapshot`]. An effect asks for it to be
-//! stored, and the group goes on when it is told that it was.
+//! [`Snapshot`] is the state that survives a restart. An effect requests that it is stored; [`Group::stored`] reports
+//! the result.
 
 mod answer;
 mod join;
@@ -34,32 +34,33 @@ use highwater_log::{GroupError, GroupInfo, GroupState, JoinResponse, Membership,
 
 use super::Options;
 use member::Member;
-pub(crate) use snapshot::{MemberSnapshot, Snapshot};
+pub(crate) use member::MemberRecord;
+pub(crate) use snapshot::Snapshot;
 
 /// Time since a fixed start.
 pub(crate) type Elapsed = Duration;
 
-/// Names a request that is waiting for its answer.
+/// Identifies a pending request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Ticket(pub u64);
+pub(crate) struct RequestId(pub u64);
 
-/// What the group wants done.
+/// An action that the caller must carry out.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Effect {
-    Joined(Ticket, Result<JoinResponse, GroupError>),
-    Synced(Ticket, Result<SyncResponse, GroupError>),
+    Joined(RequestId, Result<JoinResponse, GroupError>),
+    Synced(RequestId, Result<SyncResponse, GroupError>),
     /// Store [`Group::snapshot`] as it is now, then call [`Group::stored`].
     Store(AfterStore),
 }
 
-/// What waits for a snapshot to be stored.
+/// The continuation after a snapshot is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AfterStore {
     Nothing,
     /// The members wait for the assignment of this generation.
     Assignment(i32),
-    /// A static member that came back waits to be let in. If it leads, this was its id so far.
-    Join(Ticket, Option<String>),
+    /// A returned static member waits for its response. If it is the leader, with its previous id.
+    Join(RequestId, Option<String>),
 }
 
 #[derive(Debug)]
@@ -73,19 +74,19 @@ pub(crate) struct Group {
     members: BTreeMap<String, Member>,
     /// Static members: instance to member id.
     instances: BTreeMap<String, String>,
-    /// Ids given out to newcomers who have not come back with them yet, and until when they may.
+    /// Member ids given to clients that have not joined with them yet, and when they expire.
     promised: BTreeMap<String, Elapsed>,
-    /// Counts the members ever taken in, so that the first of them can lead.
+    /// Number of members ever added; the earliest one becomes leader.
     arrivals: u64,
-    /// Set while members are taken out, until the group has drawn the consequences.
-    lost_a_member: bool,
-    /// Something happened that may have brought the deadline nearer.
-    stirred: bool,
+    /// A member was removed since the last [`Group::regroup`].
+    member_removed: bool,
+    /// The deadline may have moved forward.
+    deadline_changed: bool,
     limits: Limits,
     effects: Vec<Effect>,
 }
 
-/// What of [`Options`] the machine obeys.
+/// The part of [`Options`] that the state machine uses.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
     pub members_max: usize,
@@ -110,9 +111,9 @@ enum Phase {
     Empty,
     Preparing(Rebalance),
     Completing {
-        /// Who has not asked for its assignment by then is out. `None` once that was looked at.
+        /// Members that have not synced by then are removed. `None` after that.
         until: Option<Elapsed>,
-        /// The leader has spoken, and what it said is being stored.
+        /// The leader has sent the assignment, and it is being stored.
         storing: bool,
     },
     Stable {
@@ -121,17 +122,17 @@ enum Phase {
     },
 }
 
-/// Waiting for the members to come (again).
+/// Waiting for members to join.
 #[derive(Clone, Debug, PartialEq)]
 struct Rebalance {
     until: Elapsed,
-    /// Set while an empty group lets the first ones gather, even when all known ones are here: how
-    /// much longer that may go on, and whether anybody came since `until` was set.
+    /// Set while an empty group waits for its first members, even if all known ones have joined: the time that is left,
+    /// and whether a member joined since `until` was set.
     initial: Option<(Duration, bool)>,
 }
 
 impl Group {
-    pub fn new(name: &str, limits: Limits) -> Group {
+    pub(super) fn new(name: &str, limits: Limits) -> Group {
         Group {
             name: name.to_owned(),
             phase: Phase::Empty,
@@ -143,19 +144,19 @@ impl Group {
             instances: BTreeMap::new(),
             promised: BTreeMap::new(),
             arrivals: 0,
-            lost_a_member: false,
-            stirred: false,
+            member_removed: false,
+            deadline_changed: false,
             limits,
             effects: Vec::new(),
         }
     }
 
-    /// What is to be done since the last time this was asked, in order.
-    pub fn take_effects(&mut self) -> Vec<Effect> {
+    /// The effects since the last call, in order.
+    pub(super) fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
 
-    pub fn state(&self) -> GroupState {
+    pub(super) fn state(&self) -> GroupState {
         match self.phase {
             Phase::Empty => GroupState::Empty,
             Phase::Preparing(_) => GroupState::PreparingRebalance,
@@ -164,34 +165,34 @@ impl Group {
         }
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.phase == Phase::Empty
     }
 
-    /// Nothing of the group is worth keeping but its positions.
-    pub fn is_idle(&self) -> bool {
+    /// No members and no promised member ids.
+    pub(super) fn is_idle(&self) -> bool {
         self.is_empty() && self.promised.is_empty()
     }
 
-    /// False as long as no generation was ever formed, so that nothing of it is stored either.
-    pub fn was_formed(&self) -> bool {
+    /// False if the group never had a generation; then nothing of it is stored.
+    pub(super) fn was_formed(&self) -> bool {
         self.generation > 0
     }
 
-    /// The deadline, if it may have come nearer since this was asked last. Heartbeats never do that,
-    /// and they are most of what a group hears.
-    pub fn take_deadline(&mut self) -> Option<Elapsed> {
-        match std::mem::take(&mut self.stirred) {
+    /// The deadline, if it may have moved forward since the last call. Heartbeats, the most frequent requests, never do
+    /// that.
+    pub(super) fn take_deadline(&mut self) -> Option<Elapsed> {
+        match std::mem::take(&mut self.deadline_changed) {
             true => self.deadline(),
             false => None,
         }
     }
 
-    /// When [`Group::tick`] has something to do at the latest.
-    pub fn deadline(&self) -> Option<Elapsed> {
+    /// The latest time for the next [`Group::tick`].
+    pub(super) fn deadline(&self) -> Option<Elapsed> {
         let phase = match &self.phase {
             Phase::Empty => None,
-            Phase::Preparing(gathering) => Some(gathering.until),
+            Phase::Preparing(rebalance) => Some(rebalance.until),
             Phase::Completing { until, .. } | Phase::Stable { until } => *until,
         };
         let sessions = self.members.values().filter_map(Member::expiry);
@@ -199,19 +200,19 @@ impl Group {
         phase.into_iter().chain(sessions).chain(promises).min()
     }
 
-    pub fn info(&self) -> GroupInfo {
+    pub(super) fn info(&self) -> GroupInfo {
         GroupInfo {
             group: self.name.clone(),
             state: self.state(),
             protocol_type: self.protocol_type.clone(),
             protocol: self.protocol.clone(),
             members: (self.members.values())
-                .map(|member| member.info(&self.protocol))
+                .map(|member| member.record.info(&self.protocol))
                 .collect(),
         }
     }
 
-    pub fn heartbeat(&mut self, who: &Membership, now: Elapsed) -> Result<(), GroupError> {
+    pub(super) fn heartbeat(&mut self, who: &Membership, now: Elapsed) -> Result<(), GroupError> {
         self.check(who)?;
         self.touch(&who.member, now);
         match self.phase {
@@ -220,23 +221,23 @@ impl Group {
         }
     }
 
-    /// Whether `who` may store positions now. A transaction may do so without saying who it is,
-    /// because clients too old for that exist.
-    pub fn check_commit(
+    /// Whether `who` may commit offsets now. A transaction may do so anonymously, because old clients do not send their
+    /// membership.
+    pub(super) fn check_commit(
         &mut self,
         who: &Membership,
         transactional: bool,
         now: Elapsed,
     ) -> Result<(), GroupError> {
-        let nobody = who.generation < 0 && who.member.is_empty() && who.instance.is_none();
-        if who.generation < 0 && self.is_empty() || nobody && transactional {
+        let anonymous = who.generation < 0 && who.member.is_empty() && who.instance.is_none();
+        if who.generation < 0 && self.is_empty() || anonymous && transactional {
             return Ok(());
         }
-        if nobody {
+        if anonymous {
             return Err(GroupError::UnknownMember(String::new()));
         }
         self.check(who)?;
-        // The member has heard of this generation, but the work has not been handed out yet.
+        // The generation has no assignment yet.
         if matches!(self.phase, Phase::Completing { .. }) && !transactional {
             return Err(GroupError::Rebalancing);
         }
@@ -244,7 +245,7 @@ impl Group {
         Ok(())
     }
 
-    /// A member of the current generation, or why not.
+    /// Checks that `who` is a member of the current generation.
     fn check(&self, who: &Membership) -> Result<(), GroupError> {
         self.check_identity(&who.member, who.instance.as_deref())?;
         match who.generation == self.generation {

@@ -1,11 +1,11 @@
-//! A group among simulated members: messages are late or lost, members die, pause and come back.
+//! A group among simulated members: messages are late or lost, members crash, pause and return.
 //!
-//! While that goes on, and after it has stopped, these laws hold:
-//! - a generation has one leader, one protocol and one assignment for each member, and is never
-//!   joined after a later one was announced;
+//! During the faults and after them:
+//! - a generation has one leader, one protocol and one assignment for each member, and is never joined after a later
+//!   one was announced;
 //! - in a stable group the leader is a member;
-//! - positions are taken only from members of the current generation who hold their instance;
-//! - once the trouble is over, everybody who is alive is soon in one stable group.
+//! - offsets are accepted only from members of the current generation that hold their instance;
+//! - after the faults all live members are soon in one stable group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use highwater_log::{
     GroupError, GroupState, JoinRequest, JoinResponse, Membership, SyncRequest, SyncResponse,
 };
 
-use super::{AfterStore, Effect, Elapsed, Group, Limits, Ticket};
+use super::{AfterStore, Effect, Elapsed, Group, Limits, RequestId};
 use crate::coordinator::testing::seeds;
 
 const SESSION: Duration = Duration::from_secs(10);
@@ -25,14 +25,14 @@ const BEAT: Duration = Duration::from_secs(3);
 /// How long a client waits for an answer before it hangs up.
 const PATIENCE: Duration = Duration::from_secs(25);
 const TROUBLE: Duration = Duration::from_secs(120);
-/// Time enough for what is under way to end, and for two rebalances.
+/// Enough time for pending requests to end, and for two rebalances.
 const CALM: Duration = Duration::from_secs(120);
 
 #[derive(Debug)]
 enum Event {
     Arrives(usize, Request),
-    Answered(usize, Ticket, Answer),
-    GivesUp(usize, Ticket),
+    Answered(usize, RequestId, Answer),
+    GivesUp(usize, RequestId),
     Wakes(usize, u64),
     Stored(AfterStore, bool),
     Tick,
@@ -40,9 +40,9 @@ enum Event {
 
 #[derive(Clone, Debug)]
 enum Request {
-    Join(Ticket, JoinRequest),
-    Sync(Ticket, SyncRequest),
-    Beat(Ticket, Membership),
+    Join(RequestId, JoinRequest),
+    Sync(RequestId, SyncRequest),
+    Beat(RequestId, Membership),
 }
 
 #[derive(Debug)]
@@ -59,11 +59,11 @@ struct Client {
     asks_first: bool,
     member: String,
     generation: i32,
-    requested: Option<Ticket>,
+    requested: Option<RequestId>,
     working: bool,
-    /// Counts its plans, so that only the last one is carried out.
+    /// Counts its plans: only the last one is carried out.
     plan: u64,
-    /// Who it was in the generation before.
+    /// Its membership in the previous generation.
     former: Option<Membership>,
 }
 
@@ -74,8 +74,8 @@ struct World {
     queue: BTreeMap<(Elapsed, u64), Event>,
     counter: u64,
     clients: Vec<Client>,
-    /// Which client waits with which ticket.
-    waiting: BTreeMap<Ticket, usize>,
+    /// The client of each pending request.
+    waiting: BTreeMap<RequestId, usize>,
     announced: BTreeMap<i32, (String, String)>,
     shares: BTreeMap<(i32, String), Bytes>,
     holders: BTreeMap<String, String>,
@@ -130,9 +130,9 @@ impl World {
         Duration::from_millis(1 + self.random.below(most))
     }
 
-    fn ticket(&mut self) -> Ticket {
+    fn request_id(&mut self) -> RequestId {
         self.counter += 1;
-        Ticket(self.counter)
+        RequestId(self.counter)
     }
 
     fn start_client(&mut self, instance: Option<String>) {
@@ -154,11 +154,11 @@ impl World {
         self.after(wait, Event::Wakes(client, plan));
     }
 
-    fn send(&mut self, client: usize, make: impl FnOnce(&Client, Ticket) -> Request) {
-        let ticket = self.ticket();
-        self.clients[client].requested = Some(ticket);
-        let request = make(&self.clients[client], ticket);
-        self.after(PATIENCE, Event::GivesUp(client, ticket));
+    fn send(&mut self, client: usize, make: impl FnOnce(&Client, RequestId) -> Request) {
+        let request_id = self.request_id();
+        self.clients[client].requested = Some(request_id);
+        let request = make(&self.clients[client], request_id);
+        self.after(PATIENCE, Event::GivesUp(client, request_id));
         let lost = self.chance(5);
         let travel = self.travel();
         if !lost {
@@ -168,7 +168,7 @@ impl World {
 
     fn join(&mut self, client: usize) {
         self.clients[client].working = false;
-        self.send(client, |client, ticket| {
+        self.send(client, |client, request_id| {
             let join = JoinRequest {
                 group: "g".into(),
                 member: client.member.clone(),
@@ -181,11 +181,11 @@ impl World {
                 protocols: vec![("range".into(), Bytes::new())],
                 expects_member_id: client.asks_first,
             };
-            Request::Join(ticket, join)
+            Request::Join(request_id, join)
         });
     }
 
-    /// Now and then members die, and others start, some of them as the instance that died.
+    /// Sometimes members crash, and others start, some of them with the same instance.
     fn trouble(&mut self, client: usize) {
         if self.chance(6) {
             self.clients[client].alive = false;
@@ -213,11 +213,13 @@ impl World {
         let wait = if pause { long } else { BEAT };
         self.plan(client, wait);
         self.try_commit(who(&self.clients[client]));
-        // A request that was under way for a long time.
+        // A long delayed request.
         if let Some(former) = self.clients[client].former.clone() {
             self.try_commit(former);
         }
-        self.send(client, |client, ticket| Request::Beat(ticket, who(client)));
+        self.send(client, |client, request_id| {
+            Request::Beat(request_id, who(client))
+        });
     }
 
     fn try_commit(&mut self, who: Membership) {
@@ -236,46 +238,46 @@ impl World {
 
     fn arrives(&mut self, client: usize, request: Request) {
         match request {
-            Request::Join(ticket, join) => {
-                self.waiting.insert(ticket, client);
-                let fresh = format!("m{}", ticket.0);
+            Request::Join(request_id, join) => {
+                self.waiting.insert(request_id, client);
+                let fresh = format!("m{}", request_id.0);
                 if let (Some(instance), true) = (&join.instance, join.member.is_empty()) {
                     self.holders.insert(instance.clone(), fresh.clone());
                 }
-                self.group.join(join, fresh, ticket, self.now);
+                self.group.join(join, fresh, request_id, self.now);
             }
-            Request::Sync(ticket, sync) => {
-                self.waiting.insert(ticket, client);
-                self.group.sync(sync, ticket, self.now);
+            Request::Sync(request_id, sync) => {
+                self.waiting.insert(request_id, client);
+                self.group.sync(sync, request_id, self.now);
             }
-            Request::Beat(ticket, who) => {
+            Request::Beat(request_id, who) => {
                 let answer = self.group.heartbeat(&who, self.now);
-                self.answer(client, ticket, Answer::Beat(answer));
+                self.answer(client, request_id, Answer::Beat(answer));
             }
         }
         self.effects();
     }
 
-    fn answer(&mut self, client: usize, ticket: Ticket, answer: Answer) {
+    fn answer(&mut self, client: usize, request_id: RequestId, answer: Answer) {
         let lost = self.chance(5);
         let travel = self.travel();
         if !lost {
-            self.after(travel, Event::Answered(client, ticket, answer));
+            self.after(travel, Event::Answered(client, request_id, answer));
         }
     }
 
     fn effects(&mut self) {
         for effect in self.group.take_effects() {
             match effect {
-                Effect::Joined(ticket, answer) => {
+                Effect::Joined(request_id, answer) => {
                     answer.iter().for_each(|joined| self.announce(joined));
-                    if let Some(client) = self.waiting.remove(&ticket) {
-                        self.answer(client, ticket, Answer::Join(answer));
+                    if let Some(client) = self.waiting.remove(&request_id) {
+                        self.answer(client, request_id, Answer::Join(answer));
                     }
                 }
-                Effect::Synced(ticket, answer) => {
-                    if let Some(client) = self.waiting.remove(&ticket) {
-                        self.answer(client, ticket, Answer::Sync(answer));
+                Effect::Synced(request_id, answer) => {
+                    if let Some(client) = self.waiting.remove(&request_id) {
+                        self.answer(client, request_id, Answer::Sync(answer));
                     }
                 }
                 Effect::Store(after) => {
@@ -300,19 +302,19 @@ impl World {
             joined.generation >= newest,
             "an old generation was announced"
         );
-        let said = (joined.leader.clone(), joined.protocol.clone());
+        let elected = (joined.leader.clone(), joined.protocol.clone());
         let first = self
             .announced
             .entry(joined.generation)
-            .or_insert(said.clone());
+            .or_insert(elected.clone());
         if joined.led_as.is_none() {
-            // A returning static leader changes its name within the generation.
-            assert!(*first == said || self.holders.values().any(|id| *id == said.0));
+            // A returning static leader changes its id within the generation.
+            assert!(*first == elected || self.holders.values().any(|id| *id == elected.0));
         }
     }
 
-    fn answered(&mut self, client: usize, ticket: Ticket, answer: Answer) {
-        if self.clients[client].requested != Some(ticket) || !self.clients[client].alive {
+    fn answered(&mut self, client: usize, request_id: RequestId, answer: Answer) {
+        if self.clients[client].requested != Some(request_id) || !self.clients[client].alive {
             return;
         }
         self.clients[client].requested = None;
@@ -344,14 +346,14 @@ impl World {
             let names = joined.members.into_iter().map(|other| other.member);
             assignments = names.map(|name| (name.clone(), share(&name))).collect();
         }
-        self.send(client, |client, ticket| {
+        self.send(client, |client, request_id| {
             let sync = SyncRequest {
                 member: who(client),
                 protocol_type: None,
                 protocol: None,
                 assignments,
             };
-            Request::Sync(ticket, sync)
+            Request::Sync(request_id, sync)
         });
     }
 
@@ -360,17 +362,17 @@ impl World {
         me.working = true;
         let key = (me.generation, me.member.clone());
         let first = self.shares.entry(key).or_insert(synced.assignment.clone());
-        assert_eq!(*first, synced.assignment, "one share for each member");
+        assert_eq!(*first, synced.assignment, "one assignment for each member");
         self.plan(client, BEAT);
     }
 
-    fn gives_up(&mut self, client: usize, ticket: Ticket) {
-        if self.waiting.remove(&ticket).is_some() {
-            self.group.abandon(ticket, self.now);
+    fn gives_up(&mut self, client: usize, request_id: RequestId) {
+        if self.waiting.remove(&request_id).is_some() {
+            self.group.abandon(request_id, self.now);
             self.effects();
         }
         let me = &mut self.clients[client];
-        if me.requested == Some(ticket) && me.alive {
+        if me.requested == Some(request_id) && me.alive {
             me.requested = None;
             self.plan(client, Duration::from_millis(100));
         }
@@ -385,8 +387,10 @@ impl World {
         assert!(self.steps < 100_000, "time stands still");
         match event {
             Event::Arrives(client, request) => self.arrives(client, request),
-            Event::Answered(client, ticket, answer) => self.answered(client, ticket, answer),
-            Event::GivesUp(client, ticket) => self.gives_up(client, ticket),
+            Event::Answered(client, request_id, answer) => {
+                self.answered(client, request_id, answer)
+            }
+            Event::GivesUp(client, request_id) => self.gives_up(client, request_id),
             Event::Wakes(client, plan) if self.clients[client].plan == plan => self.wakes(client),
             Event::Wakes(..) => {}
             Event::Stored(after, ok) => {

@@ -1,4 +1,4 @@
-//! Which of the members' protocols the group speaks.
+//! The protocol of a group, elected by its members.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,8 @@ use super::Group;
 use super::member::Member;
 
 impl Group {
-    /// Whether a member with these protocols could be in the group. Its own old ones do not count,
-    /// should `member` be in it already.
-    pub(super) fn speaks(
+    /// Whether a member with these protocols can join. The current protocols of `member` itself do not matter.
+    pub(super) fn is_compatible(
         &self,
         member: &str,
         protocol_type: &str,
@@ -19,19 +18,27 @@ impl Group {
         if protocol_type.is_empty() || protocols.is_empty() {
             return false;
         }
-        let others = || self.members.values().filter(|other| other.id != member);
-        let shared = |name: &str| others().all(|other| other.speaks(name));
+        let others = || {
+            self.members
+                .values()
+                .filter(|other| other.record.id != member)
+        };
+        let shared = |name: &str| others().all(|other| other.supports(name));
         others().next().is_none()
             || protocol_type == self.protocol_type && protocols.iter().any(|(name, _)| shared(name))
     }
 
-    /// Every member votes for the one it likes best of those that all can speak. Most votes win; of
-    /// equals, the one the first member likes best.
+    /// Every member votes for its preferred protocol among those that all support. Most votes win; ties go to the
+    /// preference of the first member.
     pub(super) fn elect_protocol(&self) -> String {
         let mut votes = BTreeMap::<&str, usize>::new();
-        let shared = |name: &str| self.members.values().all(|member| member.speaks(name));
+        let shared = |name: &str| self.members.values().all(|member| member.supports(name));
         for member in self.members.values() {
-            let names = member.protocols.iter().map(|(name, _)| name.as_str());
+            let names = member
+                .record
+                .protocols
+                .iter()
+                .map(|(name, _)| name.as_str());
             if let Some(name) = names.into_iter().find(|name| shared(name)) {
                 *votes.entry(name).or_default() += 1;
             }
@@ -39,8 +46,8 @@ impl Group {
         let Some(first) = self.first_member(|_| true) else {
             return String::new();
         };
-        let candidates = first.protocols.iter().map(|(name, _)| name.as_str());
-        // `max_by_key` would take the last of equals.
+        let candidates = first.record.protocols.iter().map(|(name, _)| name.as_str());
+        // `max_by_key` returns the last of equals.
         let winner = candidates.rev().max_by_key(|name| votes.get(name));
         winner.unwrap_or_default().to_owned()
     }

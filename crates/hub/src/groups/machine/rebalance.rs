@@ -1,4 +1,4 @@
-//! Rebalancing: waiting for the members to come, and making a generation of those who did.
+//! Rebalances: wait for the members to join, then form a generation.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use highwater_log::GroupError;
 use super::{AfterStore, Effect, Elapsed, Group, Phase, Rebalance};
 
 impl Group {
-    /// Calls the members together, or sees whether those who were called are here now.
+    /// Starts a rebalance, or completes the current one if all members have joined.
     pub(super) fn rebalance(&mut self, now: Elapsed) {
         match self.phase {
             Phase::Preparing(_) => {}
-            Phase::Empty => self.gather_first(now),
+            Phase::Empty => self.await_first_members(now),
             Phase::Completing { .. } | Phase::Stable { .. } => {
                 self.refuse_syncs(now);
                 self.phase = Phase::Preparing(Rebalance {
@@ -20,12 +20,11 @@ impl Group {
                 });
             }
         }
-        self.complete_if_all_are_here(now);
+        self.complete_if_all_joined(now);
     }
 
-    /// The first members of an application tend to start together. Waiting a moment for the others
-    /// spares everybody a rebalance for each of them.
-    fn gather_first(&mut self, now: Elapsed) {
+    /// The members of an application tend to start together. A short delay avoids a rebalance for each of them.
+    fn await_first_members(&mut self, now: Elapsed) {
         let (timeout, delay) = (self.rebalance_timeout(), self.limits.initial_delay);
         let first = delay.min(timeout);
         self.phase = Phase::Preparing(match delay.is_zero() {
@@ -40,25 +39,28 @@ impl Group {
         });
     }
 
-    /// The longest that any member asks for.
+    /// The longest rebalance timeout of a member.
     fn rebalance_timeout(&self) -> Duration {
-        let timeouts = self.members.values().map(|member| member.rebalance_timeout);
+        let timeouts = self
+            .members
+            .values()
+            .map(|member| member.record.rebalance_timeout);
         timeouts.max().unwrap_or_default()
     }
 
-    pub(super) fn complete_if_all_are_here(&mut self, now: Elapsed) {
+    pub(super) fn complete_if_all_joined(&mut self, now: Elapsed) {
         let Phase::Preparing(Rebalance { initial: None, .. }) = self.phase else {
             return;
         };
-        let here = self.members.values().all(|member| member.joining.is_some());
-        if here && self.promised.is_empty() {
+        let joined = self.members.values().all(|member| member.joining.is_some());
+        if joined && self.promised.is_empty() {
             self.complete(now);
         }
     }
 
-    /// The time to gather is over.
-    pub(super) fn gathering_ends(&mut self, gathering: Rebalance, now: Elapsed) {
-        match gathering.initial {
+    /// The time of a rebalance is up.
+    pub(super) fn end_rebalance(&mut self, rebalance: Rebalance, now: Elapsed) {
+        match rebalance.initial {
             Some((left, true)) if !left.is_zero() => {
                 let more = self.limits.initial_delay.min(left);
                 self.phase = Phase::Preparing(Rebalance {
@@ -70,16 +72,17 @@ impl Group {
         }
     }
 
-    /// Makes the next generation of those who are here. A static member keeps its place until its
-    /// session ends, whether it came or not.
+    /// Forms the next generation of the members that have joined. A static member stays until its session ends, even
+    /// if it has not joined.
     fn complete(&mut self, now: Elapsed) {
-        (self.members).retain(|_, member| member.joining.is_some() || member.instance.is_some());
-        if !self.leader_is_here() {
+        (self.members)
+            .retain(|_, member| member.joining.is_some() || member.record.instance.is_some());
+        if !self.leader_has_joined() {
             let first = self.first_member(|member| member.joining.is_some());
-            match first.map(|member| member.id.clone()) {
+            match first.map(|member| member.record.id.clone()) {
                 Some(first) => self.leader = first,
                 None if self.members.is_empty() => return self.become_empty(),
-                // Silent static members only; their sessions decide.
+                // Only static members that have not joined; they stay until their sessions end.
                 None => {
                     let until = now + self.rebalance_timeout().max(Duration::from_millis(1));
                     let initial = None;
@@ -97,7 +100,7 @@ impl Group {
         self.announce(now);
     }
 
-    fn leader_is_here(&self) -> bool {
+    fn leader_has_joined(&self) -> bool {
         (self.members.get(&self.leader)).is_some_and(|leader| leader.joining.is_some())
     }
 
@@ -109,36 +112,38 @@ impl Group {
         self.effects.push(Effect::Store(AfterStore::Nothing));
     }
 
-    /// Tells everybody who waits about the new generation.
+    /// Answers all pending joins with the new generation.
     fn announce(&mut self, now: Elapsed) {
         let ids: Vec<String> = self.members.keys().cloned().collect();
         for id in ids {
-            let joined = self.joined(&id);
+            let response = self.join_response(&id);
             let Some(member) = self.members.get_mut(&id) else {
                 continue;
             };
-            member.assignment.clear();
-            let ticket = member.joining.take();
-            member.synced = ticket.is_none();
-            if let Some(ticket) = ticket {
-                member.knows_itself = true;
+            member.record.assignment.clear();
+            let request_id = member.joining.take();
+            member.synced = request_id.is_none();
+            if let Some(request_id) = request_id {
+                member.knows_id = true;
                 member.touch(now);
-                self.answer_join(ticket, Ok(joined));
+                self.answer_join(request_id, Ok(response));
             }
         }
     }
 
-    /// Something asked to be stored is, or could not be.
-    pub fn stored(&mut self, after: AfterStore, stored: Result<(), String>, now: Elapsed) {
-        self.stirred = true;
+    /// A snapshot has been stored, or storing it failed.
+    pub(crate) fn stored(&mut self, after: AfterStore, stored: Result<(), String>, now: Elapsed) {
+        self.deadline_changed = true;
         match after {
             AfterStore::Nothing => {}
-            AfterStore::Join(ticket, led_as) => self.let_in(ticket, led_as, stored, now),
-            AfterStore::Assignment(generation) => self.settle(generation, stored, now),
+            AfterStore::Join(request_id, led_as) => {
+                self.complete_return(request_id, led_as, stored, now)
+            }
+            AfterStore::Assignment(generation) => self.complete_assignment(generation, stored, now),
         }
     }
 
-    fn settle(&mut self, generation: i32, stored: Result<(), String>, now: Elapsed) {
+    fn complete_assignment(&mut self, generation: i32, stored: Result<(), String>, now: Elapsed) {
         let Phase::Completing { until, .. } = self.phase else {
             return;
         };
@@ -148,14 +153,14 @@ impl Group {
         match stored {
             Ok(()) => {
                 self.phase = Phase::Stable { until };
-                self.hand_out(now);
+                self.send_assignments(now);
             }
             Err(reason) => {
                 for member in self.members.values_mut() {
-                    member.assignment.clear();
-                    if let Some(ticket) = member.syncing.take() {
+                    member.record.assignment.clear();
+                    if let Some(request_id) = member.syncing.take() {
                         let answer = Err(GroupError::Storage(reason.clone()));
-                        self.effects.push(Effect::Synced(ticket, answer));
+                        self.effects.push(Effect::Synced(request_id, answer));
                     }
                 }
                 self.rebalance(now);
@@ -163,17 +168,17 @@ impl Group {
         }
     }
 
-    fn hand_out(&mut self, now: Elapsed) {
+    fn send_assignments(&mut self, now: Elapsed) {
         let mut answers = Vec::new();
         for member in self.members.values_mut() {
-            if let Some(ticket) = member.syncing.take() {
+            if let Some(request_id) = member.syncing.take() {
                 member.touch(now);
-                answers.push((ticket, member.assignment.clone()));
+                answers.push((request_id, member.record.assignment.clone()));
             }
         }
-        for (ticket, assignment) in answers {
-            let synced = self.synced(assignment);
-            self.answer_sync(ticket, Ok(synced));
+        for (request_id, assignment) in answers {
+            let response = self.sync_response(assignment);
+            self.answer_sync(request_id, Ok(response));
         }
     }
 }

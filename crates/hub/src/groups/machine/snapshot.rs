@@ -1,37 +1,21 @@
-//! What a group remembers over a restart.
+//! The state of a group that survives a restart.
 
-use std::time::Duration;
-
-use bytes::Bytes;
-
-use super::member::Member;
+use super::member::{Member, MemberRecord};
 use super::{Elapsed, Group, Limits, Phase};
 
 /// A group without members, or one whose members have their assignments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Snapshot {
-    pub generation: i32,
-    pub protocol_type: String,
-    pub protocol: String,
-    pub leader: String,
-    /// In the order they came.
-    pub members: Vec<MemberSnapshot>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MemberSnapshot {
-    pub id: String,
-    pub instance: Option<String>,
-    pub client_id: String,
-    pub client_host: String,
-    pub session_timeout: Duration,
-    pub rebalance_timeout: Duration,
-    pub protocols: Vec<(String, Bytes)>,
-    pub assignment: Bytes,
+    pub(crate) generation: i32,
+    pub(crate) protocol_type: String,
+    pub(crate) protocol: String,
+    pub(crate) leader: String,
+    /// In the order of arrival.
+    pub(crate) members: Vec<MemberRecord>,
 }
 
 impl Group {
-    pub fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self) -> Snapshot {
         let mut members: Vec<&Member> = self.members.values().collect();
         members.sort_by_key(|member| member.arrival);
         Snapshot {
@@ -39,62 +23,29 @@ impl Group {
             protocol_type: self.protocol_type.clone(),
             protocol: self.protocol.clone(),
             leader: self.leader.clone(),
-            members: members.into_iter().map(Member::snapshot).collect(),
+            members: members.iter().map(|member| member.record.clone()).collect(),
         }
     }
 
-    /// The group as it was. Its members have a whole session to say that they are still there.
-    pub fn restore(name: &str, limits: Limits, snapshot: Snapshot, now: Elapsed) -> Group {
+    /// The group of a snapshot. Its members have a whole session from now on.
+    pub(crate) fn restore(name: &str, limits: Limits, snapshot: Snapshot, now: Elapsed) -> Group {
         let mut group = Group::new(name, limits);
         group.generation = snapshot.generation;
         group.protocol_type = snapshot.protocol_type;
         group.protocol = snapshot.protocol;
         group.leader = snapshot.leader;
-        for member in snapshot.members {
+        for record in snapshot.members {
             group.arrivals += 1;
-            let member = Member::restore(member, group.arrivals, now);
-            if let Some(instance) = &member.instance {
-                group.instances.insert(instance.clone(), member.id.clone());
+            if let Some(instance) = &record.instance {
+                group.instances.insert(instance.clone(), record.id.clone());
             }
-            group.members.insert(member.id.clone(), member);
+            let id = record.id.clone();
+            let member = Member::restore(record, group.arrivals, now);
+            group.members.insert(id, member);
         }
         if !group.members.is_empty() {
             group.phase = Phase::Stable { until: None };
         }
         group
-    }
-}
-
-impl Member {
-    fn snapshot(&self) -> MemberSnapshot {
-        MemberSnapshot {
-            id: self.id.clone(),
-            instance: self.instance.clone(),
-            client_id: self.client_id.clone(),
-            client_host: self.client_host.clone(),
-            session_timeout: self.session_timeout,
-            rebalance_timeout: self.rebalance_timeout,
-            protocols: self.protocols.clone(),
-            assignment: self.assignment.clone(),
-        }
-    }
-
-    fn restore(snapshot: MemberSnapshot, arrival: u64, now: Elapsed) -> Member {
-        Member {
-            id: snapshot.id,
-            instance: snapshot.instance,
-            client_id: snapshot.client_id,
-            client_host: snapshot.client_host,
-            session_timeout: snapshot.session_timeout,
-            rebalance_timeout: snapshot.rebalance_timeout,
-            protocols: snapshot.protocols,
-            assignment: snapshot.assignment,
-            arrival,
-            joining: None,
-            syncing: None,
-            synced: true,
-            knows_itself: true,
-            expires: now + snapshot.session_timeout,
-        }
     }
 }

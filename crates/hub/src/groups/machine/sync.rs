@@ -1,30 +1,28 @@
-//! The leader hands the work out, the others ask for their share.
+//! Syncs: the leader sends the assignment, the members receive theirs.
 
 use bytes::Bytes;
 use highwater_log::{GroupError, SyncRequest, SyncResponse};
 
-use super::{AfterStore, Effect, Elapsed, Group, Phase, Ticket};
+use super::{AfterStore, Effect, Elapsed, Group, Phase, RequestId};
 
 impl Group {
-    pub fn sync(&mut self, request: SyncRequest, ticket: Ticket, now: Elapsed) {
-        self.stirred = true;
-        match self.ask_for_share(request, ticket, now) {
-            Ok(None) => {}
-            Ok(Some(synced)) => self.answer_sync(ticket, Ok(synced)),
-            Err(error) => self.answer_sync(ticket, Err(error)),
+    pub(crate) fn sync(&mut self, request: SyncRequest, request_id: RequestId, now: Elapsed) {
+        self.deadline_changed = true;
+        if let Some(answer) = self.try_sync(request, request_id, now).transpose() {
+            self.answer_sync(request_id, answer);
         }
     }
 
-    fn ask_for_share(
+    fn try_sync(
         &mut self,
         request: SyncRequest,
-        ticket: Ticket,
+        request_id: RequestId,
         now: Elapsed,
     ) -> Result<Option<SyncResponse>, GroupError> {
         let SyncRequest { member: who, .. } = &request;
         self.check(who)?;
         let differs =
-            |told: &Option<String>, ours: &str| told.as_deref().is_some_and(|it| it != ours);
+            |theirs: &Option<String>, ours: &str| theirs.as_deref().is_some_and(|it| it != ours);
         if differs(&request.protocol_type, &self.protocol_type)
             || differs(&request.protocol, &self.protocol)
         {
@@ -39,13 +37,13 @@ impl Group {
             Phase::Stable { .. } => {
                 member.touch(now);
                 member.synced = true;
-                let assignment = member.assignment.clone();
-                Ok(Some(self.synced(assignment)))
+                let assignment = member.record.assignment.clone();
+                Ok(Some(self.sync_response(assignment)))
             }
             Phase::Completing { .. } => {
                 member.synced = true;
-                if let Some(before) = member.syncing.replace(ticket) {
-                    self.answer_sync(before, Err(GroupError::Rebalancing));
+                if let Some(previous) = member.syncing.replace(request_id) {
+                    self.answer_sync(previous, Err(GroupError::Rebalancing));
                 }
                 if self.leader == request.member.member {
                     self.assign(request.assignments);
@@ -55,8 +53,7 @@ impl Group {
         }
     }
 
-    /// Takes the leader's word; the members hear of it once it is stored. Who was forgotten gets
-    /// nothing.
+    /// Stores the leader's assignment; the members receive it when it is stored. Members that it omits get an empty one.
     fn assign(&mut self, assignments: Vec<(String, Bytes)>) {
         let Phase::Completing { storing, .. } = &mut self.phase else {
             return;
@@ -66,7 +63,7 @@ impl Group {
         }
         for (member, assignment) in assignments {
             if let Some(member) = self.members.get_mut(&member) {
-                member.assignment = assignment;
+                member.record.assignment = assignment;
             }
         }
         let after = AfterStore::Assignment(self.generation);

@@ -9,7 +9,7 @@ use highwater_log::{
     SyncResponse,
 };
 
-use super::{AfterStore, Effect, Elapsed, Group, Limits, Ticket};
+use super::{AfterStore, Effect, Elapsed, Group, Limits, RequestId};
 
 const SESSION: Duration = Duration::from_secs(10);
 const REBALANCE: Duration = Duration::from_secs(60);
@@ -23,15 +23,15 @@ fn limits() -> Limits {
     }
 }
 
-/// A group with a clock, tickets and ids; what it wants stored is stored at once unless `slow`.
+/// A group with a clock and ids; snapshots are stored at once unless `slow`.
 struct Bench {
     group: Group,
     now: Elapsed,
     issued: u64,
     slow: bool,
     waiting_to_store: Vec<AfterStore>,
-    joins: BTreeMap<Ticket, Result<JoinResponse, GroupError>>,
-    syncs: BTreeMap<Ticket, Result<SyncResponse, GroupError>>,
+    joins: BTreeMap<RequestId, Result<JoinResponse, GroupError>>,
+    syncs: BTreeMap<RequestId, Result<SyncResponse, GroupError>>,
 }
 
 impl Bench {
@@ -51,23 +51,23 @@ impl Bench {
         }
     }
 
-    fn ticket(&mut self) -> Ticket {
+    fn request_id(&mut self) -> RequestId {
         self.issued += 1;
-        Ticket(self.issued)
+        RequestId(self.issued)
     }
 
     fn collect(&mut self) {
         for effect in self.group.take_effects() {
             match effect {
-                Effect::Joined(ticket, answer) => {
+                Effect::Joined(request_id, answer) => {
                     assert!(
-                        self.joins.insert(ticket, answer).is_none(),
+                        self.joins.insert(request_id, answer).is_none(),
                         "answered twice"
                     );
                 }
-                Effect::Synced(ticket, answer) => {
+                Effect::Synced(request_id, answer) => {
                     assert!(
-                        self.syncs.insert(ticket, answer).is_none(),
+                        self.syncs.insert(request_id, answer).is_none(),
                         "answered twice"
                     );
                 }
@@ -86,28 +86,28 @@ impl Bench {
         self.collect();
     }
 
-    fn join_with(&mut self, request: JoinRequest) -> Ticket {
-        let ticket = self.ticket();
+    fn join_with(&mut self, request: JoinRequest) -> RequestId {
+        let request_id = self.request_id();
         self.group
-            .join(request, format!("m{}", ticket.0), ticket, self.now);
+            .join(request, format!("m{}", request_id.0), request_id, self.now);
         self.collect();
-        ticket
+        request_id
     }
 
-    fn join(&mut self, member: &str) -> Ticket {
+    fn join(&mut self, member: &str) -> RequestId {
         self.join_with(request(member))
     }
 
-    fn joined(&self, ticket: Ticket) -> &JoinResponse {
-        self.joins[&ticket].as_ref().unwrap()
+    fn joined(&self, request_id: RequestId) -> &JoinResponse {
+        self.joins[&request_id].as_ref().unwrap()
     }
 
-    fn refused(&self, ticket: Ticket) -> &GroupError {
-        self.joins[&ticket].as_ref().unwrap_err()
+    fn refused(&self, request_id: RequestId) -> &GroupError {
+        self.joins[&request_id].as_ref().unwrap_err()
     }
 
-    fn sync(&mut self, member: &str, assignments: &[(&str, &str)]) -> Ticket {
-        let ticket = self.ticket();
+    fn sync(&mut self, member: &str, assignments: &[(&str, &str)]) -> RequestId {
+        let request_id = self.request_id();
         let own = |(member, work): &(&str, &str)| (member.to_string(), bytes(work));
         let request = SyncRequest {
             member: self.as_member(member),
@@ -115,9 +115,9 @@ impl Bench {
             protocol: None,
             assignments: assignments.iter().map(own).collect(),
         };
-        self.group.sync(request, ticket, self.now);
+        self.group.sync(request, request_id, self.now);
         self.collect();
-        ticket
+        request_id
     }
 
     fn as_member(&self, member: &str) -> Membership {
@@ -144,14 +144,14 @@ impl Bench {
         answers.remove(0)
     }
 
-    /// A stable group of as many members as `count`; answers with their ids, the leader first.
+    /// A stable group of `count` members; returns their ids, the leader first.
     fn stable(&mut self, count: usize) -> Vec<String> {
         let mut ids: Vec<String> = Vec::new();
         for _ in 0..count {
             let newcomer = self.join("");
-            let again: Vec<Ticket> = ids.clone().iter().map(|id| self.join(id)).collect();
-            for ticket in again.into_iter().chain([newcomer]) {
-                let member = self.joined(ticket).member.clone();
+            let again: Vec<RequestId> = ids.clone().iter().map(|id| self.join(id)).collect();
+            for request_id in again.into_iter().chain([newcomer]) {
+                let member = self.joined(request_id).member.clone();
                 if !ids.contains(&member) {
                     ids.push(member);
                 }
@@ -216,10 +216,10 @@ fn unknown(member: &str) -> GroupError {
 }
 
 #[test]
-fn the_first_member_leads_and_is_told_who_is_there() {
+fn the_first_member_leads_and_gets_the_members() {
     let mut bench = Bench::new();
-    let ticket = bench.join("");
-    let joined = bench.joined(ticket);
+    let request_id = bench.join("");
+    let joined = bench.joined(request_id);
     assert_eq!((joined.generation, joined.protocol.as_str()), (1, "range"));
     assert_eq!(joined.leader, joined.member);
     assert_eq!(joined.members.len(), 1);
@@ -241,7 +241,7 @@ fn a_join_is_held_until_all_known_members_have_come_again() {
 }
 
 #[test]
-fn who_does_not_come_within_the_rebalance_timeout_is_out() {
+fn a_member_that_misses_the_rebalance_timeout_is_removed() {
     let mut bench = Bench::new();
     let ids = bench.stable(2);
     let newcomer = bench.join("");
@@ -259,26 +259,26 @@ fn who_does_not_come_within_the_rebalance_timeout_is_out() {
 }
 
 #[test]
-fn a_newcomer_who_can_is_given_an_id_first_and_is_waited_for() {
+fn a_new_member_gets_its_id_first_if_it_can_and_is_waited_for() {
     let mut bench = Bench::new();
-    let ticket = bench.join_with(JoinRequest {
+    let request_id = bench.join_with(JoinRequest {
         expects_member_id: true,
         ..request("")
     });
     let required = GroupError::MemberIdRequired {
         member: "m1".into(),
     };
-    assert_eq!(bench.refused(ticket), &required);
+    assert_eq!(bench.refused(request_id), &required);
     assert_eq!(bench.group.state(), GroupState::Empty);
     let other = bench.join("");
     assert!(!bench.joins.contains_key(&other), "m1 is expected");
-    let ticket = bench.join("m1");
-    assert_eq!(bench.joined(ticket).generation, 1);
+    let request_id = bench.join("m1");
+    assert_eq!(bench.joined(request_id).generation, 1);
     assert_eq!(bench.joined(other).members.len(), 2);
 }
 
 #[test]
-fn an_id_that_nobody_came_back_with_lapses() {
+fn a_promised_id_expires() {
     let mut bench = Bench::new();
     bench.join_with(JoinRequest {
         expects_member_id: true,
@@ -302,7 +302,10 @@ fn the_first_members_are_given_a_moment_to_gather() {
     bench.pass(Duration::from_millis(200));
     let second = bench.join("");
     bench.pass(Duration::from_millis(50));
-    assert!(bench.joins.is_empty(), "somebody came, so another moment");
+    assert!(
+        bench.joins.is_empty(),
+        "a member joined, so the delay starts again"
+    );
     bench.pass(delay);
     assert_eq!(bench.joined(first).members.len(), 2);
     assert_eq!(bench.joined(second).generation, 1);
@@ -339,7 +342,7 @@ fn the_protocol_is_the_favourite_of_most_among_those_all_can_speak() {
 }
 
 #[test]
-fn equal_votes_go_to_what_the_first_member_likes() {
+fn equal_votes_go_to_the_preference_of_the_first_member() {
     let mut bench = Bench::new();
     let first = bench.join_with(speaking("", &["range", "sticky"]));
     let id = bench.joined(first).member.clone();
@@ -349,7 +352,7 @@ fn equal_votes_go_to_what_the_first_member_likes() {
 }
 
 #[test]
-fn who_speaks_no_common_protocol_or_another_type_stays_out() {
+fn a_member_without_a_common_protocol_is_refused() {
     let mut bench = Bench::new();
     bench.stable(1);
     let other_type = JoinRequest {
@@ -357,8 +360,8 @@ fn who_speaks_no_common_protocol_or_another_type_stays_out() {
         ..request("")
     };
     for stranger in [speaking("", &["sticky"]), speaking("", &[]), other_type] {
-        let ticket = bench.join_with(stranger);
-        assert_eq!(bench.refused(ticket), &GroupError::InconsistentProtocol);
+        let request_id = bench.join_with(stranger);
+        assert_eq!(bench.refused(request_id), &GroupError::InconsistentProtocol);
     }
     assert_eq!(bench.group.state(), GroupState::Stable);
 }
@@ -370,19 +373,19 @@ fn a_session_timeout_out_of_bounds_is_refused() {
         session_timeout: Duration::from_secs(1),
         ..request("")
     };
-    let ticket = bench.join_with(hasty);
+    let request_id = bench.join_with(hasty);
     assert!(matches!(
-        bench.refused(ticket),
+        bench.refused(request_id),
         GroupError::SessionTimeout { .. }
     ));
 }
 
 #[test]
-fn a_full_group_takes_nobody_new_but_keeps_its_own() {
+fn a_full_group_refuses_new_members_but_keeps_its_own() {
     let mut bench = Bench::new();
     let ids = bench.stable(4);
-    let ticket = bench.join("");
-    assert_eq!(bench.refused(ticket), &GroupError::Full(4));
+    let request_id = bench.join("");
+    assert_eq!(bench.refused(request_id), &GroupError::Full(4));
     let own = bench.join(&ids[1]);
     assert_eq!(bench.joined(own).generation, 4);
 }
@@ -391,8 +394,8 @@ fn a_full_group_takes_nobody_new_but_keeps_its_own() {
 fn a_static_member_comes_back_to_a_full_group() {
     let (mut bench, _, _) = stable_with_instance();
     bench.group.limits.members_max = 2;
-    let ticket = bench.join_with(instance("i", ""));
-    assert!(bench.joins[&ticket].is_ok());
+    let request_id = bench.join_with(instance("i", ""));
+    assert!(bench.joins[&request_id].is_ok());
 }
 
 #[test]
@@ -403,12 +406,12 @@ fn no_more_ids_are_promised_than_a_group_has_places() {
         ..request("")
     };
     for _ in 0..4 {
-        let ticket = bench.join_with(newcomer());
-        let refused = bench.refused(ticket);
+        let request_id = bench.join_with(newcomer());
+        let refused = bench.refused(request_id);
         assert!(matches!(refused, GroupError::MemberIdRequired { .. }));
     }
-    let ticket = bench.join_with(newcomer());
-    assert_eq!(bench.refused(ticket), &GroupError::Full(4));
+    let request_id = bench.join_with(newcomer());
+    assert_eq!(bench.refused(request_id), &GroupError::Full(4));
 }
 
 #[test]
@@ -434,10 +437,10 @@ fn followers_wait_for_the_leaders_assignment() {
 }
 
 #[test]
-fn nobody_hears_of_an_assignment_before_it_is_stored() {
+fn no_assignment_is_sent_before_it_is_stored() {
     let mut bench = Bench::new();
-    let ticket = bench.join("");
-    let id = bench.joined(ticket).member.clone();
+    let request_id = bench.join("");
+    let id = bench.joined(request_id).member.clone();
     bench.slow = true;
     let sync = bench.sync(&id, &[(&id, "a")]);
     assert!(!bench.syncs.contains_key(&sync));
@@ -450,8 +453,8 @@ fn nobody_hears_of_an_assignment_before_it_is_stored() {
 #[test]
 fn an_assignment_that_cannot_be_stored_makes_the_members_come_again() {
     let mut bench = Bench::new();
-    let ticket = bench.join("");
-    let id = bench.joined(ticket).member.clone();
+    let request_id = bench.join("");
+    let id = bench.joined(request_id).member.clone();
     bench.slow = true;
     let sync = bench.sync(&id, &[(&id, "a")]);
     bench.store(Err("disk".into()));
@@ -462,8 +465,8 @@ fn an_assignment_that_cannot_be_stored_makes_the_members_come_again() {
 #[test]
 fn an_assignment_stored_too_late_is_not_handed_out() {
     let mut bench = Bench::new();
-    let ticket = bench.join("");
-    let id = bench.joined(ticket).member.clone();
+    let request_id = bench.join("");
+    let id = bench.joined(request_id).member.clone();
     bench.slow = true;
     let sync = bench.sync(&id, &[(&id, "a")]);
     bench.join("");
@@ -497,7 +500,7 @@ fn a_group_that_all_left_is_empty_in_a_new_generation() {
 }
 
 #[test]
-fn who_leaves_while_waiting_is_answered() {
+fn a_member_that_leaves_while_waiting_is_answered() {
     let mut bench = Bench::new();
     let ids = bench.stable(2);
     let waiting = bench.join(&ids[0]);
@@ -536,8 +539,8 @@ fn a_stale_generation_is_refused() {
 fn an_unchanged_follower_that_joins_again_gets_the_current_generation() {
     let mut bench = Bench::new();
     let ids = bench.stable(2);
-    let ticket = bench.join(&ids[1]);
-    assert_eq!(bench.joined(ticket).generation, bench.group.generation);
+    let request_id = bench.join(&ids[1]);
+    assert_eq!(bench.joined(request_id).generation, bench.group.generation);
     assert_eq!(bench.group.state(), GroupState::Stable);
 }
 
@@ -568,8 +571,8 @@ fn a_lost_join_answer_is_given_again() {
 
 fn stable_with_instance() -> (Bench, String, String) {
     let mut bench = Bench::new();
-    let ticket = bench.join_with(instance("i", ""));
-    let fixed = bench.joined(ticket).member.clone();
+    let request_id = bench.join_with(instance("i", ""));
+    let fixed = bench.joined(request_id).member.clone();
     let newcomer = bench.join("");
     bench.join_with(instance("i", &fixed));
     let other = bench.joined(newcomer).member.clone();
@@ -583,8 +586,8 @@ fn stable_with_instance() -> (Bench, String, String) {
 fn a_static_member_comes_back_without_a_rebalance_and_gets_its_work_again() {
     let (mut bench, old, _) = stable_with_instance();
     let generation = bench.group.generation;
-    let ticket = bench.join_with(instance("i", ""));
-    let joined = bench.joined(ticket).clone();
+    let request_id = bench.join_with(instance("i", ""));
+    let joined = bench.joined(request_id).clone();
     assert_ne!(joined.member, old);
     assert_eq!(joined.generation, generation);
     assert_eq!(joined.leader, joined.member);
@@ -598,10 +601,10 @@ fn a_static_member_comes_back_without_a_rebalance_and_gets_its_work_again() {
 fn a_static_member_is_let_in_when_its_new_id_is_stored() {
     let (mut bench, _, _) = stable_with_instance();
     bench.slow = true;
-    let ticket = bench.join_with(instance("i", ""));
-    assert!(!bench.joins.contains_key(&ticket));
+    let request_id = bench.join_with(instance("i", ""));
+    assert!(!bench.joins.contains_key(&request_id));
     bench.store(Ok(()));
-    assert!(bench.joins[&ticket].is_ok());
+    assert!(bench.joins[&request_id].is_ok());
 }
 
 #[test]
@@ -618,13 +621,13 @@ fn the_second_holder_of_an_instance_fences_the_first() {
         bench.group.check_commit(&who, false, bench.now),
         Err(fenced.clone())
     );
-    let ticket = bench.join_with(instance("i", &old));
-    assert_eq!(bench.refused(ticket), &fenced);
+    let request_id = bench.join_with(instance("i", &old));
+    assert_eq!(bench.refused(request_id), &fenced);
     assert_eq!(bench.leave(&old, Some("i")), Err(fenced));
 }
 
 #[test]
-fn a_fenced_member_that_waits_is_told_at_once() {
+fn a_fenced_member_that_waits_is_answered_at_once() {
     let (mut bench, old, _) = stable_with_instance();
     let waiting = bench.join_with(instance("i", &old));
     assert_eq!(bench.group.state(), GroupState::PreparingRebalance);
@@ -654,7 +657,7 @@ fn a_silent_static_member_keeps_its_place_until_its_session_ends() {
         bench.group.heartbeat(&who, bench.now).ok();
     }
     let leader = bench.joined(newcomer).leader.clone();
-    assert_eq!(leader, other, "the old leader did not come");
+    assert_eq!(leader, other, "the old leader did not join");
     assert!(bench.group.members.contains_key(&fixed));
 }
 
@@ -669,16 +672,22 @@ fn a_static_member_leaves_by_its_instance() {
 #[test]
 fn a_consumer_without_a_group_stores_positions_while_the_group_is_empty() {
     let mut bench = Bench::new();
-    let nobody = membership(-1, "");
-    assert_eq!(bench.group.check_commit(&nobody, false, bench.now), Ok(()));
+    let anonymous = membership(-1, "");
+    assert_eq!(
+        bench.group.check_commit(&anonymous, false, bench.now),
+        Ok(())
+    );
     bench.stable(1);
-    let refused = bench.group.check_commit(&nobody, false, bench.now);
+    let refused = bench.group.check_commit(&anonymous, false, bench.now);
     assert_eq!(refused, Err(unknown("")));
-    assert_eq!(bench.group.check_commit(&nobody, true, bench.now), Ok(()));
+    assert_eq!(
+        bench.group.check_commit(&anonymous, true, bench.now),
+        Ok(())
+    );
 }
 
 #[test]
-fn a_commit_is_taken_while_the_group_gathers_but_not_while_it_shares_out() {
+fn a_commit_is_accepted_while_members_join_but_not_while_they_sync() {
     let mut bench = Bench::new();
     let ids = bench.stable(1);
     let who = bench.as_member(&ids[0]);
@@ -743,8 +752,8 @@ fn a_restored_group_goes_on_where_it_was() {
     bench.group = Group::restore("g", limits(), snapshot.clone(), bench.now);
     assert_eq!(bench.group.snapshot(), snapshot);
     assert_eq!(bench.beat(&ids[0]), Ok(()));
-    let ticket = bench.join(&ids[1]);
-    assert_eq!(bench.joined(ticket).generation, snapshot.generation);
+    let request_id = bench.join(&ids[1]);
+    assert_eq!(bench.joined(request_id).generation, snapshot.generation);
     bench.pass(SESSION);
     assert_eq!(bench.group.state(), GroupState::Empty);
 }

@@ -1,5 +1,5 @@
-//! Which files a partition has, after finishing what was under way: a swap of compacted segments, a
-//! removal of old ones, files that were being written.
+//! Lists the files of a partition after cleaning up: completes swaps of compacted segments and deletions, and removes
+//! temporary files.
 
 use std::io;
 use std::path::Path;
@@ -14,22 +14,22 @@ use crate::storage::segment::Segment;
 use crate::storage::view::Damage;
 use crate::storage::{Shared, retain};
 
-pub struct Files {
+pub(crate) struct Files {
     pub start: Offset,
     /// By offset.
     pub segments: Vec<SegmentFile>,
-    /// Of the start; without it nobody knows what was to be forgotten.
+    /// Damage of the start file: the start is unknown.
     pub damage: Option<Damage>,
 }
 
-pub struct SegmentFile {
+pub(crate) struct SegmentFile {
     pub segment: Arc<Segment>,
-    /// The length of the file.
+    /// Length of the file.
     pub bytes: u64,
 }
 
 impl Files {
-    pub fn tidy(shared: &Shared, folder: &Path) -> io::Result<Files> {
+    pub(crate) fn clean_up(shared: &Shared, folder: &Path) -> io::Result<Files> {
         let disk = &*shared.disk;
         finish_swaps(disk, folder)?;
         let (start, damage) = match retain::read_start(disk, folder)? {
@@ -48,7 +48,7 @@ impl Files {
             })
             .collect();
         if !unwanted.is_empty() {
-            // The start that says so may not be durable yet.
+            // The start that makes these files obsolete may not be durable yet.
             disk.sync_folder(folder)?;
         }
         for name in unwanted {
@@ -68,13 +68,13 @@ impl Files {
     }
 
     /// The first offset that is kept.
-    pub fn first_offset(&self) -> Offset {
+    pub(crate) fn first_offset(&self) -> Offset {
         let first = self.segments.first().map(|file| file.segment.base);
         first.map_or(self.start, |first| first.max(self.start))
     }
 }
 
-/// The segments that hold something from the start on; the last one always does.
+/// The segments with offsets from the start on; always includes the last one.
 fn kept(names: &[String], start: Offset) -> Vec<Offset> {
     let base = |name: &String| match names::kind(name) {
         Kind::Segment(base) => Some(base),
@@ -85,8 +85,7 @@ fn kept(names: &[String], start: Offset) -> Vec<Offset> {
     bases[first.saturating_sub(1)..].to_vec()
 }
 
-/// A swap is complete: what it replaces is removed before it takes its name, so that no crash leaves
-/// both.
+/// Completes swaps. The replaced files are removed before the new one takes their name, so that no crash leaves both.
 fn finish_swaps(disk: &dyn Disk, folder: &Path) -> io::Result<()> {
     for name in disk.list(folder)? {
         if let Kind::Swap { base, next } = names::kind(&name) {
@@ -96,7 +95,12 @@ fn finish_swaps(disk: &dyn Disk, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-pub fn finish_swap(disk: &dyn Disk, folder: &Path, base: Offset, next: Offset) -> io::Result<()> {
+pub(crate) fn finish_swap(
+    disk: &dyn Disk,
+    folder: &Path,
+    base: Offset,
+    next: Offset,
+) -> io::Result<()> {
     for name in disk.list(folder)? {
         if let Kind::Segment(old) | Kind::Index(old) | Kind::Checkpoint(old) = names::kind(&name)
             && (base..next).contains(&old)

@@ -1,8 +1,8 @@
-//! Finding out after a start what the disk holds, and mending what a crash left unfinished.
+//! Recovery of a partition at a start.
 //!
-//! Only the last segment can be torn, and only above the mark. What is wrong above it is cut and
-//! reported; what is wrong below it is damage: the partition then serves what comes before and takes
-//! no writes, because somebody was promised what is missing.
+//! Only the last segment can be torn, and only after the sync marker. Invalid bytes after the marker are truncated and
+//! reported. Invalid bytes before it are damage: the partition serves the batches before them and accepts no writes,
+//! because acknowledged records are missing.
 
 pub(super) mod files;
 
@@ -27,7 +27,7 @@ use super::tail::Tail;
 use super::view::{ActiveSegment, Damage, View};
 use super::{Shared, names};
 
-/// A torn end that was removed.
+/// A torn end that was truncated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TornTail {
     pub file: String,
@@ -36,7 +36,7 @@ pub struct TornTail {
     pub reason: String,
 }
 
-/// What a recovery found.
+/// The result of a recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     pub scanned_bytes: u64,
@@ -45,14 +45,13 @@ pub struct Recovery {
 }
 
 impl Store {
-    /// Opens a partition, which may be new. An error says that the disk could not be read or
-    /// written; trying again does no harm.
-    pub fn open(
+    /// Opens a partition, which may be new. After an error it is safe to try again.
+    pub(crate) fn open(
         shared: Arc<Shared>,
         topic_partition: TopicPartition,
         folder: &Path,
     ) -> io::Result<(Arc<Store>, Recovery)> {
-        let files = Files::tidy(&shared, folder)?;
+        let files = Files::clean_up(&shared, folder)?;
         let mut recoverer = Recoverer {
             recovery: Recovery {
                 damage: files.damage.clone(),
@@ -60,7 +59,7 @@ impl Store {
             },
             shared: &shared,
             folder,
-            mark_id: shared.new_id(),
+            marker_id: shared.new_id(),
         };
         let (mut view, writer) = recoverer.recover(&files)?;
         let recovery = recoverer.recovery;
@@ -80,11 +79,11 @@ impl Store {
 struct Recoverer<'a> {
     shared: &'a Shared,
     folder: &'a Path,
-    mark_id: u64,
+    marker_id: u64,
     recovery: Recovery,
 }
 
-/// The state at the end of the log, and how far that is into the last segment.
+/// The state at the end of the log and of the last segment.
 struct ReplayState {
     index: Index,
     producers: ProducerStates,
@@ -93,12 +92,12 @@ struct ReplayState {
 
 impl Recoverer<'_> {
     fn recover(&mut self, files: &Files) -> io::Result<(View, Writer)> {
-        let mark = self.read_mark()?;
-        self.miss_segments(files, mark);
+        let mark = self.read_marker()?;
+        self.check_missing_segment(files, mark);
         let mut writer = Writer {
             active: None,
-            mark_number: mark.map_or(0, |mark| mark.number),
-            mark_id: self.mark_id,
+            marker_number: mark.map_or(0, |mark| mark.number),
+            marker_id: self.marker_id,
             checkpointed: u64::MAX,
             failed: false,
             checkpoint_at: self.shared.options.checkpoint_bytes,
@@ -118,14 +117,14 @@ impl Recoverer<'_> {
             true => mark.bytes,
             false => 0,
         });
-        self.judge_end(last, &replayed, mark)?;
+        self.check_end(last, &replayed, mark)?;
         let ReplayState {
             index, producers, ..
         } = replayed;
         if self.recovery.damage.is_none() {
-            let written = self.mend_end(last, &index, mark.unwrap_or(0), &segment)?;
+            let written = self.repair_end(last, &index, mark.unwrap_or(0), &segment)?;
             if exact != Some((segment.base, written.bytes)) {
-                self.write_mark(&mut writer, &written)?;
+                self.write_marker(&mut writer, &written)?;
             }
             writer.checkpoint_at += written.bytes;
             if files.start <= index.next {
@@ -136,7 +135,7 @@ impl Recoverer<'_> {
         Ok((view(files, closed, index, producers, active), writer))
     }
 
-    fn read_mark(&self) -> io::Result<Option<SyncMarker>> {
+    fn read_marker(&self) -> io::Result<Option<SyncMarker>> {
         let path = self.folder.join(sync_marker::FILE);
         match self.shared.disk.open(&path, Access::Read) {
             Ok(file) => SyncMarker::read(&*file),
@@ -145,8 +144,8 @@ impl Recoverer<'_> {
         }
     }
 
-    /// The segment of the mark was there and was never removed.
-    fn miss_segments(&mut self, files: &Files, mark: Option<SyncMarker>) {
+    /// The segment of the sync marker must exist.
+    fn check_missing_segment(&mut self, files: &Files, mark: Option<SyncMarker>) {
         let Some(mark) = mark else {
             return;
         };
@@ -168,7 +167,7 @@ impl Recoverer<'_> {
         });
     }
 
-    /// Reads the log from the last good checkpoint to the end.
+    /// Reads the log from the last valid checkpoint to the end.
     fn replay(&mut self, files: &[SegmentFile]) -> io::Result<ReplayState> {
         let (first, mut state) = self.last_checkpoint(files)?;
         let interval = self.shared.options.index_bytes;
@@ -184,7 +183,7 @@ impl Recoverer<'_> {
             let from = index.bytes;
             let scanned = scan(&*open, from, *bytes, index.next, |_, batch| {
                 index.push(&batch.header, batch.bytes().len() as u64, interval);
-                // A control batch of another kind changes nothing.
+                // Other control batches change nothing.
                 producers.apply(&batch.header, batch.as_marker().unwrap_or(None));
             })?;
             self.recovery.scanned_bytes += scanned.bytes - from;
@@ -202,7 +201,7 @@ impl Recoverer<'_> {
         Ok(state)
     }
 
-    /// Which segment to read from, and the state to begin with.
+    /// The segment to read from, and the state at that point.
     fn last_checkpoint(&self, files: &[SegmentFile]) -> io::Result<(usize, ReplayState)> {
         for (number, file) in files.iter().enumerate().rev() {
             let base = file.segment.base;
@@ -230,8 +229,7 @@ impl Recoverer<'_> {
         Ok((0, state))
     }
 
-    /// Whether the last batch that the checkpoint knows of is where it says, whole. Damage elsewhere
-    /// is found when it is read.
+    /// Whether the last batch of the checkpoint is at its position and valid. Other damage is detected by reads.
     fn agrees(&self, file: &SegmentFile, index: &Index) -> io::Result<bool> {
         if index.bytes == 0 {
             return Ok(index.next == file.segment.base);
@@ -254,8 +252,8 @@ impl Recoverer<'_> {
         })
     }
 
-    /// Tells a torn end from a damaged one. Zeros are room that was reserved.
-    fn judge_end(
+    /// Tells a torn end from a damaged one. Zeros are allocated space.
+    fn check_end(
         &mut self,
         last: &SegmentFile,
         replayed: &ReplayState,
@@ -276,8 +274,7 @@ impl Recoverer<'_> {
         match mark {
             None => {
                 let reason = format!(
-                    "{reason}, and without `{}` nobody knows whether the log \
-                    ends here",
+                    "{reason}, and without `{}` it is unknown whether the log ends here",
                     sync_marker::FILE
                 );
                 self.damaged(name, end, reason);
@@ -294,9 +291,9 @@ impl Recoverer<'_> {
         Ok(())
     }
 
-    /// Cuts a torn end, and makes sure of what lies above the mark. The operating system may show
-    /// bytes that an earlier failed sync has lost, and only a new write brings them to the disk.
-    fn mend_end(
+    /// Truncates a torn end and rewrites the bytes after the sync marker: the operating system may show bytes that an
+    /// earlier failed sync has lost, and only a new write brings them to the disk.
+    fn repair_end(
         &self,
         last: &SegmentFile,
         index: &Index,
@@ -320,15 +317,14 @@ impl Recoverer<'_> {
         })
     }
 
-    /// From here on the end is known. The name of the segment is made durable first, in case the
-    /// process ended before that.
-    fn write_mark(&self, writer: &mut Writer, written: &ActiveWriter) -> io::Result<()> {
+    /// Writes the sync marker for the recovered end. The folder is synced first, in case the process ended before that.
+    fn write_marker(&self, writer: &mut Writer, written: &ActiveWriter) -> io::Result<()> {
         self.shared.disk.sync_folder(self.folder)?;
         let path = self.folder.join(sync_marker::FILE);
-        let file = self.shared.open(self.mark_id, &path, Access::Create)?;
-        writer.mark_number += 1;
+        let file = self.shared.open(self.marker_id, &path, Access::Create)?;
+        writer.marker_number += 1;
         let mark = SyncMarker {
-            number: writer.mark_number,
+            number: writer.marker_number,
             segment: written.segment.base,
             bytes: written.bytes,
         };
@@ -336,8 +332,8 @@ impl Recoverer<'_> {
     }
 }
 
-/// What readers see of it. A log that ends before its start, because the operating system lost what
-/// it had not been asked to sync, goes on at the start.
+/// The published state. A log that ends before its start, because a power cut lost unsynced bytes, continues at the
+/// start.
 fn view(
     files: &Files,
     closed: &[SegmentFile],
@@ -381,7 +377,7 @@ fn rewrite(file: &dyn DiskFile, from: u64, to: u64) -> io::Result<()> {
     each_chunk(file, from, to, write).map(|_| ())
 }
 
-/// Reads a range in parts until one of them gives true.
+/// Reads a range in chunks until `done` returns true.
 fn each_chunk(
     file: &dyn DiskFile,
     from: u64,

@@ -1,5 +1,4 @@
-//! Helpers for tests of the hub: futures that are ready, batches of texts, and all that a partition
-//! holds.
+//! Helpers for tests of the hub: ready futures, batches of texts, the contents of a partition.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use highwater_log::{
 
 pub const DATA: &str = "data";
 
-/// Nobody commits but the test, and everything is done on its thread.
+/// Without threads: the test commits, and everything runs on its thread.
 pub fn by_hand() -> Options {
     Options {
         committers: 0,
@@ -44,7 +43,7 @@ pub fn open(
     Ok((hub, recoveries.into_inner()))
 }
 
-/// The result, if it is there.
+/// The result, if it is ready.
 pub fn poll<T>(pending: &mut BoxFuture<T>) -> Option<T> {
     match pending
         .as_mut()
@@ -100,7 +99,7 @@ pub struct Seen {
     pub value: String,
 }
 
-/// What is in some pieces: the headers of batches, and the records of those with data.
+/// The headers of the batches in these pieces, and the records of the data batches.
 pub fn contents(fetched: &FetchData) -> (Vec<BatchHeader>, Vec<Seen>) {
     let mut decompressor = Decompressor::new(1 << 20);
     let (mut headers, mut seen) = (Vec::new(), Vec::new());

@@ -129,7 +129,7 @@ fn hubs(page: &mut Page, backend: &Backend) {
     page.one(&HUB_SYNCS, totals.syncs);
     page.one(&HUB_SYNC_SECONDS, totals.sync_time.as_secs_f64());
     page.one(&HUB_WAITING, status.waiting_bytes);
-    page.one(&HUB_TURNED_AWAY, totals.turned_away);
+    page.one(&HUB_TURNED_AWAY, totals.rejected);
     let reads = [("memory", totals.reads_tail), ("disk", totals.reads_disk)];
     page.each(&HUB_READS, reads);
     page.one(&HUB_READ_BYTES, totals.read_bytes);
