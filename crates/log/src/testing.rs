@@ -58,6 +58,11 @@ impl GatedLog {
         GatedLog { memory, gate }
     }
 
+    /// The log behind the gate.
+    pub fn memory(&self) -> &MemoryLog {
+        &self.memory
+    }
+
     fn gate(&self) -> MutexGuard<'_, Gate> {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use crate::service::common::{Gated, TokioClock, bodies};
 
 async fn append(log: &Gated, partition: u32, texts: &[&str]) {
-    let partition = Log::partition(log, "orders", partition).unwrap();
+    let partition = log.memory().partition("orders", partition).unwrap();
     let records: Vec<_> = (texts.iter())
         .map(|text| NewRecord {
             key: Some(b"k"),
