@@ -8,9 +8,9 @@ use std::fmt::Write;
 use highwater_time::Duration;
 
 use crate::plan::{
-    Aggregate, AggregateFunction, AnalyticColumn, AnalyticNode, ApplyColumn, Each, ExprKind, Item,
-    JoinNode, LookupNode, MatchNode, Name, Node, NodeId, Plan, Read, Reference, ReferenceStep,
-    Side, Window, WindowNode,
+    Aggregate, AggregateFunction, AnalyticColumn, AnalyticNode, ApplyColumn, Each, Expr, ExprKind,
+    Item, JoinNode, LookupNode, MatchNode, Name, Node, NodeId, Plan, Pred, Read, Reference,
+    ReferenceStep, Side, Window, WindowNode,
 };
 use crate::print;
 
@@ -300,13 +300,12 @@ impl<'p> Explainer<'p> {
             }
             Node::Project { from, items } => {
                 let below = &self.columns[from.0];
-                let items: Vec<String> = items.iter().map(|item| show_item(item, below)).collect();
-                format!("select {}", items.join(", "))
+                let items = items.iter().map(|item| show_item(item, below));
+                format!("select {}", print::join(items))
             }
             Node::Window(window) => self.window(window),
             Node::Union { names, .. } => {
-                let names: Vec<String> = names.iter().map(column_name).collect();
-                format!("union {}", names.join(", "))
+                format!("union {}", print::join(names.iter().map(column_name)))
             }
             Node::Join(join) => self.join(join),
             Node::Lookup(lookup) => self.lookup(lookup),
@@ -329,12 +328,9 @@ impl<'p> Explainer<'p> {
             }
             Node::Analytic(analytic) => {
                 let below = &self.columns[analytic.from.0];
-                let calls: Vec<String> = analytic
-                    .calls
-                    .iter()
-                    .map(|call| print::analytic(call, below))
-                    .collect();
-                format!("compute {}", calls.join(", "))
+                let calls = analytic.calls.iter();
+                let calls = calls.map(|call| print::analytic(call, below));
+                format!("compute {}", print::join(calls))
             }
             Node::Match(node) => print::matching(node, &self.columns[node.from.0]),
         }
@@ -356,18 +352,8 @@ impl<'p> Explainer<'p> {
                 let _ = write!(text, ", from {} [{low} .. {high}]", left[column]);
             }
         }
-        for (a, b) in &join.keys {
-            let _ = write!(
-                text,
-                ", {} = {}",
-                print::expr(a, left),
-                print::expr(b, right)
-            );
-        }
-        if let Some(residual) = &join.residual {
-            let columns = self.columns_of(&Node::Join(join.clone()));
-            let _ = write!(text, ", {}", print::pred(residual, &columns));
-        }
+        text += &equalities(&join.keys, left, right);
+        text += &self.residual(&join.residual, || Node::Join(join.clone()));
         text
     }
 
@@ -376,19 +362,15 @@ impl<'p> Explainer<'p> {
         let (left, right) = (&self.columns[lookup.from.0], reference_columns(reference));
         let mut text = String::from(if lookup.outer { "left join" } else { "join" });
         let _ = write!(text, " reference {}", print::name(&reference.name));
-        for (a, b) in &lookup.keys {
-            let _ = write!(
-                text,
-                ", {} = {}",
-                print::expr(a, left),
-                print::expr(b, &right)
-            );
-        }
-        if let Some(residual) = &lookup.residual {
-            let columns = self.columns_of(&Node::Lookup(lookup.clone()));
-            let _ = write!(text, ", {}", print::pred(residual, &columns));
-        }
+        text += &equalities(&lookup.keys, left, &right);
+        text += &self.residual(&lookup.residual, || Node::Lookup(lookup.clone()));
         text
+    }
+
+    /// The other conditions of a join, over the columns of the join.
+    fn residual(&self, residual: &Option<Pred>, join: impl Fn() -> Node) -> String {
+        let print = |pred| format!(", {}", print::pred(pred, &self.columns_of(&join())));
+        residual.as_ref().map(print).unwrap_or_default()
     }
 
     fn source(&self, input: usize) -> String {
@@ -399,12 +381,7 @@ impl<'p> Explainer<'p> {
             text += &format!(" timestamp by {}", print::expr(timestamp, &columns));
         }
         if !input.substream.is_empty() {
-            let keys: Vec<String> = input
-                .substream
-                .iter()
-                .map(|key| print::expr(key, &columns))
-                .collect();
-            text += &format!(" over {}", keys.join(", "));
+            text += &format!(" over {}", print::list(&input.substream, &columns));
         }
         text
     }
@@ -421,16 +398,22 @@ impl<'p> Explainer<'p> {
                 format!(", {expr} AS {name}")
             };
         }
-        let aggregates: Vec<String> = window
-            .aggregates
-            .iter()
-            .map(|a| print::aggregate(a, below))
-            .collect();
-        if !aggregates.is_empty() {
-            text += &format!(" computing {}", aggregates.join(", "));
+        if !window.aggregates.is_empty() {
+            let aggregates = window.aggregates.iter();
+            let aggregates = aggregates.map(|aggregate| print::aggregate(aggregate, below));
+            text += &format!(" computing {}", print::join(aggregates));
         }
         text
     }
+}
+
+/// The keys of a join.
+fn equalities(keys: &[(Expr, Expr)], left: &[String], right: &[String]) -> String {
+    let equality = |(a, b): &(Expr, Expr)| {
+        let (a, b) = (print::expr(a, left), print::expr(b, right));
+        format!(", {a} = {b}")
+    };
+    keys.iter().map(equality).collect()
 }
 
 /// The columns of a reference after its steps, with its name.
@@ -467,9 +450,8 @@ fn reference_steps(reference: &Reference) -> Vec<String> {
                 lines.push(format!("filter {}", print::pred(keep, &columns)));
             }
             ReferenceStep::Project(items) => {
-                let shown: Vec<String> =
-                    items.iter().map(|item| show_item(item, &columns)).collect();
-                lines.push(format!("select {}", shown.join(", ")));
+                let shown = items.iter().map(|item| show_item(item, &columns));
+                lines.push(format!("select {}", print::join(shown)));
                 columns = items.iter().map(|item| column_name(&item.name)).collect();
             }
         }
@@ -484,10 +466,9 @@ fn reads(reads: &[Read]) -> String {
         Read::Whole => "the whole event".to_string(),
         _ => print::read(read),
     });
-    let reads: Vec<String> = reads.collect();
-    match reads.is_empty() {
-        true => "reads no fields".to_string(),
-        false => format!("reads {}", reads.join(", ")),
+    match print::join(reads) {
+        none if none.is_empty() => "reads no fields".to_string(),
+        reads => format!("reads {reads}"),
     }
 }
 

@@ -78,8 +78,7 @@ fn value(e: &Expr, columns: &[String], outer: u8) -> String {
                 Name::Field(name) => format!("{}: {}", self::name(name), expr(&item.expr, columns)),
                 Name::Spread | Name::Hidden(_) => spread(expr(&item.expr, columns)),
             };
-            let parts: Vec<String> = items.iter().map(part).collect();
-            return format!("{{{}}}", parts.join(", "));
+            return format!("{{{}}}", join(items.iter().map(part)));
         }
     };
     if level < outer {
@@ -97,11 +96,13 @@ pub(crate) fn spread(record: String) -> String {
     }
 }
 
-fn list(all: &[Expr], columns: &[String]) -> String {
-    all.iter()
-        .map(|e| expr(e, columns))
-        .collect::<Vec<_>>()
-        .join(", ")
+pub(crate) fn list(all: &[Expr], columns: &[String]) -> String {
+    join(all.iter().map(|e| expr(e, columns)))
+}
+
+/// `a, b, c`
+pub(crate) fn join(parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().join(", ")
 }
 
 fn binary(op: BinaryOp) -> (&'static str, u8) {
@@ -235,7 +236,7 @@ fn order_by(order: &[OrderKey], columns: &[String]) -> String {
         let direction = if key.descending { " DESC" } else { "" };
         format!("{}{direction}", expr(&key.expr, columns))
     });
-    format!("ORDER BY {}", keys.collect::<Vec<_>>().join(", "))
+    format!("ORDER BY {}", join(keys))
 }
 
 pub(crate) fn read(read: &Read) -> String {
@@ -289,8 +290,8 @@ pub(crate) fn window(node: &WindowNode) -> String {
             let (timeout, max) = (duration(*timeout), duration(*max));
             let session = format!("SessionWindow(Timeout({timeout}), MaxDuration({max}))");
             let Some(over) = over else { return session };
-            let keys: Vec<String> = over.iter().map(|key| name(&node.keys[*key].name)).collect();
-            format!("{session} OVER (PARTITION BY {})", keys.join(", "))
+            let keys = over.iter().map(|key| name(&node.keys[*key].name));
+            format!("{session} OVER (PARTITION BY {})", join(keys))
         }
         Window::Snapshot => "System.Timestamp()".to_string(),
     }
@@ -392,19 +393,11 @@ pub(crate) fn analytic(call: &AnalyticCall, columns: &[String]) -> String {
 pub(crate) fn matching(node: &MatchNode, below: &[String]) -> String {
     let mut text = format!("match {}", pattern(&node.pattern, &node.variables));
     text += &format!(" within {}", spoken(node.limit));
-    let keys: Vec<String> = node
-        .partition
-        .iter()
-        .map(|key| expr(&key.expr, below))
-        .collect();
-    if !keys.is_empty() {
-        text += &format!(" by {}", keys.join(", "));
+    if !node.partition.is_empty() {
+        let keys = node.partition.iter().map(|key| expr(&key.expr, below));
+        text += &format!(" by {}", join(keys));
     }
-    let refs: Vec<String> = node
-        .refs
-        .iter()
-        .map(|of| match_ref(of, &node.variables, below))
-        .collect();
+    let refs = match_refs(node, below);
     for (variable, define) in node.variables.iter().zip(&node.defines) {
         if let Some(define) = define {
             text += &format!(", {variable}: {}", pred(define, &refs));
@@ -415,14 +408,14 @@ pub(crate) fn matching(node: &MatchNode, below: &[String]) -> String {
 
 /// The values of a match, with their references.
 pub(crate) fn measures(node: &MatchNode, below: &[String]) -> Vec<String> {
-    let refs: Vec<String> = node
-        .refs
-        .iter()
-        .map(|of| match_ref(of, &node.variables, below))
-        .collect();
-    node.measures
-        .iter()
-        .map(|measure| expr(&measure.expr, &refs))
+    let refs = match_refs(node, below);
+    let measures = node.measures.iter();
+    measures.map(|measure| expr(&measure.expr, &refs)).collect()
+}
+
+fn match_refs(node: &MatchNode, below: &[String]) -> Vec<String> {
+    let refs = node.refs.iter();
+    refs.map(|of| match_ref(of, &node.variables, below))
         .collect()
 }
 
