@@ -3,7 +3,6 @@
 //! A kernel computes every row, NULL or not, and one flag for all failures. Only if the flag is set are the rows checked
 //! again, to find the failures that count.
 
-use arrow_array::{Float64Array, Int64Array};
 use arrow_buffer::NullBuffer;
 use highwater_query::plan::{BinaryOp, UnaryOp};
 
@@ -50,13 +49,13 @@ pub(super) fn unary(op: UnaryOp, of: &Datum, context: &mut KernelContext<'_>) ->
         (UnaryOp::Minus, Datum::Column(Column::Float(a))) => {
             let values: Vec<f64> = a.values().iter().map(|v| -v).collect();
             let nulls = of.nulls().cloned();
-            return Datum::Column(Column::Float(Float64Array::new(values.into(), nulls)));
+            return Datum::floats(values, nulls);
         }
         (UnaryOp::Minus, Datum::Column(Column::Int(a))) if !a.values().contains(&i64::MIN) => {
-            return int_column(a.values().iter().map(|v| -v).collect(), of.nulls().cloned());
+            return Datum::ints(a.values().iter().map(|v| -v).collect(), of.nulls().cloned());
         }
         (UnaryOp::BitNot, Datum::Column(Column::Int(a))) => {
-            return int_column(a.values().iter().map(|v| !v).collect(), of.nulls().cloned());
+            return Datum::ints(a.values().iter().map(|v| !v).collect(), of.nulls().cloned());
         }
         _ => {}
     }
@@ -69,10 +68,6 @@ fn once(result: Result<Value, EvalError>, context: &mut KernelContext<'_>) -> Da
         context.fail_all(reason);
         Datum::NULL
     })
-}
-
-fn int_column(values: Vec<i64>, nulls: Option<NullBuffer>) -> Datum {
-    Datum::Column(Column::Int(Int64Array::new(values.into(), nulls)))
 }
 
 /// The original operands, for NULLs and error messages.
@@ -108,7 +103,7 @@ impl Ints<'_> {
             let fails = |row| int_result(op, at(a, row), at(b, row)).is_none();
             report(op, self.left, self.right, nulls.as_ref(), fails, context);
         }
-        int_column(values, nulls)
+        Datum::ints(values, nulls)
     }
 }
 
@@ -136,7 +131,7 @@ fn floats(
             context,
         );
     }
-    Datum::Column(Column::Float(Float64Array::new(values.into(), nulls)))
+    Datum::floats(values, nulls)
 }
 
 trait AsFloat: Copy {

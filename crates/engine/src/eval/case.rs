@@ -7,7 +7,6 @@
 //! becomes a bigint beside a branch that yields bigints or floats. If the text does not determine the type, and for values
 //! that are no numbers, a value keeps its own type. COALESCE does not unify types.
 
-use arrow_array::{Float64Array, Int64Array};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use highwater_query::functions::Function;
 use highwater_query::plan::{BinaryOp, Expr, ExprKind, Literal, Pred, Type, UnaryOp};
@@ -131,22 +130,13 @@ fn merge_typed(parts: &[(BooleanBuffer, Datum)], rows: usize) -> Option<Datum> {
         Some(NullBuffer::new(valid)).filter(|nulls| nulls.null_count() > 0)
     };
     if let Some(ints) = overlay(parts, rows, ints_of) {
-        return Some(Datum::Column(Column::Int(Int64Array::new(
-            ints.into(),
-            nulls(),
-        ))));
+        return Some(Datum::ints(ints, nulls()));
     }
     if let Some(times) = overlay(parts, rows, Datum::times) {
-        return Some(Datum::Column(Column::Time(Int64Array::new(
-            times.into(),
-            nulls(),
-        ))));
+        return Some(Datum::ticks(times, nulls()));
     }
     let floats = overlay(parts, rows, floats_of)?;
-    Some(Datum::Column(Column::Float(Float64Array::new(
-        floats.into(),
-        nulls(),
-    ))))
+    Some(Datum::floats(floats, nulls()))
 }
 
 /// The values of each branch in its rows, if every branch has values of that type.
@@ -197,7 +187,7 @@ fn promote(value: Datum, rank: Option<Rank>) -> Datum {
         Datum::Column(Column::Int(a)) if rank == Rank::Float => {
             let floats: Vec<f64> = a.values().iter().map(|&v| v as f64).collect();
             let nulls = value.nulls().cloned();
-            Datum::Column(Column::Float(Float64Array::new(floats.into(), nulls)))
+            Datum::floats(floats, nulls)
         }
         Datum::Column(column @ (Column::Bit(_) | Column::Dynamic(_))) => {
             let mut builder = ColumnBuilder::with_capacity(column.len());

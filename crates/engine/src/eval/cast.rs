@@ -3,7 +3,6 @@
 //! Blanks around text are ignored for a number or bit, not for a datetime. A float cast to bigint loses its fraction; a
 //! bigint cast to float may lose digits, and that is no failure.
 
-use arrow_array::Float64Array;
 use highwater_query::plan::Type;
 use highwater_time::Instant;
 
@@ -38,10 +37,7 @@ pub(super) fn cast(of: &Datum, to: Type, lenient: bool, context: &mut KernelCont
         | (Datum::Column(Column::Bit(_)), Type::Bit) => of.clone(),
         (Datum::Column(Column::Int(a)), Type::Float) => {
             let values: Vec<f64> = a.values().iter().map(|&v| v as f64).collect();
-            Datum::Column(Column::Float(Float64Array::new(
-                values.into(),
-                of.nulls().cloned(),
-            )))
+            Datum::floats(values, of.nulls().cloned())
         }
         (_, Type::Text) => to_text(of, context),
         _ => context.map(|row| apply(of.get(row))),

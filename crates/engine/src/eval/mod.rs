@@ -58,6 +58,16 @@ pub fn evaluate(expr: &Expr, chunk: &Chunk, faults: &mut Faults) -> Column {
     }
 }
 
+/// Like [`evaluate`], for several expressions.
+pub(crate) fn evaluate_all<'e>(
+    exprs: impl IntoIterator<Item = &'e Expr>,
+    chunk: &Chunk,
+    faults: &mut Faults,
+) -> Vec<Column> {
+    let exprs = exprs.into_iter();
+    exprs.map(|expr| evaluate(expr, chunk, faults)).collect()
+}
+
 /// Whether a condition holds in every row; false in rows that failed, now or before.
 ///
 /// Rows that `faults` already holds are not evaluated again.

@@ -99,6 +99,19 @@ impl KernelContext<'_> {
 impl Datum {
     pub(super) const NULL: Datum = Datum::Scalar(Value::Null);
 
+    pub(super) fn ints(values: Vec<i64>, nulls: Option<NullBuffer>) -> Datum {
+        Datum::Column(Column::Int(Int64Array::new(values.into(), nulls)))
+    }
+
+    pub(super) fn floats(values: Vec<f64>, nulls: Option<NullBuffer>) -> Datum {
+        Datum::Column(Column::Float(Float64Array::new(values.into(), nulls)))
+    }
+
+    /// Times in ticks.
+    pub(super) fn ticks(values: Vec<i64>, nulls: Option<NullBuffer>) -> Datum {
+        Datum::Column(Column::Time(Int64Array::new(values.into(), nulls)))
+    }
+
     pub(super) fn get(&self, row: usize) -> ValueRef<'_> {
         match self {
             Datum::Column(column) => column.get(row),

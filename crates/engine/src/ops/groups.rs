@@ -91,11 +91,7 @@ impl GroupSpec {
     }
 
     fn evaluate(&self, chunk: &Chunk, faults: &mut Faults) -> (Vec<Column>, Vec<Option<Column>>) {
-        let keys = self
-            .keys
-            .iter()
-            .map(|key| eval::evaluate(key, chunk, faults))
-            .collect();
+        let keys = eval::evaluate_all(&self.keys, chunk, faults);
         let arguments = self
             .aggregates
             .iter()

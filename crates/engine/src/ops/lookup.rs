@@ -58,10 +58,8 @@ fn take_step(step: &ReferenceStep, chunk: &Chunk, errors: &mut DataErrors) -> Ch
             chunk.filter(&mask)
         }
         ReferenceStep::Project(items) => {
-            let columns = items
-                .iter()
-                .map(|item| eval::evaluate(&item.expr, chunk, &mut faults))
-                .collect();
+            let columns =
+                eval::evaluate_all(items.iter().map(|item| &item.expr), chunk, &mut faults);
             errors.drop_failed_rows(chunk.with_columns(columns), &faults)
         }
     }
@@ -120,10 +118,7 @@ impl LookupTable {
 impl Snapshot {
     fn new(from: Instant, chunk: &Chunk, keys: &[&Expr], errors: &mut DataErrors) -> Snapshot {
         let mut faults = Faults::new(chunk.rows());
-        let columns: Vec<Column> = keys
-            .iter()
-            .map(|key| eval::evaluate(key, chunk, &mut faults))
-            .collect();
+        let columns: Vec<Column> = eval::evaluate_all(keys.iter().copied(), chunk, &mut faults);
         // A row whose key cannot be computed matches nothing; its key is NULL by now.
         errors.drop_failed_rows(chunk.clone(), &faults);
         Snapshot {
@@ -291,11 +286,7 @@ impl Lookup {
     /// Evaluates the keys; drops and counts rows on which one fails.
     fn prepare(&self, chunk: Chunk, context: &mut Context<'_>) -> (Chunk, Vec<Column>) {
         let mut faults = Faults::new(chunk.rows());
-        let keys: Vec<Column> = self
-            .keys
-            .iter()
-            .map(|key| eval::evaluate(key, &chunk, &mut faults))
-            .collect();
+        let keys: Vec<Column> = eval::evaluate_all(&self.keys, &chunk, &mut faults);
         if faults.is_silent() {
             return (chunk, keys);
         }

@@ -6,7 +6,6 @@
 //! float fold cannot be inverted), percentiles, lists, rankings and other scripts.
 
 use std::cmp::Ordering;
-use std::collections::VecDeque;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -14,6 +13,7 @@ use highwater_query::plan::{Aggregate, AggregateFunction};
 
 use super::accumulate::{self, FailureReason, RollingScript};
 use super::analytic::exact_sum::ExactSum;
+use super::analytic::range_aggregate::Candidates;
 use crate::eval;
 use crate::value::Value;
 
@@ -38,20 +38,13 @@ pub(crate) struct Total {
     exact: Option<Box<ExactSum>>,
 }
 
-/// Values by kind, because only values of one kind compare: each list has its best value first, and behind every value
-/// those that entered later and are next best.
+/// MIN and MAX. Values are numbered as they enter, and leave in that order.
 pub(crate) struct Extreme {
     /// How a value compares with one that it makes needless.
     wanted: Ordering,
-    kinds: [Kind; 3],
-    entered: u64,
-    left: u64,
-}
-
-#[derive(Default)]
-struct Kind {
-    values: u64,
-    best: VecDeque<(u64, Value)>,
+    candidates: Candidates,
+    entered: i64,
+    left: i64,
 }
 
 impl SlidingAggregate {
@@ -93,7 +86,7 @@ impl SlidingAggregate {
             SlidingAggregate::Events(count) => *count -= 1,
             SlidingAggregate::Count(count) => *count -= i64::from(!value.is_null()),
             SlidingAggregate::Total(total) => total.leave(value),
-            SlidingAggregate::Extreme(extreme) => extreme.leave(value),
+            SlidingAggregate::Extreme(extreme) => extreme.leave(),
             SlidingAggregate::Distinct(values) => {
                 let Some(key) = key_of(value) else { return };
                 if let Some(count) = values.get_mut(&key) {
@@ -179,54 +172,28 @@ impl Extreme {
     fn new(wanted: Ordering) -> Box<Extreme> {
         Box::new(Extreme {
             wanted,
-            kinds: Default::default(),
+            candidates: Candidates::default(),
             entered: 0,
             left: 0,
         })
     }
 
-    fn kind(value: &Value) -> Option<usize> {
-        match value {
-            Value::Bit(_) | Value::Int(_) | Value::Float(_) => Some(0),
-            Value::Text(_) => Some(1),
-            Value::Time(_) => Some(2),
-            Value::Null | Value::Record(_) | Value::Array(_) => None,
-        }
-    }
-
     fn enter(&mut self, value: &Value) {
         self.entered += 1;
-        let Some(kind) = Extreme::kind(value) else {
-            return;
-        };
-        let kind = &mut self.kinds[kind];
-        kind.values += 1;
-        // Equal values stay: of those the first one is shown.
-        let needless = |old: &Value| matches!(eval::compare(value.view(), old.view()), Ok(Some(o)) if o == self.wanted);
-        while kind.best.back().is_some_and(|(_, old)| needless(old)) {
-            kind.best.pop_back();
-        }
-        kind.best.push_back((self.entered, value.clone()));
+        (self.candidates).enter(self.wanted, self.entered, value.view());
     }
 
-    fn leave(&mut self, value: &Value) {
+    fn leave(&mut self) {
         self.left += 1;
-        let Some(kind) = Extreme::kind(value) else {
-            return;
-        };
-        let kind = &mut self.kinds[kind];
-        kind.values -= 1;
-        if kind.best.front().is_some_and(|(at, _)| *at == self.left) {
-            kind.best.pop_front();
-        }
+        self.candidates.leave(self.left);
     }
 
-    /// `None` where there are values of several kinds, whose order is a matter of which came first.
+    /// `None` if there are values of several kinds: then the first one counts.
     fn result(&self) -> Option<Value> {
-        let mut present = self.kinds.iter().filter(|kind| kind.values > 0);
-        match (present.next(), present.next()) {
+        let mut best = self.candidates.best();
+        match (best.next(), best.next()) {
             (None, _) => Some(Value::Null),
-            (Some(kind), None) => kind.best.front().map(|(_, value)| value.clone()),
+            (Some(value), None) => Some(value.clone()),
             (Some(_), Some(_)) => None,
         }
     }

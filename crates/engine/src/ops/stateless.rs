@@ -34,11 +34,7 @@ impl Project {
 
     fn apply(&self, chunk: Chunk, context: &mut Context<'_>) -> Chunk {
         let mut faults = Faults::new(chunk.rows());
-        let columns = self
-            .exprs
-            .iter()
-            .map(|expr| eval::evaluate(expr, &chunk, &mut faults))
-            .collect();
+        let columns = eval::evaluate_all(&self.exprs, &chunk, &mut faults);
         context
             .errors
             .drop_failed_rows(chunk.with_columns(columns), &faults)

@@ -1,11 +1,9 @@
 //! The arguments of a call: how a rule reads them, and the errors for unsuitable ones.
 
-use arrow_array::{Float64Array, Int64Array};
-use arrow_buffer::NullBuffer;
 use highwater_query::functions::Function;
 use highwater_time::Instant;
 
-use crate::column::{Column, ColumnBuilder};
+use crate::column::ColumnBuilder;
 use crate::eval::fault::{EvalError, display_value};
 use crate::eval::number::{Number, read_float};
 use crate::eval::operand::{Datum, KernelContext};
@@ -240,16 +238,4 @@ impl<'a> Row<'a> {
     fn position(self, at: usize) -> usize {
         at + 1 + usize::from(self.function.takes_part())
     }
-}
-
-pub(super) fn int_column(values: Vec<i64>, nulls: Option<NullBuffer>) -> Datum {
-    Datum::Column(Column::Int(Int64Array::new(values.into(), nulls)))
-}
-
-pub(super) fn float_column(values: Vec<f64>, nulls: Option<NullBuffer>) -> Datum {
-    Datum::Column(Column::Float(Float64Array::new(values.into(), nulls)))
-}
-
-pub(super) fn time_column(values: Vec<i64>, nulls: Option<NullBuffer>) -> Datum {
-    Datum::Column(Column::Time(Int64Array::new(values.into(), nulls)))
 }

@@ -14,7 +14,7 @@ use crate::eval::fault::{EvalError, display_value};
 use crate::eval::operand::{Datum, NumericOperand, Operand};
 use crate::value::Value;
 
-use super::call::{Call, Row, int_column, time_column};
+use super::call::{Call, Row};
 
 const MONTHS: [&str; 12] = [
     "January",
@@ -51,7 +51,7 @@ pub(super) fn add(call: Call<'_, '_>, part: DatePart) -> Datum {
             .map(|&ticks| sum(part, count, Instant::from_ticks(ticks)).map(Instant::ticks))
             .collect();
         if let Some(sums) = sums {
-            return time_column(sums, call.args[1].nulls().cloned());
+            return Datum::ticks(sums, call.args[1].nulls().cloned());
         }
     }
     call.strict(|row, out| {
@@ -100,7 +100,7 @@ pub(super) fn diff(call: Call<'_, '_>, part: DatePart) -> Datum {
     };
     if let Some(differences) = differences {
         let nulls = arrow_buffer::NullBuffer::union(from.nulls(), to.nulls());
-        return int_column(differences, nulls);
+        return Datum::ints(differences, nulls);
     }
     call.strict(|row, out| {
         let (from, to) = (row.time(0)?, row.time(1)?);
@@ -114,7 +114,7 @@ pub(super) fn part(call: Call<'_, '_>, part: DatePart) -> Datum {
     if let [Datum::Column(Column::Time(times))] = call.args {
         let values = times.values().iter();
         let parts = values.map(|&ticks| part_of(part, Instant::from_ticks(ticks)));
-        return int_column(parts.collect(), call.args[0].nulls().cloned());
+        return Datum::ints(parts.collect(), call.args[0].nulls().cloned());
     }
     call.strict(|row, out| {
         out.push_int(part_of(part, row.time(0)?));

@@ -8,7 +8,7 @@ use crate::eval::fault::EvalError;
 use crate::eval::number::{Number, TWO_POW_63};
 use crate::eval::operand::Datum;
 
-use super::call::{Call, Row, RuleResult, float_column, int_column};
+use super::call::{Call, Row, RuleResult};
 
 /// A function of one number whose result is a float. `float` returns a value that is not finite if there is no result.
 pub(super) fn to_float(call: Call<'_, '_>, float: impl Fn(f64) -> f64) -> Datum {
@@ -23,7 +23,7 @@ pub(super) fn to_float(call: Call<'_, '_>, float: impl Fn(f64) -> f64) -> Datum 
         _ => None,
     };
     match column {
-        Some(floats) => float_column(floats, call.args[0].nulls().cloned()),
+        Some(floats) => Datum::floats(floats, call.args[0].nulls().cloned()),
         None => call.strict(|row, out| finite(row, float(row.float(0)?), out)),
     }
 }
@@ -39,11 +39,11 @@ pub(super) fn same_type(
     let column = match call.args {
         [Datum::Column(Column::Float(array))] => {
             let floats = all_finite(array.values().iter().map(|&v| float(v)));
-            floats.map(|floats| float_column(floats, nulls()))
+            floats.map(|floats| Datum::floats(floats, nulls()))
         }
         [Datum::Column(Column::Int(array))] => {
             let ints: Option<Vec<i64>> = array.values().iter().map(|&v| int(v)).collect();
-            ints.map(|ints| int_column(ints, nulls()))
+            ints.map(|ints| Datum::ints(ints, nulls()))
         }
         _ => None,
     };

@@ -11,7 +11,7 @@ use crate::eval::fault::EvalError;
 use crate::eval::number::Number;
 use crate::eval::operand::{Datum, NumericOperand, Operand};
 
-use super::call::{Call, float_column};
+use super::call::Call;
 use super::math::{all_finite, finite};
 
 /// Powers of ten that a float holds exactly.
@@ -29,7 +29,7 @@ pub(super) fn round(call: Call<'_, '_>) -> Datum {
     {
         let values = array.values().iter();
         if let Some(rounded) = all_finite(values.map(|&float| round_float(float, places))) {
-            return float_column(rounded, call.args[0].nulls().cloned());
+            return Datum::floats(rounded, call.args[0].nulls().cloned());
         }
     }
     call.strict(|row, out| {

@@ -36,11 +36,8 @@ pub(super) fn ranked(
     chunk: &Chunk,
     faults: &mut Faults,
 ) -> Column {
-    let keys: Vec<Column> = spec
-        .order
-        .iter()
-        .map(|key| eval::evaluate(&key.expr, chunk, faults))
-        .collect();
+    let keys: Vec<Column> =
+        eval::evaluate_all(spec.order.iter().map(|key| &key.expr), chunk, faults);
     let mut pack = |row: usize| {
         let mut parts = Vec::with_capacity(2 + keys.len());
         parts.push(Value::Time(chunk.time(row)));

@@ -15,7 +15,7 @@ mod anomaly;
 pub(super) mod exact_sum;
 mod lag;
 mod partition_keys;
-mod range_aggregate;
+pub(super) mod range_aggregate;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -257,10 +257,7 @@ impl Analytics {
 
     fn evaluate(&self, chunk: &Chunk, faults: &mut Faults) -> CallColumns {
         let keyings = self.keyings.iter();
-        let keys = keyings.map(|keying| {
-            let keys = keying.partition.iter();
-            keys.map(|key| eval::evaluate(key, chunk, faults)).collect()
-        });
+        let keys = keyings.map(|keying| eval::evaluate_all(&keying.partition, chunk, faults));
         let keys = keys.collect();
         let calls = self.calls.iter().map(|call| call.evaluate(chunk, faults));
         let calls = calls.collect();

@@ -262,20 +262,51 @@ impl Range for Sums {
 /// MIN (`Less`) and MAX (`Greater`), of equal values the first.
 struct Extremes(Ordering);
 
-/// The candidates per kind of value: a row is removed as soon as a later one of the same kind beats it, so values go from
-/// best to worst. Values of different kinds cannot be compared; a range with several kinds has no result.
+/// The candidates for a result per kind of value: a row is removed as soon as a later one of the same kind beats it, so
+/// values go from best to worst. Values of different kinds cannot be compared.
 #[derive(Default)]
-struct Candidates {
+pub(crate) struct Candidates {
     kinds: [VecDeque<Cell>; KINDS],
 }
 
 const KINDS: usize = 3;
 
-fn kind_of(value: ValueRef<'_>) -> usize {
+fn kind_of(value: ValueRef<'_>) -> Option<usize> {
     match value {
-        ValueRef::Text(_) => 1,
-        ValueRef::Time(_) => 2,
-        _ => 0,
+        ValueRef::Bit(_) | ValueRef::Int(_) | ValueRef::Float(_) => Some(0),
+        ValueRef::Text(_) => Some(1),
+        ValueRef::Time(_) => Some(2),
+        ValueRef::Null | ValueRef::Record(_) | ValueRef::Array(_) => None,
+    }
+}
+
+impl Candidates {
+    /// Adds a value at a time after all others. `wanted` is how a value compares with one that it makes needless; equal
+    /// values stay, because the first of them is the result.
+    pub(crate) fn enter(&mut self, wanted: Ordering, time: i64, value: ValueRef<'_>) {
+        let Some(kind) = kind_of(value) else {
+            return;
+        };
+        let cells = &mut self.kinds[kind];
+        let beaten = |cell: &Cell| matches!(eval::compare(value, cell.value.view()), Ok(Some(order)) if order == wanted);
+        while cells.back().is_some_and(beaten) {
+            cells.pop_back();
+        }
+        let value = value.to_value();
+        cells.push_back(Cell { time, value });
+    }
+
+    /// Removes the values up to and including `floor`.
+    pub(crate) fn leave(&mut self, floor: i64) {
+        for cells in &mut self.kinds {
+            expire(cells, floor, |cell| cell.time);
+        }
+    }
+
+    /// The best value of each kind that has any.
+    pub(crate) fn best(&self) -> impl Iterator<Item = &Value> {
+        let best = self.kinds.iter().filter_map(VecDeque::front);
+        best.map(|cell| &cell.value)
     }
 }
 
@@ -283,49 +314,38 @@ impl Range for Extremes {
     type State = Candidates;
 
     fn enter(&self, candidates: &mut Candidates, time: i64, value: Option<ValueRef<'_>>) {
-        let Some(value) = value.filter(|value| !value.is_null()) else {
-            return;
-        };
-        let ring = &mut candidates.kinds[kind_of(value)];
-        let beaten = |cell: &Cell| matches!(eval::compare(value, cell.value.view()), Ok(Some(order)) if order == self.0);
-        while ring.back().is_some_and(beaten) {
-            ring.pop_back();
-        }
-        let value = value.to_value();
-        ring.push_back(Cell { time, value });
+        candidates.enter(self.0, time, value.unwrap_or(ValueRef::Null));
     }
 
     fn leave(&self, candidates: &mut Candidates, floor: i64) {
-        for ring in &mut candidates.kinds {
-            expire(ring, floor, |cell| cell.time);
-        }
+        candidates.leave(floor);
     }
 
     fn result(&self, candidates: &Candidates) -> Result<Value, String> {
-        let mut best = candidates.kinds.iter().filter_map(VecDeque::front);
+        let mut best = candidates.best();
         match (best.next(), best.next()) {
             (None, _) => Ok(Value::Null),
-            (Some(cell), None) => Ok(cell.value.clone()),
+            (Some(value), None) => Ok(value.clone()),
             (Some(a), Some(b)) => Err(format!(
                 "cannot compare {} with {}; cast one of them",
-                a.value.view().type_name(),
-                b.value.view().type_name()
+                a.view().type_name(),
+                b.view().type_name()
             )),
         }
     }
 
     fn snapshot(&self, candidates: &Candidates, out: &mut Vec<u8>) {
-        candidates
-            .kinds
-            .iter()
-            .for_each(|ring| snapshot_cells(ring, out));
+        for cells in &candidates.kinds {
+            snapshot_cells(cells, out);
+        }
     }
 
     fn restore(&self, from: &mut Reader<'_>) -> Result<Candidates, DecodeError> {
         let mut candidates = Candidates::default();
-        for (kind, ring) in candidates.kinds.iter_mut().enumerate() {
-            *ring = restore_cells(from)?;
-            if ring.iter().any(|cell| kind_of(cell.value.view()) != kind) {
+        for (kind, cells) in candidates.kinds.iter_mut().enumerate() {
+            *cells = restore_cells(from)?;
+            let is_other = |cell: &Cell| kind_of(cell.value.view()) != Some(kind);
+            if cells.iter().any(is_other) {
                 return Err(DecodeError::Invalid("a value of the wrong kind"));
             }
         }

@@ -470,9 +470,7 @@ impl BufferedRow {
 /// Evaluates the keys; rows on which one fails are counted and left out.
 fn prepare(keys: &[Expr], chunk: Chunk, errors: &mut DataErrors) -> (Chunk, Vec<Column>) {
     let evaluate = |chunk: &Chunk, faults: &mut Faults| -> Vec<Column> {
-        keys.iter()
-            .map(|key| eval::evaluate(key, chunk, faults))
-            .collect()
+        eval::evaluate_all(keys, chunk, faults)
     };
     let mut faults = Faults::new(chunk.rows());
     let columns = evaluate(&chunk, &mut faults);

@@ -33,11 +33,7 @@ impl LaneNamer {
 
     fn name(&mut self, chunk: &mut Chunk) {
         let mut faults = Faults::new(chunk.rows());
-        let keys: Vec<_> = self
-            .over
-            .iter()
-            .map(|key| eval::evaluate(key, chunk, &mut faults))
-            .collect();
+        let keys: Vec<_> = eval::evaluate_all(&self.over, chunk, &mut faults);
         debug_assert!(faults.is_empty(), "an event without a key has no lane");
         let Some(lanes) = &mut chunk.lanes else {
             return;
