@@ -20,6 +20,7 @@ mod egress;
 mod folder_policy;
 pub mod random;
 mod shutdown;
+mod thread_priority;
 mod usage;
 
 pub use clock::{Clock, RealClock, SimClock};
@@ -27,4 +28,5 @@ pub use disk::{Disk, RealDisk, SimDisk};
 pub use egress::EgressPolicy;
 pub use folder_policy::FolderPolicy;
 pub use shutdown::shutdown_signal;
+pub use thread_priority::ThreadNumber;
 pub use usage::{Usage, process_cpu, thread_cpu, usage};

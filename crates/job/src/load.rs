@@ -206,7 +206,7 @@ impl Job {
         })?;
         check_formats(&file)?;
         let plan = Arc::new(compiled.plan);
-        let scripts = Arc::new(scripts(&file)?);
+        let scripts = scripts(&file)?;
         let physical = PhysicalPlan::new(plan.clone())?.with_scripts(scripts.clone());
         if let (OnError::DeadLetter, Some(dead)) = (file.on_error, &file.dead_letter)
             && plan
@@ -268,7 +268,7 @@ fn check_formats(file: &JobFile) -> Result<(), LoadError> {
     Ok(())
 }
 
-fn scripts(file: &JobFile) -> Result<Scripts, LoadError> {
+fn scripts(file: &JobFile) -> Result<Arc<Scripts>, LoadError> {
     let sources: Result<Vec<_>, LoadError> = file
         .functions
         .iter()

@@ -8,10 +8,13 @@ use std::sync::Arc;
 use highwater_time::Instant;
 use rquickjs::{Array, Ctx, Function, Object, Type, Value as Js};
 
+use super::interpreter::MEMORY_BYTES_MAX;
 use crate::value::{Record, Value, ValueRef};
 
 /// The maximum nesting of a result; a cyclic one has no end.
 const DEPTH_MAX: usize = 64;
+/// The maximum size of a result. An array that contains another one twice is small in JavaScript and large as a value.
+const RESULT_BYTES_MAX: usize = MEMORY_BYTES_MAX;
 const TWO_POW_63: f64 = 9_223_372_036_854_775_808.0;
 
 /// The date functions of the prelude.
@@ -70,64 +73,93 @@ fn error<T>(what: impl Into<String>) -> Result<T, ConvertError> {
 }
 
 pub(super) fn from_js<'js>(dates: &Dates<'js>, value: &Js<'js>) -> Result<Value, ConvertError> {
-    from_js_at(dates, value, 0)
+    let mut converter = Converter {
+        dates,
+        bytes: 0,
+        depth: 0,
+    };
+    converter.value(value)
 }
 
-fn from_js_at<'js>(
-    dates: &Dates<'js>,
-    value: &Js<'js>,
+/// Converts one result.
+struct Converter<'d, 'js> {
+    dates: &'d Dates<'js>,
+    /// The size of the values so far.
+    bytes: usize,
     depth: usize,
-) -> Result<Value, ConvertError> {
-    if depth > DEPTH_MAX {
-        return error(format!("the result nests deeper than {DEPTH_MAX} levels"));
-    }
-    match value.type_of() {
-        Type::Undefined | Type::Null | Type::Uninitialized => Ok(Value::Null),
-        Type::Bool => Ok(Value::Bit(value.as_bool().unwrap_or_default())),
-        Type::Int => Ok(Value::Int(value.as_int().unwrap_or_default().into())),
-        Type::Float => number(value.as_number().unwrap_or(f64::NAN)),
-        Type::String => match value.as_string().map(|text| text.to_string()) {
-            Some(Ok(text)) => Ok(Value::text(&text)),
-            _ => error("the result holds text that is not valid Unicode"),
-        },
-        Type::Array => {
-            let items = value
-                .as_array()
-                .into_iter()
-                .flat_map(|a| a.iter::<Js<'js>>());
-            let items: Result<Vec<Value>, ConvertError> = items
-                .map(|item| from_js_at(dates, &item?, depth + 1))
-                .collect();
-            Ok(Value::Array(items?.into()))
+}
+
+impl<'js> Converter<'_, 'js> {
+    fn charge(&mut self, bytes: usize) -> Result<(), ConvertError> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        match self.bytes <= RESULT_BYTES_MAX {
+            true => Ok(()),
+            false => error(format!(
+                "the result is larger than {} MB",
+                RESULT_BYTES_MAX >> 20
+            )),
         }
-        Type::Object => {
-            let time: Js<'js> = dates.time.call((value.clone(),))?;
-            match (time.as_number(), value.as_object()) {
-                (Some(millis), _) => date(millis),
-                (None, Some(object)) => record(dates, object, depth),
-                (None, None) => error("the result is of no type that SAQL has"),
+    }
+
+    fn value(&mut self, value: &Js<'js>) -> Result<Value, ConvertError> {
+        if self.depth > DEPTH_MAX {
+            return error(format!("the result nests deeper than {DEPTH_MAX} levels"));
+        }
+        self.charge(size_of::<Value>())?;
+        self.depth += 1;
+        let converted = self.content(value);
+        self.depth -= 1;
+        converted
+    }
+
+    fn content(&mut self, value: &Js<'js>) -> Result<Value, ConvertError> {
+        match value.type_of() {
+            Type::Undefined | Type::Null | Type::Uninitialized => Ok(Value::Null),
+            Type::Bool => Ok(Value::Bit(value.as_bool().unwrap_or_default())),
+            Type::Int => Ok(Value::Int(value.as_int().unwrap_or_default().into())),
+            Type::Float => number(value.as_number().unwrap_or(f64::NAN)),
+            Type::String => match value.as_string().map(|text| text.to_string()) {
+                Some(Ok(text)) => {
+                    self.charge(text.len())?;
+                    Ok(Value::text(&text))
+                }
+                _ => error("the result holds text that is not valid Unicode"),
+            },
+            Type::Array => {
+                let items = value
+                    .as_array()
+                    .into_iter()
+                    .flat_map(|a| a.iter::<Js<'js>>());
+                let items: Result<Vec<Value>, ConvertError> =
+                    items.map(|item| self.value(&item?)).collect();
+                Ok(Value::Array(items?.into()))
             }
+            Type::Object => {
+                let time: Js<'js> = self.dates.time.call((value.clone(),))?;
+                match (time.as_number(), value.as_object()) {
+                    (Some(millis), _) => date(millis),
+                    (None, Some(object)) => self.record(object),
+                    (None, None) => error("the result is of no type that SAQL has"),
+                }
+            }
+            Type::BigInt => error("the result is a BigInt; return a Number or a String"),
+            Type::Symbol => error("the result is a Symbol"),
+            Type::Constructor | Type::Function => error("the result is a function"),
+            Type::Promise => error("the result is a Promise; functions cannot wait"),
+            Type::Exception => error("the result is an Error; throw it instead"),
+            _ => error("the result is of no type that SAQL has"),
         }
-        Type::BigInt => error("the result is a BigInt; return a Number or a String"),
-        Type::Symbol => error("the result is a Symbol"),
-        Type::Constructor | Type::Function => error("the result is a function"),
-        Type::Promise => error("the result is a Promise; functions cannot wait"),
-        Type::Exception => error("the result is an Error; throw it instead"),
-        _ => error("the result is of no type that SAQL has"),
     }
-}
 
-fn record<'js>(
-    dates: &Dates<'js>,
-    object: &Object<'js>,
-    depth: usize,
-) -> Result<Value, ConvertError> {
-    let mut fields: Vec<(Arc<str>, Value)> = Vec::new();
-    for property in object.props::<String, Js<'js>>() {
-        let (name, value) = property?;
-        fields.push((name.into(), from_js_at(dates, &value, depth + 1)?));
+    fn record(&mut self, object: &Object<'js>) -> Result<Value, ConvertError> {
+        let mut fields: Vec<(Arc<str>, Value)> = Vec::new();
+        for property in object.props::<String, Js<'js>>() {
+            let (name, value) = property?;
+            self.charge(name.len())?;
+            fields.push((name.into(), self.value(&value)?));
+        }
+        Ok(Value::Record(Arc::new(Record::from_fields(fields))))
     }
-    Ok(Value::Record(Arc::new(Record::from_fields(fields))))
 }
 
 fn number(number: f64) -> Result<Value, ConvertError> {

@@ -4,12 +4,15 @@
 //! time, so that an event's failure does not depend on the load of the machine: QuickJS calls the interrupt handler every
 //! 10,000 backward jumps and calls, and is stopped after [`INTERRUPTS_MAX`] interrupts (about 100 ms). The count to 10,000
 //! continues from call to call, so the limit is exact to one part in [`INTERRUPTS_MAX`]. After a call that was stopped or
-//! ran out of memory the interpreter is replaced, because its state may be inconsistent.
+//! ran out of memory the interpreter is replaced, because its state may be inconsistent. Not all native functions count
+//! steps; a call that never returns from one is noticed by the clock ([`super::running_calls`]).
 
 use std::cell::{Cell, RefCell};
 use std::hash::BuildHasher;
 use std::rc::Rc;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Weak, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -20,13 +23,17 @@ use rquickjs::{Context, Ctx, Function, Object, Persistent, Runtime, Value as Js}
 
 use super::aggregate::Objects;
 use super::convert::{ConvertError, Dates, from_js, to_js};
+use super::running_calls::{self, CallSlot};
 use super::{ScriptError, Scripts};
 use crate::eval;
 use crate::value::{Value, ValueRef};
 
-const MEMORY_BYTES_MAX: usize = 64 << 20;
+pub(super) const MEMORY_BYTES_MAX: usize = 64 << 20;
 const STACK_BYTES_MAX: usize = 256 << 10;
 const INTERRUPTS_MAX: u32 = 400;
+/// How long all scripts of a job may take to define their functions. Each has a step limit, so only a native function
+/// takes that long.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 5 } else { 10 });
 
 const PRELUDE: &str = include_str!("prelude.js");
 
@@ -42,9 +49,13 @@ pub(super) struct Interpreter {
     pub(super) context: Context,
     _runtime: Runtime,
     interrupts: Rc<Cell<u32>>,
+    slot: Arc<CallSlot>,
+    /// The number of the function that is called next.
+    function: usize,
 }
 
 pub(super) struct LoadedFunction {
+    number: usize,
     pub function: Persistent<Function<'static>>,
     /// Whether its objects can retract events one by one and together, if known.
     pub retraction: [Option<bool>; 2],
@@ -72,10 +83,38 @@ impl Failure {
     }
 }
 
-pub(super) fn check(scripts: &Scripts) -> Result<(), ScriptError> {
+/// Runs every script once, on a thread that can be given up.
+pub(super) fn check(scripts: &Arc<Scripts>) -> Result<(), ScriptError> {
+    let Some(first) = scripts.names().next() else {
+        return Ok(());
+    };
+    let failed = |name: &str, message: String| {
+        let name = name.into();
+        ScriptError { name, message }
+    };
+    running_calls::may_start().map_err(|reason| failed(first, reason))?;
+    let (done, result) = mpsc::channel();
+    let checked = scripts.clone();
+    thread::Builder::new()
+        .name("highwater-functions".into())
+        // Nobody waits for a result that comes too late.
+        .spawn(move || drop(done.send(check_all(&checked))))
+        .map_err(|error| failed(first, error.to_string()))?;
+    result.recv_timeout(CHECK_TIMEOUT).unwrap_or_else(|_| {
+        let name = scripts.overdue_call(Duration::ZERO, Duration::ZERO);
+        let seconds = CHECK_TIMEOUT.as_secs();
+        let message = format!("the script did not end within {seconds} s");
+        Err(failed(name.unwrap_or(first), message))
+    })
+}
+
+fn check_all(scripts: &Scripts) -> Result<(), ScriptError> {
     for name in scripts.names() {
-        let checked =
-            Interpreter::new().and_then(|mut interpreter| interpreter.load(scripts, name));
+        let checked = Interpreter::new(scripts).and_then(|mut interpreter| {
+            let loaded = interpreter.load(scripts, name);
+            interpreter.slot.end();
+            loaded
+        });
         checked.map_err(|failure| ScriptError {
             name: name.into(),
             message: failure.message,
@@ -107,7 +146,9 @@ pub(super) fn with_interpreter<T>(
             let place =
                 interpreter_index(scripts, interpreters).map_err(|failure| failure.message)?;
             let crowded = !interpreters[place].1.objects.is_empty();
-            let failure = match body(&mut interpreters[place].1) {
+            let result = body(&mut interpreters[place].1);
+            interpreters[place].1.slot.end();
+            let failure = match result {
                 Ok(done) => return Ok(done),
                 Err(failure) => failure,
             };
@@ -130,7 +171,7 @@ fn interpreter_index(
         return Ok(place);
     }
     interpreters.retain(|(of, _)| of.strong_count() > 0);
-    interpreters.push((Arc::downgrade(scripts), Interpreter::new()?));
+    interpreters.push((Arc::downgrade(scripts), Interpreter::new(scripts)?));
     Ok(interpreters.len() - 1)
 }
 
@@ -146,16 +187,17 @@ pub(super) fn forget(object: u64) {
 }
 
 impl Interpreter {
-    fn new() -> Result<Interpreter, Failure> {
+    fn new(scripts: &Scripts) -> Result<Interpreter, Failure> {
         let start = || -> rquickjs::Result<Interpreter> {
             let runtime = Runtime::new()?;
             runtime.set_memory_limit(MEMORY_BYTES_MAX);
             runtime.set_max_stack_size(STACK_BYTES_MAX);
             let interrupts = Rc::new(Cell::new(0));
-            let counted = interrupts.clone();
+            let slot = scripts.running.add();
+            let (counted, watched) = (interrupts.clone(), slot.clone());
             runtime.set_interrupt_handler(Some(Box::new(move || {
                 counted.set(counted.get() + 1);
-                counted.get() > INTERRUPTS_MAX
+                counted.get() > INTERRUPTS_MAX || watched.is_given_up()
             })));
             let context = Context::full(&runtime)?;
             let prelude = context.with(|ctx| -> rquickjs::Result<PreludeFunctions> {
@@ -176,6 +218,8 @@ impl Interpreter {
                 context,
                 _runtime: runtime,
                 interrupts,
+                slot,
+                function: 0,
             })
         };
         start().map_err(|error| Failure::of(format!("JavaScript cannot start: {error}")))
@@ -190,6 +234,9 @@ impl Interpreter {
             return Err(Failure::of("there is no JavaScript function of that name"));
         };
         let wrapped = wrapped(known, source);
+        let number = scripts.names().position(|name| name == known);
+        let number = number.unwrap_or_default();
+        self.function = number;
         self.begin();
         let function = self.context.with(|ctx| {
             let mut options = EvalOptions::default();
@@ -205,6 +252,7 @@ impl Interpreter {
             }
         })?;
         let loaded = LoadedFunction {
+            number,
             function,
             retraction: [None; 2],
         };
@@ -219,7 +267,10 @@ impl Interpreter {
     ) -> Result<&mut LoadedFunction, Failure> {
         self.load(scripts, name)?;
         let loaded = self.functions.get_mut(name);
-        loaded.ok_or_else(|| Failure::of("there is no JavaScript function of that name"))
+        let missing = || Failure::of("there is no JavaScript function of that name");
+        let loaded = loaded.ok_or_else(missing)?;
+        self.function = loaded.number;
+        Ok(loaded)
     }
 
     fn call(
@@ -245,9 +296,10 @@ impl Interpreter {
         })
     }
 
-    /// Resets the step count.
+    /// Begins a call: resets the step count.
     pub(super) fn begin(&self) {
         self.interrupts.set(0);
+        self.slot.begin(self.function);
     }
 
     /// Sets the clock and the random seed from the event.

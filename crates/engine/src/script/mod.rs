@@ -16,6 +16,7 @@ mod aggregate;
 mod convert;
 #[cfg(feature = "javascript")]
 mod interpreter;
+mod running_calls;
 #[cfg(all(test, feature = "javascript"))]
 mod tests;
 
@@ -23,11 +24,13 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use highwater_time::Instant;
 
 use crate::eval::EvalError;
 use crate::value::{Value, ValueRef};
+use running_calls::RunningCalls;
 
 /// The maximum length of a message.
 const MESSAGE_CHARS: usize = 300;
@@ -36,6 +39,7 @@ const MESSAGE_CHARS: usize = 300;
 #[derive(Debug, Default)]
 pub struct Scripts {
     sources: BTreeMap<String, String>,
+    running: RunningCalls,
 }
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -66,12 +70,25 @@ impl Scripts {
     /// Functions by name, each as the source of a script that defines `main` or a function of that name.
     pub fn new(
         functions: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<Scripts, ScriptError> {
-        let scripts = Scripts {
+    ) -> Result<Arc<Scripts>, ScriptError> {
+        let scripts = Arc::new(Scripts {
             sources: functions.into_iter().collect(),
-        };
+            running: RunningCalls::default(),
+        });
         backend::check(&scripts)?;
         Ok(scripts)
+    }
+
+    /// A function whose call has not returned for `limit`; the call is given up. To be asked again and again, with the
+    /// time of any clock that does not go back. Whoever gets a name must not wait for the thread of the call any more.
+    pub fn overdue_call(&self, now: Duration, limit: Duration) -> Option<&str> {
+        let function = self.running.overdue(now, limit)?;
+        self.names().nth(function)
+    }
+
+    /// Whether a call was given up and still runs.
+    pub fn has_given_up_call(&self) -> bool {
+        self.running.has_given_up()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -195,7 +212,7 @@ mod backend {
 
     const MISSING: &str = "this program was built without the feature `javascript`: build highwater-cli with `--features javascript`";
 
-    pub(super) fn check(scripts: &Scripts) -> Result<(), ScriptError> {
+    pub(super) fn check(scripts: &Arc<Scripts>) -> Result<(), ScriptError> {
         match scripts.names().next() {
             None => Ok(()),
             Some(name) => Err(ScriptError {

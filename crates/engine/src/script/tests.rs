@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use highwater_time::Instant;
 
@@ -7,7 +8,7 @@ use crate::value::{Record, Value, ValueRef};
 
 fn scripts(source: &str) -> Arc<Scripts> {
     let functions = [("f".to_string(), source.to_string())];
-    Arc::new(Scripts::new(functions).expect("the script is whole"))
+    Scripts::new(functions).expect("the script is whole")
 }
 
 fn noon() -> Instant {
@@ -145,6 +146,97 @@ fn endless_and_greedy_scripts_are_stopped_and_others_go_on() {
         );
         assert_eq!(with(9), "Int(9)");
     }
+}
+
+// proves G2
+#[test]
+fn no_kind_of_value_gets_past_the_memory_limit() {
+    for greedy in [
+        "new Uint8Array(1e9).length",
+        "new ArrayBuffer(2 ** 30).byteLength",
+        "new Array(1e8).fill(0).length",
+        "'x'.repeat(2 ** 28).length",
+        "JSON.stringify('\\0'.repeat(2 ** 24)).length",
+        "[...Array(1e7).keys()].length",
+    ] {
+        let source = format!("function main() {{ return {greedy}; }}");
+        let error = run(&source, &[]).expect_err(greedy);
+        assert_eq!(
+            error, "function 'f': it ran out of memory (64 MB)",
+            "{greedy}"
+        );
+    }
+}
+
+// proves G2
+#[test]
+fn a_result_that_grows_when_it_is_copied_is_refused() {
+    let doubled =
+        "function main(x) { let a = x; for (let i = 0; i < 40; i++) a = [a, a]; return a; }";
+    let error = run(doubled, &[Value::Int(1)]).expect_err("2^40 numbers");
+    assert_eq!(error, "function 'f': the result is larger than 64 MB");
+    let texts = "function main() { const text = 'x'.repeat(2 ** 24); return Array(8).fill(text); }";
+    let error = run(texts, &[]).expect_err("128 MB of text");
+    assert_eq!(error, "function 'f': the result is larger than 64 MB");
+}
+
+/// Takes some seconds inside of one native function, where no step is counted.
+const NATIVE: &str = "[].reverse.call({ length: 5e7 }).length";
+
+// proves G2
+#[test]
+fn a_call_that_does_not_return_is_given_up() {
+    let functions = [
+        (
+            "e".to_string(),
+            "function main(x) { return x; }".to_string(),
+        ),
+        (
+            "f".to_string(),
+            format!("function main() {{ return {NATIVE}; }}"),
+        ),
+    ];
+    let scripts = Scripts::new(functions).expect("the scripts are whole");
+    assert_eq!(scripts.overdue_call(Duration::ZERO, Duration::ZERO), None);
+    let own = scripts.clone();
+    let thread = std::thread::spawn(move || {
+        let _entered = own.enter();
+        call("e", &[ValueRef::Int(1)], noon()).expect("it returns");
+        call("f", &[], noon()).map(|_| ()).is_ok()
+    });
+    let limit = Duration::from_secs(5);
+    let overdue = (1..).find_map(|seconds| {
+        std::thread::yield_now();
+        scripts.overdue_call(Duration::from_secs(seconds), limit)
+    });
+    // The clock moves by hand, so `e` may have been seen for as long.
+    assert!(matches!(overdue, Some("e" | "f")), "{overdue:?}");
+    while !scripts.has_given_up_call() && !thread.is_finished() {
+        scripts.overdue_call(Duration::MAX, limit);
+    }
+    assert!(thread.join().is_ok());
+    assert!(!scripts.has_given_up_call(), "it has returned");
+}
+
+// proves G2
+#[test]
+fn a_script_that_does_not_end_is_refused_with_its_name() {
+    let endless = "[].reverse.call({ length: 2 ** 53 - 1 });";
+    let functions = [
+        (
+            "e".to_string(),
+            "function main(x) { return x; }".to_string(),
+        ),
+        (
+            "f".to_string(),
+            format!("{endless} function main(x) {{ return x; }}"),
+        ),
+    ];
+    let error = Scripts::new(functions).expect_err("it does not end");
+    assert_eq!(
+        error.to_string(),
+        "function 'f': the script did not end within 5 s"
+    );
 }
 
 #[test]

@@ -18,6 +18,8 @@ pub struct Live {
     pub threads: Option<usize>,
     /// Approximate size of one read from a partition.
     pub fetch_bytes: Option<usize>,
+    /// How long a call of a JavaScript function may take by the clock; `None` for the default.
+    pub function_timeout: Option<Duration>,
 }
 
 impl Default for Live {
@@ -28,6 +30,7 @@ impl Default for Live {
             late: None,
             threads: None,
             fetch_bytes: None,
+            function_timeout: None,
         }
     }
 }
@@ -101,12 +104,19 @@ pub(super) fn read_live(reader: &mut FileReader, top: &Section, outputs: &[Outpu
         }
     }
     if let Some(section) = reader.section(top, "work") {
-        reader.known_keys(&section, &["threads", "fetch_bytes"]);
+        reader.known_keys(&section, &["threads", "fetch_bytes", "function_timeout"]);
         let mut size = |key| {
             let number = reader.number(&section, key);
             number.map(|number| usize::try_from(number).unwrap_or(usize::MAX))
         };
         (live.threads, live.fetch_bytes) = (size("threads"), size("fetch_bytes"));
+        live.function_timeout = reader.duration(&section, "function_timeout");
+        if let (Some(timeout), Some(entry)) =
+            (live.function_timeout, section.entry("function_timeout"))
+            && timeout < Duration::from_secs(1)
+        {
+            reader.wrong_value(&entry, "\"function_timeout\" must be at least 1s", "");
+        }
     }
     if let Some(section) = reader.section(top, "late") {
         reader.known_keys(&section, &["output"]);

@@ -624,6 +624,7 @@ every = "30s"
 [work]
 threads = 3
 fetch_bytes = 5000
+function_timeout = "4s"
 
 [late]
 output = "Late"
@@ -636,6 +637,7 @@ output = "Late"
         late: Some("Late".to_owned()),
         threads: Some(3),
         fetch_bytes: Some(5000),
+        function_timeout: Some(seconds(4)),
     };
     assert_eq!(job.live, live);
     assert_eq!(job.inputs[0].hubs, ["toll-a", "toll-b"]);

@@ -9,6 +9,7 @@ use super::run::{Command, RunEnd};
 use super::start::{JobStart, StartOutcome};
 use super::state_limit::StateLimit;
 use super::status::{JobState, JobStatus, StatusHandle};
+use super::watchdog::overdue_call;
 use super::{JobContext, Options};
 use crate::config::Start;
 use crate::load::Job;
@@ -106,9 +107,16 @@ struct Supervisor {
 
 impl Supervisor {
     async fn run(&mut self) -> JobState {
+        let (scripts, clock) = (self.job.scripts.clone(), self.context.clock.clone());
+        let overdue = overdue_call(scripts, clock, self.options.function_timeout);
+        let mut overdue = std::pin::pin!(overdue);
         let mut adopt_new = false;
         loop {
-            match self.run_once(adopt_new).await {
+            let end = tokio::select! {
+                end = self.run_once(adopt_new) => end,
+                reason = &mut overdue => return JobState::Failed { reason },
+            };
+            match end {
                 RunEnd::State(state) => return state,
                 RunEnd::Restart { adopt_new: other } => adopt_new = other,
             }

@@ -40,6 +40,7 @@ mod run;
 mod start;
 mod state_limit;
 mod status;
+mod watchdog;
 mod worker;
 
 use std::path::Path;
@@ -118,6 +119,8 @@ pub struct Options {
     pub state_bytes_max: u64,
     /// How long a stop waits for outputs to accept pending rows.
     pub stop_patience: Duration,
+    /// How long a call of a JavaScript function may take by the clock. The job fails after that.
+    pub function_timeout: Duration,
 }
 
 impl Default for Options {
@@ -133,6 +136,7 @@ impl Default for Options {
             retry: RetryPolicy::default(),
             state_bytes_max: u64::MAX,
             stop_patience: Duration::from_secs(30),
+            function_timeout: Duration::from_secs(10),
         }
     }
 }
@@ -141,7 +145,11 @@ impl Options {
     /// The options of the job file; `threads` is the default number of threads.
     pub fn of(job: &Job, threads: usize) -> Options {
         let (live, default) = (&job.file.live, Options::default());
+        let function_timeout = live.function_timeout.map(|timeout| {
+            Duration::from_micros(u64::try_from(timeout.ticks() / 10).unwrap_or_default())
+        });
         Options {
+            function_timeout: function_timeout.unwrap_or(default.function_timeout),
             threads: live.threads.unwrap_or(threads),
             fetch_bytes: live.fetch_bytes.unwrap_or(default.fetch_bytes),
             ..default

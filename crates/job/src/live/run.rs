@@ -2,9 +2,9 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
+use highwater_engine::Scripts;
 use highwater_env::Clock;
 use highwater_log::Isolation;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -21,6 +21,7 @@ use super::output::{EndpointStates, Output, SettledOutput};
 use super::partitions::PartitionSet;
 use super::refresh::ReferenceRefresh;
 use super::status::{JobState, StatusHandle};
+use super::watchdog::JobThread;
 use super::worker::{WorkItem, Worker};
 use super::{AtEnd, JobContext, Options, StartError};
 use crate::load::Job;
@@ -74,12 +75,19 @@ pub(super) struct RunningJob {
 }
 
 /// Stops the combiner when the job ends in any way.
-struct StopOnDrop(mpsc::UnboundedSender<CombinerMessage>);
+struct StopOnDrop {
+    combiner: mpsc::UnboundedSender<CombinerMessage>,
+    threads: Vec<JobThread>,
+    scripts: Arc<Scripts>,
+}
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
         // The combiner may have stopped already.
-        let _ = self.0.send(CombinerMessage::Stop);
+        let _ = self.combiner.send(CombinerMessage::Stop);
+        if self.scripts.has_given_up_call() {
+            self.threads.iter().for_each(JobThread::lower_priority);
+        }
     }
 }
 
@@ -201,22 +209,23 @@ fn spawn_workers(
     receivers: Vec<mpsc::UnboundedReceiver<WorkItem>>,
     timer: &Arc<dyn Clock>,
     out: &mpsc::UnboundedSender<CombinerMessage>,
-) -> Result<(), StartError> {
+) -> Result<Vec<JobThread>, StartError> {
     let workers = receivers.len();
     let mut shares: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
     for stream in streams {
         shares[stream.number() % workers].push(stream);
     }
-    for (number, (streams, inbox)) in shares.into_iter().zip(receivers).enumerate() {
+    let shares = shares.into_iter().zip(receivers).enumerate();
+    let spawned = shares.map(|(number, (streams, inbox))| {
         let worker = Worker {
             number,
             streams,
             timer: timer.clone(),
             out: out.clone(),
         };
-        spawn("highwater-worker", move || worker.run(inbox))?;
-    }
-    Ok(())
+        JobThread::spawn("highwater-worker", move || worker.run(inbox))
+    });
+    spawned.collect()
 }
 
 fn checkpoint_interval(job: &Job, options: &Options) -> Duration {
@@ -235,10 +244,11 @@ impl RunningJob {
         let WorkerChannels { senders, receivers } = plan.worker_channels();
         let feeds = plan.spawn_feeds(&growth, &senders, &stopped);
         let (context, parts) = (plan.context, plan.parts);
-        spawn_workers(parts.streams, receivers, &context.clock, &to_combiner)?;
+        let mut threads = spawn_workers(parts.streams, receivers, &context.clock, &to_combiner)?;
         let mut combiner = parts.combiner;
         combiner.workers = senders;
-        spawn("highwater-combiner", move || combiner.run(inbox))?;
+        let combiner = JobThread::spawn("highwater-combiner", move || combiner.run(inbox))?;
+        threads.push(combiner);
         let mut outputs = JoinSet::new();
         for (output, pending) in plan.outputs.into_iter().zip(parts.outputs) {
             outputs.spawn(output.run(pending.inbox));
@@ -248,7 +258,6 @@ impl RunningJob {
         Ok(RunningJob {
             refresh: ReferenceRefresh::new(plan.job.clone(), plan.references, now),
             every: checkpoint_interval(&plan.job, &plan.options),
-            job: plan.job,
             is_outdated: false,
             saved: plan.number,
             saved_at: now,
@@ -260,13 +269,18 @@ impl RunningJob {
             until_end: plan.options.until_end,
             growth,
             has_grown: false,
-            combiner: StopOnDrop(to_combiner),
+            combiner: StopOnDrop {
+                combiner: to_combiner,
+                threads,
+                scripts: plan.job.scripts.clone(),
+            },
             stop,
             feeds,
             outputs,
             events: parts.events,
             settled_outputs: plan.settled_outputs,
             pending: None,
+            job: plan.job,
         })
     }
 
@@ -382,7 +396,7 @@ impl RunningJob {
         // If the combiner is gone, `events` is closed.
         let _ = self
             .combiner
-            .0
+            .combiner
             .send(CombinerMessage::Checkpoint(self.number));
     }
 
@@ -550,9 +564,4 @@ fn written(
             Some(writing) => writing.await.unwrap_or_else(|error| Err(error.into())),
         }
     }
-}
-
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
-    let spawned = thread::Builder::new().name(name.into()).spawn(work);
-    spawned.map(|_| ()).map_err(StartError::Thread)
 }

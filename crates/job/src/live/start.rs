@@ -8,7 +8,7 @@ use highwater_env::random::Random;
 use highwater_log::Offset;
 use highwater_query::plan::Name;
 use highwater_time::{Instant, TICKS_PER_MILLI};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinHandle};
 
 use super::build::{JobBuilder, JobParts, PendingOutput};
@@ -23,6 +23,7 @@ use super::reference_tables::{CheckpointedReferences, ReferenceTables};
 use super::run::{LaunchPlan, RunningJob};
 use super::state_limit::StateLimit;
 use super::status::StatusHandle;
+use super::watchdog::JobThread;
 use super::{EndpointRequest, JobContext, Options, StartError};
 use crate::config::{OnFailure, Start};
 use crate::load::Job;
@@ -453,7 +454,8 @@ impl JobStart<'_> {
         let write = tokio::task::spawn_blocking(move || store.write(number, &bytes));
         let written = self.writing.insert(write).await;
         *self.writing = None;
-        written.map_err(failed)?.map_err(StartError::Checkpoints)
+        let panicked = |error: JoinError| StartError::Thread(error.into());
+        written.map_err(panicked)?.map_err(StartError::Checkpoints)
     }
 
     fn open_outputs(
@@ -539,11 +541,14 @@ fn known_and_new(
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, StartError> {
-    tokio::task::spawn_blocking(work).await.map_err(failed)
-}
-
-fn failed(error: JoinError) -> StartError {
-    StartError::Thread(error.into())
+    let (done, result) = oneshot::channel();
+    // Not a blocking thread of the runtime, which would wait for it at its end: the work may call a function that never
+    // returns.
+    JobThread::spawn("highwater-start", move || {
+        let _ = done.send(work());
+    })?;
+    let panicked = |_| StartError::Thread(std::io::Error::other("it panicked"));
+    result.await.map_err(panicked)
 }
 
 /// The current time in milliseconds, the precision of the log.

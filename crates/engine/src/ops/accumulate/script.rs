@@ -190,7 +190,7 @@ mod tests {
 
     fn scripts() -> Arc<Scripts> {
         let functions = [("f".to_string(), BACK.to_string())];
-        Arc::new(Scripts::new(functions).expect("the script is whole"))
+        Scripts::new(functions).expect("the script is whole")
     }
 
     /// The sums of a sliding window of three instants over these values, one an instant.

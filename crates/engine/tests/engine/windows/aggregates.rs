@@ -38,7 +38,7 @@ fn scripts() -> Arc<Scripts> {
     let make = || {
         let functions = [("list", list), ("twice", twice)];
         let functions = functions.map(|(name, source)| (name.to_string(), source.to_string()));
-        Arc::new(Scripts::new(functions).expect("the scripts are whole"))
+        Scripts::new(functions).expect("the scripts are whole")
     };
     SCRIPTS.get_or_init(make).clone()
 }

@@ -49,7 +49,7 @@ fn scripts() -> Arc<Scripts> {
     let make = || {
         let functions = [("queue", QUEUE), ("list", LIST), ("calls", CALLS)];
         let functions = functions.map(|(name, source)| (name.to_string(), source.to_string()));
-        Arc::new(Scripts::new(functions).expect("the scripts are whole"))
+        Scripts::new(functions).expect("the scripts are whole")
     };
     SCRIPTS.get_or_init(make).clone()
 }

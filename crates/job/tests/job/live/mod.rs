@@ -2,6 +2,7 @@
 
 mod faults;
 mod files;
+mod functions;
 mod growth;
 mod recorder;
 mod refresh;
