@@ -55,6 +55,8 @@ pub(crate) struct Connection<S> {
     /// Set while the client is throttled.
     pause: Option<Pin<Box<Sleep>>>,
     timer: Pin<Box<Sleep>>,
+    /// When unwritten responses must have made progress.
+    write_deadline: Instant,
     /// Bytes were read or written since the last tick of the timer.
     active: bool,
     idle_ticks: u32,
@@ -79,6 +81,7 @@ enum Event {
     Granted(Share),
     Resumed,
     Tick,
+    Stalled,
     Stop,
 }
 
@@ -111,6 +114,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             share_wait: None,
             pause: None,
             timer: Box::pin(tokio::time::sleep(first_tick)),
+            write_deadline: Instant::now(),
             active: false,
             idle_ticks: 0,
             draining: false,
@@ -145,11 +149,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             .frames
             .read_buffer(length.ok().flatten().filter(|_| reads));
         let output = &mut self.output;
+        let unwritten = output.bytes() > 0;
         let may_respond = !self.queue.is_empty() && output.bytes() < OUTPUT_BYTES_MAX;
         tokio::select! {
             biased;
             response = self.queue.first(), if may_respond => Event::Responded(response),
-            written = output.write_some(&mut self.writer), if output.bytes() > 0 => {
+            written = output.write_some(&mut self.writer), if unwritten => {
                 Event::Wrote(written)
             }
             granted = ready(&mut self.share_wait), if self.share_wait.is_some() => {
@@ -157,6 +162,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             }
             () = ready(&mut self.pause), if self.pause.is_some() => Event::Resumed,
             read = self.reader.read_buf(buffer), if reads => Event::Read(read),
+            () = tokio::time::sleep_until(self.write_deadline), if unwritten => Event::Stalled,
             () = &mut self.timer => Event::Tick,
             _ = self.stop.changed(), if !self.draining => Event::Stop,
         }
@@ -171,6 +177,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             Event::Wrote(Ok(bytes)) => {
                 self.active = true;
                 metrics.bytes_out.add(bytes as u64);
+                if self.output.bytes() > 0 {
+                    self.extend_write_deadline();
+                }
             }
             Event::Read(Ok(bytes)) if bytes > 0 => {
                 self.active = true;
@@ -184,12 +193,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             }
             Event::Resumed => self.pause = None,
             Event::Tick => return self.tick(),
+            Event::Stalled => {
+                let reason = "the client does not read its responses";
+                let address = self.client.address;
+                self.common.warnings.connection_closed(address, &reason);
+                return false;
+            }
             Event::Stop => self.draining = true,
         }
         true
     }
 
     fn respond(&mut self, response: EncodedResponse) {
+        if self.output.bytes() == 0 {
+            self.extend_write_deadline();
+        }
         self.output.push(response.pieces, response.share);
         match response.action {
             ConnectionAction::Continue => {}
@@ -214,6 +232,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     fn close(&mut self) {
         self.draining = true;
         self.queue = Queue::default();
+    }
+
+    fn extend_write_deadline(&mut self) {
+        self.write_deadline = Instant::now() + self.common.broker.options.write_timeout;
     }
 
     fn set_timer(&mut self, time: Duration) {

@@ -8,12 +8,12 @@
 //! The path of a request: [`Server`] accepts a connection and spawns its task; the task splits the stream into frames,
 //! queues the requests and writes the responses in order; the broker dispatches to the handler; the handler calls the
 //! log. Batches are slices of the frame they arrived in, and fetched records are written to the socket from the
-//! memory of the log: no work on this path is done per record.
+//! memory of the log: the only work per record is the check that a produced one can be read.
 //!
 //! [`client`] is the other side: a [`Log`](highwater_log::Log) over a remote cluster.
 //!
-//! Input is not trusted: lengths are checked before memory is reserved, and a malformed request closes only its own
-//! connection.
+//! Input is not trusted: lengths are checked before memory is reserved, responses are counted in a memory budget until
+//! they are written, and a malformed request closes only its own connection.
 
 #![warn(unreachable_pub)]
 

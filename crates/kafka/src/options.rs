@@ -12,6 +12,8 @@ pub struct Options {
     pub cluster_id: String,
     /// A longer request ends its connection. Kafka's limit is 100 MiB too.
     pub frame_bytes_max: usize,
+    /// A request with more array elements closes its connection.
+    pub request_elements_max: usize,
     /// Further connections are closed immediately.
     pub connections_max: usize,
     /// A connection with this many requests in flight is not read.
@@ -24,10 +26,15 @@ pub struct Options {
     /// Memory for unwritten Fetch responses of all connections together. When it runs short, responses become
     /// smaller.
     pub server_fetch_bytes_max: usize,
+    /// Memory for other requests and responses while they are handled and written, of all connections together. Requests
+    /// wait until it is free.
+    pub server_response_bytes_max: usize,
     /// The largest Fetch response, unless a single batch is larger.
     pub fetch_bytes_max: usize,
     /// A connection that is idle for this long is closed, up to half as much later.
     pub idle_timeout: Duration,
+    /// A connection whose client reads no response for this long is closed.
+    pub write_timeout: Duration,
     /// The time limit for the TLS handshake and authentication.
     pub login_timeout: Duration,
     /// The delay before a refused login is answered, which makes guessing slow.
@@ -52,13 +59,16 @@ impl Default for Options {
             node_id: 1,
             cluster_id: "highwater".into(),
             frame_bytes_max: 100 << 20,
+            request_elements_max: 100_000,
             connections_max: 10_000,
             inflight_requests_max: 64,
             inflight_bytes_max: 8 << 20,
             server_inflight_bytes_max: 256 << 20,
             server_fetch_bytes_max: 256 << 20,
+            server_response_bytes_max: 64 << 20,
             fetch_bytes_max: 16 << 20,
             idle_timeout: Duration::from_secs(600),
+            write_timeout: Duration::from_secs(30),
             login_timeout: Duration::from_secs(30),
             login_delay: Duration::from_millis(500),
             throttle: Duration::from_millis(50),

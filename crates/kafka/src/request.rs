@@ -15,8 +15,12 @@ use crate::api::Api;
 use crate::broker::Broker;
 use crate::codes::{ErrorCode, OK};
 use crate::frame::FrameError;
+use crate::memory_budget::Share;
 use crate::response::{EncodedResponse, Frame};
 use crate::shape::{self, ShapeError};
+
+/// Requests and responses up to this size are not counted in the memory of the server.
+const UNCOUNTED_BYTES: usize = 32 << 10;
 
 /// The listener that a connection came in on.
 #[derive(Debug)]
@@ -129,7 +133,8 @@ pub(crate) fn encode<A: Encodable + HeaderVersion>(
 
 impl RequestContext {
     pub(crate) fn decode<R: Request>(&self, mut body: Bytes) -> Result<R, ProtocolError> {
-        shape::check(&self.api, self.version, &body)?;
+        let elements_max = self.broker.options.request_elements_max;
+        shape::check(&self.api, self.version, &body, elements_max)?;
         R::decode(&mut body, self.version)
             .map_err(|error| malformed(&self.api, self.version, error))
     }
@@ -139,6 +144,26 @@ impl RequestContext {
         response: &A,
     ) -> Result<EncodedResponse, ProtocolError> {
         encode(&self.api, self.version, self.correlation, response)
+    }
+
+    /// Takes memory for a request and its response. Small ones are not counted: the limit of connections bounds them.
+    pub(crate) async fn reserve(&self, bytes: usize) -> Share {
+        match bytes > UNCOUNTED_BYTES {
+            true => self.broker.response_memory.take(bytes).await,
+            false => Share::default(),
+        }
+    }
+
+    /// Encodes a response that holds this memory until it is written.
+    pub(crate) fn encode_within<A: Encodable + HeaderVersion>(
+        &self,
+        mut share: Share,
+        response: &A,
+    ) -> Result<EncodedResponse, ProtocolError> {
+        let response = self.encode(response)?;
+        let bytes: usize = response.pieces.iter().map(Bytes::len).sum();
+        share.shrink_to(bytes);
+        Ok(EncodedResponse { share, ..response })
     }
 
     pub(crate) fn log(&self) -> &dyn Log {

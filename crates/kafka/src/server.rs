@@ -149,6 +149,7 @@ fn common(options: Options, services: Services, stop: watch::Receiver<bool>) -> 
         stop,
         broker: Arc::new(Broker {
             fetch_memory: MemoryBudget::new(options.server_fetch_bytes_max),
+            response_memory: MemoryBudget::new(options.server_response_bytes_max),
             services,
             options,
             metrics: Arc::default(),

@@ -9,7 +9,7 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::StrBytes;
 
-use super::{metadata, some_text, text};
+use super::{distinct, metadata, some_text, text};
 use crate::access::{Resource, Right};
 use crate::codes::code_of;
 use crate::request::RequestContext;
@@ -25,7 +25,7 @@ pub(crate) async fn find_coordinator(
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse {
     if context.version >= 4 {
-        let keys = request.coordinator_keys.into_iter();
+        let keys = distinct(request.coordinator_keys).into_iter();
         let coordinators = keys.map(|key| coordinator(context, request.key_type, key));
         return FindCoordinatorResponse::default().with_coordinators(coordinators.collect());
     }

@@ -20,7 +20,7 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::StrBytes;
 
-use super::{metadata, some_text, text};
+use super::{distinct, metadata, some_text, text};
 use crate::access::{Resource, Right};
 use crate::codes::{ErrorCode, OK, code_of};
 use crate::request::RequestContext;
@@ -229,8 +229,9 @@ pub(crate) async fn describe(
     context: &RequestContext,
     request: DescribeGroupsRequest,
 ) -> DescribeGroupsResponse {
-    let mut groups = Vec::with_capacity(request.groups.len());
-    for id in request.groups {
+    let ids = distinct(request.groups);
+    let mut groups = Vec::with_capacity(ids.len());
+    for id in ids {
         let described = match may_join(context, &id) {
             Ok(()) => match context.groups().describe(id.to_string()).await {
                 Some(info) => described_group(context, info),
@@ -323,8 +324,9 @@ pub(crate) async fn delete(
     context: &RequestContext,
     request: DeleteGroupsRequest,
 ) -> DeleteGroupsResponse {
-    let mut results = Vec::with_capacity(request.groups_names.len());
-    for id in request.groups_names {
+    let ids = distinct(request.groups_names);
+    let mut results = Vec::with_capacity(ids.len());
+    for id in ids {
         let code = match context.allow(Right::Manage, Resource::Group(&id)) {
             Ok(()) => code_of(&context.groups().delete(id.to_string()).await),
             Err(code) => code.code(),

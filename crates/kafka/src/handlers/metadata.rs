@@ -1,5 +1,6 @@
 //! Metadata: the hubs, and the leaders of their partitions, which is always this node.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use highwater_log::{AdminError, HubInfo, HubName, HubSettings, HubSpec};
@@ -27,7 +28,9 @@ pub(crate) async fn metadata(
     };
     let with_rights = request.include_topic_authorized_operations;
     let topics = match requested {
-        Some(requested) => {
+        Some(mut requested) => {
+            let mut seen = HashSet::with_capacity(requested.len());
+            requested.retain(|topic| seen.insert((topic.name.clone(), topic.topic_id)));
             let may_create = context.version < 4 || request.allow_auto_topic_creation;
             let mut topics = Vec::with_capacity(requested.len());
             for topic in requested {
@@ -45,6 +48,29 @@ pub(crate) async fn metadata(
     match request.include_cluster_authorized_operations {
         true => response.with_cluster_authorized_operations(operations(context, Resource::Node)),
         false => response,
+    }
+}
+
+/// The bytes of a partition and of a topic in a response, while it is built.
+const PARTITION_BYTES: usize = 200;
+const TOPIC_BYTES: usize = 300;
+
+/// An upper bound of the memory of a response.
+pub(crate) fn response_bytes(context: &RequestContext, request: &MetadataRequest) -> usize {
+    let bytes = |hub: &HubInfo| TOPIC_BYTES + hub.partitions as usize * PARTITION_BYTES;
+    let all = || context.log().hubs().iter().map(|hub| bytes(hub)).sum();
+    match &request.topics {
+        Some(topics) if !topics.is_empty() => {
+            let named = topics.iter().filter_map(|topic| topic.name.as_ref());
+            let distinct: HashSet<_> = named.collect();
+            let by_id = topics.len() - distinct.len();
+            let hubs = distinct.iter().filter_map(|name| context.log().hub(name));
+            let by_name = hubs.map(|hub| bytes(&hub)).sum::<usize>();
+            let unknown = topics.len() * TOPIC_BYTES;
+            unknown + by_name + if by_id > 0 { all() } else { 0 }
+        }
+        Some(_) if context.version > 0 => 0,
+        _ => all(),
     }
 }
 

@@ -1,5 +1,8 @@
 //! The handlers, by request.
 
+use std::collections::HashSet;
+use std::hash::Hash;
+
 use highwater_log::{HubId, HubInfo};
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::TopicName;
@@ -63,6 +66,13 @@ macro_rules! with_refusal {
     }};
 }
 use with_refusal;
+
+/// Removes repeated values, so that a response is as large as the state that it describes.
+fn distinct<T: Clone + Eq + Hash>(mut values: Vec<T>) -> Vec<T> {
+    let mut seen = HashSet::with_capacity(values.len());
+    values.retain(|value| seen.insert(value.clone()));
+    values
+}
 
 pub(crate) fn text(text: impl Into<String>) -> StrBytes {
     StrBytes::from_string(text.into())

@@ -19,8 +19,9 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::StrBytes;
 
 use super::groups::{may_join, membership};
-use super::{text, topic};
+use super::{distinct, text, topic};
 use crate::access::{Resource, Right};
+use crate::broker::UNKNOWN_BYTES;
 use crate::codes::{ErrorCode, OK, code_of};
 use crate::request::{RequestContext, topic_partition};
 
@@ -150,7 +151,7 @@ pub(crate) async fn fetch(
         let topics = request.topics.map(|topics| {
             let topics = topics.into_iter();
             topics
-                .map(|topic| (topic.name, topic.partition_indexes))
+                .map(|topic| (topic.name, distinct(topic.partition_indexes)))
                 .collect()
         });
         let offsets = group_offsets(context, &request.group_id, topics, stable).await;
@@ -161,7 +162,7 @@ pub(crate) async fn fetch(
         let topics = group.topics.map(|topics| {
             let topics = topics.into_iter();
             topics
-                .map(|topic| (topic.name, topic.partition_indexes))
+                .map(|topic| (topic.name, distinct(topic.partition_indexes)))
                 .collect()
         });
         let offsets = group_offsets(context, &group.group_id, topics, stable).await;
@@ -171,6 +172,24 @@ pub(crate) async fn fetch(
 }
 
 type PartitionIndexes = Vec<(TopicName, Vec<i32>)>;
+
+/// The memory for one offset in a response, with metadata of the usual length.
+const OFFSET_BYTES: usize = 512;
+
+/// An estimate of the memory of a response.
+pub(crate) fn response_bytes(request: &OffsetFetchRequest) -> usize {
+    let single = request.topics.iter().flatten();
+    let single = single.map(|topic| topic.partition_indexes.len());
+    let many = request
+        .groups
+        .iter()
+        .flat_map(|group| group.topics.iter().flatten());
+    let many = many.map(|topic| topic.partition_indexes.len());
+    let is_unknown = request.groups.iter().any(|group| group.topics.is_none())
+        || request.groups.is_empty() && request.topics.is_none();
+    let named = single.chain(many).sum::<usize>() * OFFSET_BYTES;
+    named + if is_unknown { UNKNOWN_BYTES } else { 0 }
+}
 
 async fn group_offsets(
     context: &RequestContext,

@@ -16,10 +16,16 @@ use kafka_protocol::messages::{
 };
 use uuid::Uuid;
 
+use super::configs::RESOURCE_BYTES;
 use super::configs::settings::{self, Setting};
 use super::{Refusal, hub_id, some_text, text, topic, uuid_of, with_refusal};
 use crate::access::{Resource, Right};
 use crate::request::RequestContext;
+
+/// An upper bound of the memory of a response.
+pub(crate) fn response_bytes(request: &CreateTopicsRequest) -> usize {
+    request.topics.len() * RESOURCE_BYTES
+}
 
 pub(crate) async fn create(
     context: &RequestContext,

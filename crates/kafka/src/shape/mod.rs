@@ -74,11 +74,23 @@ pub(crate) enum ShapeError {
     Length,
     #[error("it has a field that only brokers send")]
     Broker,
+    #[error("its arrays have more than {0} elements")]
+    Elements(usize),
 }
 
-/// Checks the lengths in the body of a request. Trailing bytes are allowed: librdkafka sends some.
-pub(crate) fn check(api: &Api, version: i16, body: &[u8]) -> Result<(), ShapeError> {
-    Walk::new(api, version, body).fields(requests::shape_of(api.key))
+/// Checks the lengths in the body of a request, and the number of elements: in memory one takes up to a hundred times its
+/// bytes. Trailing bytes are allowed: librdkafka sends some.
+pub(crate) fn check(
+    api: &Api,
+    version: i16,
+    body: &[u8],
+    elements_max: usize,
+) -> Result<(), ShapeError> {
+    let mut walk = Walk {
+        elements_max,
+        ..Walk::new(api, version, body)
+    };
+    walk.fields(requests::shape_of(api.key))
 }
 
 /// Checks the lengths in the body of a response.
@@ -92,6 +104,9 @@ struct Walk<'a> {
     flexible: bool,
     /// Tags below this are refused: the codec reads them and ignores their size.
     tags_known: u32,
+    /// Elements of arrays and tagged fields.
+    elements: usize,
+    elements_max: usize,
 }
 
 impl<'a> Walk<'a> {
@@ -101,6 +116,8 @@ impl<'a> Walk<'a> {
             version,
             flexible: api.is_flexible(version),
             tags_known: requests::tags_known(api.key),
+            elements: 0,
+            elements_max: usize::MAX,
         }
     }
 
@@ -110,6 +127,8 @@ impl<'a> Walk<'a> {
             version,
             flexible: key.response_header_version(version) == 1,
             tags_known: 0,
+            elements: 0,
+            elements_max: usize::MAX,
         }
     }
 
@@ -141,14 +160,28 @@ impl<'a> Walk<'a> {
             }
             Array(fields) => {
                 let count = self.length()?;
-                (0..count).try_for_each(|_| self.fields(fields))
+                (0..count).try_for_each(|_| {
+                    self.count_element()?;
+                    self.fields(fields)
+                })
             }
             Plain(kind) => {
                 let count = self.length()?;
-                (0..count).try_for_each(|_| self.value(*kind))
+                (0..count).try_for_each(|_| {
+                    self.count_element()?;
+                    self.value(*kind)
+                })
             }
             Struct(fields) => self.fields(fields),
             Tagged(_) => Ok(()),
+        }
+    }
+
+    fn count_element(&mut self) -> Result<(), ShapeError> {
+        self.elements += 1;
+        match self.elements <= self.elements_max {
+            true => Ok(()),
+            false => Err(ShapeError::Elements(self.elements_max)),
         }
     }
 
@@ -169,6 +202,7 @@ impl<'a> Walk<'a> {
 
     fn tagged_fields(&mut self, known: &'static [Kind]) -> Result<(), ShapeError> {
         for _ in 0..self.varint()? {
+            self.count_element()?;
             let tag = self.varint()?;
             if tag < self.tags_known {
                 return Err(ShapeError::Broker);

@@ -4,5 +4,6 @@ mod common;
 mod every_version;
 mod hostile;
 mod late_batches;
+mod limits;
 mod order;
 mod security;

@@ -2,6 +2,8 @@
 
 pub(crate) mod settings;
 
+use std::collections::HashSet;
+
 use highwater_log::HubSettings;
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::alter_configs_request::AlterableConfig;
@@ -21,14 +23,25 @@ use crate::access::{Resource, Right};
 use crate::request::RequestContext;
 use settings::{Setting, kind, source};
 
+/// An upper bound of the memory for the settings of one resource in a response.
+pub(super) const RESOURCE_BYTES: usize = 8 << 10;
+
 const TOPIC: i8 = 2;
 const NODE: i8 = 4;
+
+/// An upper bound of the memory of a response.
+pub(crate) fn response_bytes(request: &DescribeConfigsRequest) -> usize {
+    request.resources.len() * RESOURCE_BYTES
+}
 
 pub(crate) async fn describe(
     context: &RequestContext,
     request: DescribeConfigsRequest,
 ) -> DescribeConfigsResponse {
-    let results = request.resources.into_iter().map(|resource| {
+    let mut resources = request.resources;
+    let mut seen = HashSet::with_capacity(resources.len());
+    resources.retain(|one| seen.insert((one.resource_type, one.resource_name.clone())));
+    let results = resources.into_iter().map(|resource| {
         let response = DescribeConfigsResult::default()
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name.clone());
@@ -66,6 +79,11 @@ fn settings_of(
         }
         NODE => {
             context.allow(Right::Manage, Resource::Node)?;
+            let node = context.broker.options.node_id.to_string();
+            if *resource.resource_name != *node && !resource.resource_name.is_empty() {
+                let reason = format!("node {node} is the only node");
+                return Err(Refusal::new(Code::InvalidRequest, reason));
+            }
             Ok(settings_of_node(context))
         }
         _ => Err(Refusal::new(

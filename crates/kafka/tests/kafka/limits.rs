@@ -1,0 +1,108 @@
+//! Small requests cannot make the server build large responses, or hold memory with them.
+// proves U3
+
+use std::time::Duration;
+
+use crate::common::*;
+use kafka_protocol::messages::*;
+
+/// Repetitions of a name in a request.
+const TIMES: usize = 5_000;
+
+fn metadata(names: &[&str]) -> MetadataRequest {
+    let topics = names
+        .iter()
+        .map(|name| metadata_request::MetadataRequestTopic::default().with_name(Some(topic(name))));
+    MetadataRequest::default().with_topics(Some(topics.collect()))
+}
+
+#[tokio::test]
+async fn repeated_names_are_answered_once() {
+    let server = start().await;
+    server.make("t", 1_000).await;
+    let mut client = server.connect().await;
+
+    let response = client.call(9, &metadata(&["t"; TIMES])).await;
+    assert_eq!(response.topics.len(), 1);
+    assert_eq!(response.topics[0].partitions.len(), 1_000);
+
+    let resource = describe_configs_request::DescribeConfigsResource::default()
+        .with_resource_type(2)
+        .with_resource_name(text("t"))
+        .with_configuration_keys(None);
+    let request = DescribeConfigsRequest::default().with_resources(vec![resource; TIMES]);
+    assert_eq!(client.call(4, &request).await.results.len(), 1);
+
+    let groups = vec![GroupId(text("g")); TIMES];
+    let request = DescribeGroupsRequest::default().with_groups(groups);
+    assert_eq!(client.call(5, &request).await.groups.len(), 1);
+
+    let request = FindCoordinatorRequest::default().with_coordinator_keys(vec![text("g"); TIMES]);
+    assert_eq!(client.call(4, &request).await.coordinators.len(), 1);
+
+    let of_topic = offset_fetch_request::OffsetFetchRequestTopics::default()
+        .with_name(topic("t"))
+        .with_partition_indexes(vec![0; TIMES]);
+    let group = offset_fetch_request::OffsetFetchRequestGroup::default()
+        .with_group_id(GroupId(text("g")))
+        .with_topics(Some(vec![of_topic]));
+    let request = OffsetFetchRequest::default().with_groups(vec![group]);
+    let response = client.call(8, &request).await;
+    assert_eq!(response.groups[0].topics[0].partitions.len(), 1);
+}
+
+#[tokio::test]
+async fn a_broker_has_settings_under_its_own_id_only() {
+    let server = start().await;
+    let mut client = server.connect().await;
+    for (name, code) in [("1", 0), ("", 0), ("2", 42)] {
+        let node = describe_configs_request::DescribeConfigsResource::default()
+            .with_resource_type(4)
+            .with_resource_name(text(name));
+        let request = DescribeConfigsRequest::default().with_resources(vec![node]);
+        let response = client.call(4, &request).await;
+        assert_eq!(response.results[0].error_code, code, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_with_too_many_elements_closes_its_connection() {
+    let server = start_with(|options, _| options.request_elements_max = 100).await;
+    let mut client = server.connect().await;
+    let names: Vec<String> = (0..101).map(|number| format!("t{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let request = metadata(&names[..100]).with_allow_auto_topic_creation(false);
+    assert_eq!(client.call(9, &request).await.topics.len(), 100);
+    client.send(9, &metadata(&names)).await;
+    assert_eq!(client.receive_frame().await, None);
+    assert_eq!(server.metrics().malformed, 1);
+}
+
+/// The memory for responses has one large response at a time. A client that does not read its own is disconnected, and
+/// the next client gets the memory.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_read_holds_the_memory_no_longer_than_the_write_timeout() {
+    let server = start_with(|options, _| {
+        options.server_response_bytes_max = 1 << 10;
+        options.write_timeout = Duration::from_secs(5);
+    })
+    .await;
+    for number in 0..100 {
+        server.make(&format!("t{number}"), 1_000).await;
+    }
+    let all = MetadataRequest::default().with_topics(None);
+    let mut slow = server.connect().await;
+    for _ in 0..20 {
+        slow.send(9, &all).await;
+    }
+    while server.metrics().bytes_out < 1_000_000 {
+        tokio::task::yield_now().await;
+    }
+    let mut client = server.connect().await;
+    let response = client.call(9, &all).await;
+    assert_eq!(response.topics.len(), 100);
+    while server.metrics().connections > 1 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(client.call(9, &all).await.topics.len(), 100);
+}
