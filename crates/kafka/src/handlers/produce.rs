@@ -130,6 +130,9 @@ fn append(
     if context.version < ZSTD && batch.header().codec() == Ok(Codec::Zstd) {
         return PendingProduce::from(Code::UnsupportedCompressionType);
     }
+    if let Err(refusal) = check(context, hub, &batch) {
+        return refusal;
+    }
     if !batch.header().is_transactional() {
         return PendingProduce::Appending(partition.append(batch));
     }
@@ -140,6 +143,20 @@ fn append(
     let transaction = TransactionRef { id, producer };
     let transactions = &context.transactions();
     PendingProduce::Appending(transactions.append(&transaction, &partition, batch))
+}
+
+/// Checks that the records can be read. A batch that the partition would refuse for its size is not decompressed.
+fn check(context: &RequestContext, hub: &str, batch: &Batch) -> Result<(), PendingProduce> {
+    let is_compressed = batch.header().codec() != Ok(Codec::None);
+    if is_compressed
+        && let Some(hub) = context.log().hub(hub)
+        && batch.size() > hub.settings.batch_bytes_max as usize
+    {
+        return Err(PendingProduce::from(Code::MessageTooLarge));
+    }
+    batch
+        .check_records()
+        .map_err(|error| PendingProduce::Refused(error.kind(), error.to_string()))
 }
 
 /// Waits for the durable appends and builds the response.

@@ -106,3 +106,63 @@ async fn a_client_that_does_not_read_holds_the_memory_no_longer_than_the_write_t
     }
     assert_eq!(client.call(9, &all).await.topics.len(), 100);
 }
+
+/// A batch with a valid checksum, from one that was built.
+fn resealed(batch: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = batch.to_vec();
+    change(&mut bytes);
+    let length = bytes.len() as i32 - 12;
+    bytes[8..12].copy_from_slice(&length.to_be_bytes());
+    let mut crc = !0u32;
+    for byte in &bytes[21..] {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            crc = (crc >> 1) ^ (0x82F6_3B78 & (crc & 1).wrapping_neg());
+        }
+    }
+    bytes[17..21].copy_from_slice(&(!crc).to_be_bytes());
+    bytes
+}
+
+// proves L6
+#[tokio::test]
+async fn a_batch_that_cannot_be_read_is_an_invalid_record() {
+    const INVALID_RECORD: i16 = 87;
+    const MESSAGE_TOO_LARGE: i16 = 10;
+    let server = start().await;
+    let hub = server.make("t", 1).await;
+    let mut client = server.connect().await;
+    let good = batch(&["a"]);
+    let claims = |count: i32| {
+        resealed(&good, |bytes| {
+            bytes[23..27].copy_from_slice(&(count - 1).to_be_bytes());
+            bytes[57..61].copy_from_slice(&count.to_be_bytes());
+        })
+    };
+    let compressed = |codec: u8, payload: &[u8]| {
+        resealed(&good, |bytes| {
+            bytes[22] = codec;
+            bytes.splice(61.., payload.iter().copied());
+        })
+    };
+    let oversized = compressed(1, &[0; 2 << 20]);
+    for (records, code) in [
+        (resealed(&good, |_| {}), 0),
+        (claims(2), INVALID_RECORD),
+        (claims(i32::MAX), INVALID_RECORD),
+        (compressed(1, b"no gzip"), INVALID_RECORD),
+        (
+            compressed(2, b"\xFF\xFF\xFF\xFF\x07no snappy"),
+            INVALID_RECORD,
+        ),
+        (compressed(3, b"no lz4"), INVALID_RECORD),
+        (compressed(4, b"no zstd"), INVALID_RECORD),
+        (oversized, MESSAGE_TOO_LARGE),
+    ] {
+        let request = produce(&hub, 9, -1, &[(0, records.into())]);
+        let response = client.call(9, &request).await;
+        let partition = &response.responses[0].partition_responses[0];
+        assert_eq!(partition.error_code, code, "{:?}", partition.error_message);
+    }
+    assert_eq!(server.log.partition("t", 0).unwrap().bounds().end.0, 1);
+}

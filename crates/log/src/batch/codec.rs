@@ -38,6 +38,8 @@ impl TryFrom<u8> for Codec {
 const XERIAL_MAGIC: &[u8; 8] = b"\x82SNAPPY\0";
 const XERIAL_HEADER: usize = 16;
 const XERIAL_BLOCK: usize = 32 * 1024;
+/// The shortest code of the format has three bytes and copies 64.
+const SNAPPY_RATIO_MAX: usize = 22;
 
 /// Unpacks into `into`, which is cleared first, at most `bytes_max` bytes.
 pub(super) fn decompress(
@@ -48,29 +50,31 @@ pub(super) fn decompress(
 ) -> Result<(), BatchError> {
     into.clear();
     let read = match codec {
-        Codec::None => read_all(compressed, into, bytes_max),
-        Codec::Gzip => read_all(
-            flate2::bufread::MultiGzDecoder::new(compressed),
-            into,
-            bytes_max,
-        ),
         Codec::Snappy => decompress_snappy(compressed, into, bytes_max),
-        Codec::Lz4 => read_all(
-            lz4_flex::frame::FrameDecoder::new(compressed),
-            into,
-            bytes_max,
-        ),
-        Codec::Zstd => zstd::stream::read::Decoder::with_buffer(compressed)
-            .and_then(|reader| read_all(reader, into, bytes_max)),
+        codec => reader(codec, compressed).and_then(|reader| read_all(reader, into, bytes_max)),
     };
     match read {
         Ok(true) => Ok(()),
         Ok(false) => Err(BatchError::DecompressedTooLarge { max: bytes_max }),
-        Err(error) => Err(BatchError::Compression {
-            codec,
-            reason: error.to_string(),
-        }),
+        Err(error) => Err(failure(codec, &error)),
     }
+}
+
+pub(super) fn failure(codec: Codec, error: &io::Error) -> BatchError {
+    BatchError::Compression {
+        codec,
+        reason: error.to_string(),
+    }
+}
+
+/// The decompressed bytes as a stream. Snappy has none: its blocks are decompressed whole.
+pub(super) fn reader(codec: Codec, compressed: &[u8]) -> io::Result<Box<dyn Read + '_>> {
+    Ok(match codec {
+        Codec::None | Codec::Snappy => Box::new(compressed),
+        Codec::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(compressed)),
+        Codec::Lz4 => Box::new(lz4_flex::frame::FrameDecoder::new(compressed)),
+        Codec::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(compressed)?),
+    })
 }
 
 /// False if there are more than `bytes_max` bytes; the excess is dropped.
@@ -100,6 +104,12 @@ fn decompress_snappy(compressed: &[u8], into: &mut Vec<u8>, bytes_max: usize) ->
 fn decompress_block(block: &[u8], into: &mut Vec<u8>, bytes_max: usize) -> io::Result<bool> {
     let start = into.len();
     let length = snap::raw::decompress_len(block)?;
+    if length > block.len().saturating_mul(SNAPPY_RATIO_MAX) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "a block claims more bytes than it can have",
+        ));
+    }
     if length > bytes_max - start {
         return Ok(false);
     }
@@ -118,10 +128,7 @@ pub(super) fn compress(codec: Codec, records: &[u8], into: &mut Vec<u8>) -> Resu
         Codec::Lz4 => compress_lz4(records, into),
         Codec::Zstd => zstd::stream::copy_encode(records, into, 0),
     };
-    compressed.map_err(|error| BatchError::Compression {
-        codec,
-        reason: error.to_string(),
-    })
+    compressed.map_err(|error| failure(codec, &error))
 }
 
 fn compress_gzip(records: &[u8], into: &mut Vec<u8>) -> io::Result<()> {

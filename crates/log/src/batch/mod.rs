@@ -5,6 +5,7 @@
 //! `docs/formats/batch.md` has the layout.
 
 mod builder;
+mod check;
 mod codec;
 mod control;
 mod crc;
@@ -21,6 +22,7 @@ use bytes::{Bytes, BytesMut};
 use crate::{EnqueueTime, Offset, Producer};
 
 pub use builder::{BatchBuilder, BatchOptions};
+pub use check::DECOMPRESSED_BYTES_MAX;
 pub use codec::Codec;
 pub use header::{BatchHeader, TimestampType};
 pub use records::{Decompressor, Record, RecordHeaders, Records};
