@@ -200,6 +200,8 @@ pub enum GroupError {
     },
     #[error("the group already has its maximum of {0} members")]
     Full(usize),
+    #[error("the members of all groups have {max} bytes of metadata already")]
+    OutOfMemory { max: usize },
     #[error("the group still has members")]
     NotEmpty,
     #[error("there is no such group")]

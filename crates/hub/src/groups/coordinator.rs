@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::group_entry::{GroupChange, GroupEntry, Responder};
 use super::machine::{Effect, Elapsed, Group, Limits, RequestId};
+use super::member_memory::MemberMemory;
 use super::{Options, record};
 use crate::coordinator::deadlines::Deadlines;
 use crate::coordinator::journal::{Entries, Journal};
@@ -23,6 +24,7 @@ pub(super) struct Coordinator {
     /// Set when the hub has been read.
     pub(super) journal: OnceLock<Journal>,
     pub(super) slots: Slots<GroupEntry>,
+    pub(super) member_memory: MemberMemory,
     random: Mutex<Random>,
     request_ids: AtomicU64,
 }
@@ -46,6 +48,7 @@ impl Coordinator {
         Coordinator {
             log,
             clock,
+            member_memory: MemberMemory::new(options.members_bytes_max),
             options,
             deadlines: Deadlines::default(),
             journal: OnceLock::new(),

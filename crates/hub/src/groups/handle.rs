@@ -74,12 +74,18 @@ impl Handle {
 impl GroupCoordinator for Handle {
     fn join(&self, request: JoinRequest) -> BoxFuture<Result<JoinResponse, GroupError>> {
         let coordinator = Arc::clone(&self.coordinator);
-        Box::pin(async move { coordinator.join(request)?.answer().await })
+        Box::pin(async move {
+            let request = coordinator.member_memory.count_join(request)?;
+            coordinator.join(request)?.answer().await
+        })
     }
 
     fn sync(&self, request: SyncRequest) -> BoxFuture<Result<SyncResponse, GroupError>> {
         let coordinator = Arc::clone(&self.coordinator);
-        Box::pin(async move { coordinator.sync(request)?.answer().await })
+        Box::pin(async move {
+            let request = coordinator.member_memory.count_sync(request)?;
+            coordinator.sync(request)?.answer().await
+        })
     }
 
     fn heartbeat(&self, member: Membership) -> BoxFuture<Result<(), GroupError>> {

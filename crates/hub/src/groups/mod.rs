@@ -19,6 +19,7 @@ mod group_entry;
 mod handle;
 mod load;
 mod machine;
+mod member_memory;
 mod offsets;
 mod pending_response;
 mod record;
@@ -59,6 +60,8 @@ pub struct Options {
     pub expiry_interval: Duration,
     /// Maximum size of the metadata of a committed offset.
     pub metadata_bytes_max: usize,
+    /// Memory for the subscriptions and assignments of all members of all groups.
+    pub members_bytes_max: usize,
     /// Partitions of [`HUB`] when it is created: several, so that one stopped by a disk error does not stop all groups;
     /// few, so that commits of different groups share a sync.
     pub partitions: u32,
@@ -75,6 +78,7 @@ impl Default for Options {
             retention: 7 * day,
             expiry_interval: Duration::from_secs(600),
             metadata_bytes_max: 4096,
+            members_bytes_max: 64 << 20,
             partitions: 4,
         }
     }

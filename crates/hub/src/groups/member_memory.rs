@@ -1,0 +1,108 @@
+//! A limit on the metadata and assignments of all members together. They come from clients, and stay until the session of
+//! a member ends, also if the client has disconnected.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use highwater_log::{GroupError, JoinRequest, SyncRequest};
+
+pub(super) struct MemberMemory {
+    used: Arc<AtomicUsize>,
+    max: usize,
+}
+
+/// Bytes of a member, counted until the last clone is dropped. They are a copy, so that a few bytes do not keep the
+/// buffer of a whole request.
+struct CountedBytes {
+    bytes: Vec<u8>,
+    counted: usize,
+    used: Arc<AtomicUsize>,
+}
+
+impl AsRef<[u8]> for CountedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for CountedBytes {
+    fn drop(&mut self) {
+        self.used.fetch_sub(self.counted, Ordering::Relaxed);
+    }
+}
+
+impl MemberMemory {
+    pub(super) fn new(max: usize) -> MemberMemory {
+        let used = Arc::default();
+        MemberMemory { used, max }
+    }
+
+    pub(super) fn count_join(&self, mut request: JoinRequest) -> Result<JoinRequest, GroupError> {
+        // The id of the member has the client id in it, and is kept in several maps.
+        let mut extra = 4 * (request.client_id.len() + request.member.len());
+        for (name, metadata) in &mut request.protocols {
+            *metadata = self.count(metadata, name.len() + std::mem::take(&mut extra))?;
+        }
+        Ok(request)
+    }
+
+    pub(super) fn count_sync(&self, mut request: SyncRequest) -> Result<SyncRequest, GroupError> {
+        for (_, assignment) in &mut request.assignments {
+            *assignment = self.count(assignment, 0)?;
+        }
+        Ok(request)
+    }
+
+    fn count(&self, bytes: &[u8], extra: usize) -> Result<Bytes, GroupError> {
+        let counted = bytes.len() + extra;
+        let used = self.used.fetch_add(counted, Ordering::Relaxed) + counted;
+        let bytes = CountedBytes {
+            bytes: bytes.to_vec(),
+            counted,
+            used: Arc::clone(&self.used),
+        };
+        match used <= self.max {
+            true => Ok(Bytes::from_owner(bytes)),
+            false => Err(GroupError::OutOfMemory { max: self.max }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn join(metadata: &[u8]) -> JoinRequest {
+        JoinRequest {
+            group: "g".into(),
+            member: String::new(),
+            instance: None,
+            client_id: String::new(),
+            client_host: String::new(),
+            session_timeout: Duration::ZERO,
+            rebalance_timeout: Duration::ZERO,
+            protocol_type: "consumer".into(),
+            protocols: vec![("r".into(), Bytes::copy_from_slice(metadata))],
+            expects_member_id: false,
+        }
+    }
+
+    #[test]
+    fn metadata_counts_until_its_last_clone_is_dropped() {
+        let memory = MemberMemory::new(250);
+        let first = memory.count_join(join(&[1; 100])).unwrap();
+        assert_eq!(first.protocols[0].1, [1; 100][..]);
+        let clone = first.protocols[0].1.clone();
+        let second = memory.count_join(join(&[2; 100])).unwrap();
+        let full = memory.count_join(join(&[3; 100])).err();
+        assert_eq!(full, Some(GroupError::OutOfMemory { max: 250 }));
+        drop(first);
+        assert!(memory.count_join(join(&[3; 100])).is_err());
+        drop(clone);
+        assert!(memory.count_join(join(&[3; 100])).is_ok());
+        drop(second);
+        assert_eq!(memory.used.load(Ordering::Relaxed), 0);
+    }
+}
