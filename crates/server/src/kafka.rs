@@ -52,6 +52,14 @@ pub(crate) async fn bind(config: &Config) -> Result<Option<BoundListeners>, List
     if config.kafka.is_empty() {
         return Ok(None);
     }
+    if !config.keys.is_empty() {
+        for listener in config.kafka.iter().filter(|listener| !listener.sasl) {
+            tracing::warn!(
+                address = %listener.listen,
+                "anonymous = true: Kafka clients need no key here and have all rights"
+            );
+        }
+    }
     let defaults = Options::default();
     let options = Options {
         listeners: config

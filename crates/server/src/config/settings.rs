@@ -72,6 +72,8 @@ settings! {
 
     "kafka.listen": Address = "127.0.0.1:9092",
         "the address for Kafka clients, or `off`";
+    "kafka.anonymous": Flag = "false",
+        "serve clients without a key, with all rights, although there are keys";
     "kafka.advertised": Text = "",
         "host:port that clients connect to; unset: the address they reached";
     "kafka.listeners.*.listen": Address = "",
@@ -83,7 +85,9 @@ settings! {
     "kafka.listeners.*.tls.key": Path = "",
         "PEM file with the private key";
     "kafka.listeners.*.sasl": Flag = "false",
-        "require a key (SASL PLAIN: its name and secret)";
+        "require a key (SASL: its name and secret); always on once there are keys";
+    "kafka.listeners.*.anonymous": Flag = "false",
+        "as kafka.anonymous, for this listener";
     "kafka.listeners.*.insecure": Flag = "false",
         "allow unencrypted keys beyond this machine";
 

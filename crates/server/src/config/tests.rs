@@ -100,7 +100,7 @@ fn the_sample_is_read() {
     assert_eq!(
         listeners,
         [
-            "127.0.0.1:9092 false false",
+            "127.0.0.1:9092 true false",
             "127.0.0.1:9093 true false",
             "127.0.0.1:9094 true true"
         ]
@@ -280,6 +280,29 @@ fn an_address_beyond_this_machine_needs_keys_and_tls() {
 
 // proves U3
 #[test]
+fn keys_close_every_kafka_listener_that_is_not_said_to_be_anonymous() {
+    let keys = "[[keys]]\nname = 'a'\nsecret = 's3cret'\nrights = ['send']\n";
+    let sasl = |text: &str| -> Vec<bool> {
+        let kafka = config(text).kafka;
+        kafka.iter().map(|listener| listener.sasl).collect()
+    };
+    let another = "[[kafka.listeners]]\nlisten = '127.0.0.1:9093'\n";
+    assert_eq!(sasl(another), [false, false]);
+    assert_eq!(sasl(&format!("{keys}{another}")), [true, true]);
+    let first = format!("{keys}[kafka]\nanonymous = true\n{another}");
+    assert_eq!(sasl(&first), [false, true]);
+    assert_eq!(
+        sasl(&format!("{keys}{another}anonymous = true\n")),
+        [true, false]
+    );
+    refused(
+        &format!("{keys}{another}sasl = true\nanonymous = true\n"),
+        "highwater.toml:8: a listener with sasl = true serves no anonymous clients\n  remove one of the two",
+    );
+}
+
+// proves U3
+#[test]
 fn a_kafka_address_beyond_this_machine_needs_sasl_and_tls() {
     refused(
         "[kafka]\nlisten = '10.0.0.1:9092'\n",
@@ -299,6 +322,16 @@ fn a_kafka_address_beyond_this_machine_needs_sasl_and_tls() {
         "highwater.toml:1: a Kafka listener needs an address\n  write listen = \"127.0.0.1:9093\"",
     );
     let keys = "[[keys]]\nname = 'a'\nsecret = 's3cret'\nrights = ['send']\n";
+    refused(
+        &format!("{keys}[kafka]\nlisten = '10.0.0.1:9092'\n"),
+        "highwater.toml:6: keys would travel unencrypted to 10.0.0.1:9092 from other machines\n  \
+         use a [[kafka.listeners]] table with tls",
+    );
+    refused(
+        &format!("{keys}[kafka]\nlisten = '10.0.0.1:9092'\nanonymous = true\n"),
+        "highwater.toml:6: 10.0.0.1:9092 can be reached from other machines without a key\n  \
+         use a [[kafka.listeners]] table with sasl = true and tls, or listen on 127.0.0.1",
+    );
     refused(
         &format!("{keys}[[kafka.listeners]]\nlisten = '[::]:9093'\nsasl = true\n"),
         "highwater.toml:6: keys would travel unencrypted to [::]:9093 from other machines\n  \

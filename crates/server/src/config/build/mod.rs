@@ -154,30 +154,31 @@ impl Build<'_> {
 
     fn kafka(&mut self, has_keys: bool) -> Vec<KafkaListener> {
         let first = self.settings.address("kafka.listen").map(|listen| {
+            let sasl = has_keys && !self.settings.flag("kafka.anonymous");
             let listener = ListenerCheck {
                 table: "kafka",
                 listen,
-                requires_keys: false,
+                requires_keys: sasl,
                 tls: false,
             };
-            self.check(
-                listener,
-                "use a [[kafka.listeners]] table with sasl = true and tls",
-            );
+            let hint = "use a [[kafka.listeners]] table with sasl = true and tls";
+            self.check(listener, hint);
             KafkaListener {
                 listen,
                 advertised: self.advertised("kafka"),
                 tls: None,
-                sasl: false,
+                sasl,
             }
         });
         let names = self.settings.tables("kafka.listeners");
-        let more = names
+        let more: Vec<_> = names
             .iter()
-            .filter_map(|name| self.listener(name, has_keys));
+            .filter_map(|name| self.listener(name, has_keys))
+            .collect();
         first.into_iter().chain(more).collect()
     }
 
+    /// A listener requires a key once there are keys, unless the settings say that it serves anonymous clients.
     fn listener(&mut self, name: &str, has_keys: bool) -> Option<KafkaListener> {
         let table = format!("kafka.listeners.{name}");
         let Some(listen) = self.settings.address(&format!("{table}.listen")) else {
@@ -189,16 +190,21 @@ impl Build<'_> {
             );
             return None;
         };
-        let sasl = format!("{table}.sasl");
+        let (sasl, anonymous) = (format!("{table}.sasl"), format!("{table}.anonymous"));
         if self.settings.flag(&sasl) && !has_keys {
             let hint = "add a [[keys]] table with name, secret and rights";
             self.problem(&sasl, "sasl = true needs keys".into(), hint);
         }
+        if self.settings.flag(&sasl) && self.settings.flag(&anonymous) {
+            let message = "a listener with sasl = true serves no anonymous clients".into();
+            self.problem(&anonymous, message, "remove one of the two");
+        }
         let tls = self.tls(&table);
+        let sasl = self.settings.flag(&sasl) || has_keys && !self.settings.flag(&anonymous);
         let listener = ListenerCheck {
             table: &table,
             listen,
-            requires_keys: self.settings.flag(&sasl),
+            requires_keys: sasl,
             tls: tls.is_some(),
         };
         self.check(listener, "add sasl = true and a [[keys]] table");
@@ -206,7 +212,7 @@ impl Build<'_> {
             listen,
             advertised: self.advertised(&table),
             tls,
-            sasl: self.settings.flag(&sasl),
+            sasl,
         })
     }
 
@@ -238,7 +244,12 @@ impl Build<'_> {
             );
         } else if !listener.tls && !self.settings.flag(&format!("{}.insecure", listener.table)) {
             let message = format!("keys would travel unencrypted to {address} from other machines");
-            let hint = "add tls = { cert = \"..\", key = \"..\" }, or insecure = true if a proxy in front does TLS";
+            let hint = match listener.table {
+                "kafka" => "use a [[kafka.listeners]] table with tls",
+                _ => {
+                    "add tls = { cert = \"..\", key = \"..\" }, or insecure = true if a proxy in front does TLS"
+                }
+            };
             self.problem(&key, message, hint);
         }
     }
