@@ -57,172 +57,108 @@ pub(super) fn shape_of(key: ApiKey) -> &'static [Field] {
     }
 }
 
+#[rustfmt::skip]
 const PRODUCE: &[Field] = &[
-    always(Text),
-    always(I16),
-    always(I32),
+    always(Text), always(I16), always(I32),
     always(Array(&[
-        until(12, Text),
-        since(13, UUID),
-        always(Array(&[always(I32), always(Bytes)])),
+        until(12, Text), since(13, UUID), always(Array(&[always(I32), always(Bytes)])),
     ])),
 ];
 
+#[rustfmt::skip]
 const FETCH: &[Field] = &[
-    until(14, I32),
-    always(I32),
-    always(I32),
-    always(I32),
-    always(I8),
-    since(7, I32),
-    since(7, I32),
+    until(14, I32), always(I32), always(I32), always(I32), always(I8), since(7, I32), since(7, I32),
     always(Array(&[
-        until(12, Text),
-        since(13, UUID),
+        until(12, Text), since(13, UUID),
         always(Array(&[
-            always(I32),
-            since(9, I32),
-            always(I64),
-            since(12, I32),
-            since(5, I64),
-            always(I32),
+            always(I32), since(9, I32), always(I64), since(12, I32), since(5, I64), always(I32),
         ])),
     ])),
-    since(
-        7,
-        Array(&[until(12, Text), since(13, UUID), always(NUMBERS)]),
-    ),
-    since(11, Text),
+    since(7, Array(&[until(12, Text), since(13, UUID), always(NUMBERS)])), since(11, Text),
 ];
 
+#[rustfmt::skip]
 const LIST_OFFSETS: &[Field] = &[
-    always(I32),
-    since(2, I8),
-    always(Array(&[
-        always(Text),
-        always(Array(&[always(I32), since(4, I32), always(I64)])),
-    ])),
+    always(I32), since(2, I8),
+    always(Array(&[always(Text), always(Array(&[always(I32), since(4, I32), always(I64)]))])),
     since(10, I32),
 ];
 
+#[rustfmt::skip]
 const METADATA: &[Field] = &[
-    always(Array(&[since(10, UUID), always(Text)])),
-    since(4, BOOL),
-    between(8, 10, BOOL),
+    always(Array(&[since(10, UUID), always(Text)])), since(4, BOOL), between(8, 10, BOOL),
     since(8, BOOL),
 ];
 
+#[rustfmt::skip]
 const OFFSET_COMMIT: &[Field] = &[
-    always(Text),
-    always(I32),
-    always(Text),
-    since(7, Text),
-    until(4, I64),
+    always(Text), always(I32), always(Text), since(7, Text), until(4, I64),
     always(Array(&[
-        always(Text),
-        always(Array(&[
-            always(I32),
-            always(I64),
-            since(6, I32),
-            always(Text),
-        ])),
+        always(Text), always(Array(&[always(I32), always(I64), since(6, I32), always(Text)])),
     ])),
 ];
 
+#[rustfmt::skip]
 const OFFSET_FETCH: &[Field] = &[
-    until(7, Text),
-    until(7, Array(TOPIC_AND_NUMBERS)),
-    since(
-        8,
-        Array(&[
-            always(Text),
-            since(9, Text),
-            since(9, I32),
-            always(Array(TOPIC_AND_NUMBERS)),
-        ]),
-    ),
+    until(7, Text), until(7, Array(TOPIC_AND_NUMBERS)),
+    since(8, Array(&[
+        always(Text), since(9, Text), since(9, I32), always(Array(TOPIC_AND_NUMBERS)),
+    ])),
     since(7, BOOL),
 ];
 
 const TOPIC_AND_NUMBERS: &[Field] = &[always(Text), always(NUMBERS)];
 
+#[rustfmt::skip]
 const JOIN_GROUP: &[Field] = &[
-    always(Text),
-    always(I32),
-    since(1, I32),
-    always(Text),
-    since(5, Text),
-    always(Text),
-    always(Array(&[always(Text), always(Bytes)])),
-    since(8, Text),
+    always(Text), always(I32), since(1, I32), always(Text), since(5, Text), always(Text),
+    always(Array(&[always(Text), always(Bytes)])), since(8, Text),
 ];
 
+#[rustfmt::skip]
 const SYNC_GROUP: &[Field] = &[
-    always(Text),
-    always(I32),
-    always(Text),
-    since(3, Text),
-    since(5, Text),
-    since(5, Text),
+    always(Text), always(I32), always(Text), since(3, Text), since(5, Text), since(5, Text),
     always(Array(&[always(Text), always(Bytes)])),
 ];
 
+#[rustfmt::skip]
 const LEAVE_GROUP: &[Field] = &[
-    always(Text),
-    until(2, Text),
-    since(3, Array(&[always(Text), always(Text), since(5, Text)])),
+    always(Text), until(2, Text), since(3, Array(&[always(Text), always(Text), since(5, Text)])),
 ];
 
+#[rustfmt::skip]
 const CREATE_TOPICS: &[Field] = &[
     always(Array(&[
-        always(Text),
-        always(I32),
-        always(I16),
-        always(Array(&[always(I32), always(NUMBERS)])),
+        always(Text), always(I32), always(I16), always(Array(&[always(I32), always(NUMBERS)])),
         always(Array(&[always(Text), always(Text)])),
     ])),
-    always(I32),
-    always(BOOL),
+    always(I32), always(BOOL),
 ];
 
+#[rustfmt::skip]
 const DELETE_TOPICS: &[Field] = &[
-    since(6, Array(&[always(Text), always(UUID)])),
-    until(5, TEXTS),
-    always(I32),
+    since(6, Array(&[always(Text), always(UUID)])), until(5, TEXTS), always(I32),
 ];
 
 const RECORDS_OF_TOPIC: &[Field] = &[always(Text), always(Array(&[always(I32), always(I64)]))];
 
+#[rustfmt::skip]
 const ADD_PARTITIONS: &[Field] = &[
-    always(Text),
-    always(I64),
-    always(I16),
-    always(Array(TOPIC_AND_NUMBERS)),
+    always(Text), always(I64), always(I16), always(Array(TOPIC_AND_NUMBERS)),
 ];
 
+#[rustfmt::skip]
 const TXN_OFFSET_COMMIT: &[Field] = &[
-    always(Text),
-    always(Text),
-    always(I64),
-    always(I16),
-    since(3, I32),
-    since(3, Text),
+    always(Text), always(Text), always(I64), always(I16), since(3, I32), since(3, Text),
     since(3, Text),
     always(Array(&[
-        always(Text),
-        always(Array(&[
-            always(I32),
-            always(I64),
-            since(2, I32),
-            always(Text),
-        ])),
+        always(Text), always(Array(&[always(I32), always(I64), since(2, I32), always(Text)])),
     ])),
 ];
 
+#[rustfmt::skip]
 const DESCRIBE_CONFIGS: &[Field] = &[
-    always(Array(&[always(I8), always(Text), always(TEXTS)])),
-    always(BOOL),
-    since(3, BOOL),
+    always(Array(&[always(I8), always(Text), always(TEXTS)])), always(BOOL), since(3, BOOL),
 ];
 
 const ALTERED: &[Field] = &[
@@ -231,19 +167,14 @@ const ALTERED: &[Field] = &[
     always(Array(&[always(Text), always(Text)])),
 ];
 
+#[rustfmt::skip]
 const ALTERED_BY_STEPS: &[Field] = &[
-    always(I8),
-    always(Text),
-    always(Array(&[always(Text), always(I8), always(Text)])),
+    always(I8), always(Text), always(Array(&[always(Text), always(I8), always(Text)])),
 ];
 
+#[rustfmt::skip]
 const CREATE_PARTITIONS: &[Field] = &[
-    always(Array(&[
-        always(Text),
-        always(I32),
-        always(Array(&[always(NUMBERS)])),
-    ])),
-    always(I32),
+    always(Array(&[always(Text), always(I32), always(Array(&[always(NUMBERS)]))])), always(I32),
     always(BOOL),
 ];
 

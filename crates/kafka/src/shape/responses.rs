@@ -60,91 +60,54 @@ const RANGE: &[Field] = &[always(I16), always(I16), always(I16)];
 
 const LEADER_AND_EPOCH: &[Field] = &[always(I32), always(I32)];
 
+#[rustfmt::skip]
 const PRODUCE: &[Field] = &[
     always(Array(&[
-        until(12, Text),
-        since(13, UUID),
+        until(12, Text), since(13, UUID),
         always(Array(&[
-            always(I32),
-            always(I16),
-            always(I64),
-            always(I64),
-            since(5, I64),
-            since(8, Array(&[always(I32), always(Text)])),
-            since(8, Text),
+            always(I32), always(I16), always(I64), always(I64), since(5, I64),
+            since(8, Array(&[always(I32), always(Text)])), since(8, Text),
             tagged(10, &[Struct(LEADER_AND_EPOCH)]),
         ])),
     ])),
-    always(I32),
-    tagged(10, &[Array(ENDPOINT)]),
+    always(I32), tagged(10, &[Array(ENDPOINT)]),
 ];
 
 const ENDPOINT: &[Field] = &[always(I32), always(Text), always(I32), always(Text)];
 
+#[rustfmt::skip]
 const FETCH: &[Field] = &[
-    always(I32),
-    since(7, I16),
-    since(7, I32),
+    always(I32), since(7, I16), since(7, I32),
     always(Array(&[
-        until(12, Text),
-        since(13, UUID),
+        until(12, Text), since(13, UUID),
         always(Array(&[
-            always(I32),
-            always(I16),
-            always(I64),
-            always(I64),
-            since(5, I64),
-            always(Array(&[always(I64), always(I64)])),
-            since(11, I32),
-            always(Bytes),
-            tagged(
-                12,
-                &[
-                    Struct(&[always(I32), always(I64)]),
-                    Struct(LEADER_AND_EPOCH),
-                    Struct(&[always(I64), always(I32)]),
-                ],
-            ),
+            always(I32), always(I16), always(I64), always(I64), since(5, I64),
+            always(Array(&[always(I64), always(I64)])), since(11, I32), always(Bytes),
+            tagged(12, &[
+                Struct(&[always(I32), always(I64)]), Struct(LEADER_AND_EPOCH),
+                Struct(&[always(I64), always(I32)]),
+            ]),
         ])),
     ])),
 ];
 
+#[rustfmt::skip]
 const LIST_OFFSETS: &[Field] = &[
     since(2, I32),
     always(Array(&[
         always(Text),
-        always(Array(&[
-            always(I32),
-            always(I16),
-            always(I64),
-            always(I64),
-            since(4, I32),
-        ])),
+        always(Array(&[always(I32), always(I16), always(I64), always(I64), since(4, I32)])),
     ])),
 ];
 
+#[rustfmt::skip]
 const METADATA: &[Field] = &[
-    since(3, I32),
+    since(3, I32), always(Array(&[always(I32), always(Text), always(I32), since(1, Text)])),
+    since(2, Text), since(1, I32),
     always(Array(&[
-        always(I32),
-        always(Text),
-        always(I32),
-        since(1, Text),
-    ])),
-    since(2, Text),
-    since(1, I32),
-    always(Array(&[
-        always(I16),
-        always(Text),
-        since(10, UUID),
-        since(1, BOOL),
+        always(I16), always(Text), since(10, UUID), since(1, BOOL),
         always(Array(&[
-            always(I16),
-            always(I32),
-            always(I32),
-            since(7, I32),
-            always(NUMBERS),
-            always(NUMBERS),
+            always(I16), always(I32), always(I32), since(7, I32), always(NUMBERS), always(NUMBERS),
             since(5, NUMBERS),
         ])),
         since(8, I32),
@@ -152,98 +115,64 @@ const METADATA: &[Field] = &[
     between(8, 10, I32),
 ];
 
+#[rustfmt::skip]
 const OFFSET_FETCH: &[Field] = &[
     since(3, I32),
     always(Array(&[
         always(Text),
-        always(Array(&[
-            always(I32),
-            always(I64),
-            since(5, I32),
-            always(Text),
-            always(I16),
-        ])),
+        always(Array(&[always(I32), always(I64), since(5, I32), always(Text), always(I16)])),
     ])),
     since(2, I16),
 ];
 
+#[rustfmt::skip]
 const FIND_COORDINATOR: &[Field] = &[
-    always(I32),
-    always(I16),
-    always(Text),
-    always(I32),
-    always(Text),
-    always(I32),
+    always(I32), always(I16), always(Text), always(I32), always(Text), always(I32),
 ];
 
+#[rustfmt::skip]
 const JOIN_GROUP: &[Field] = &[
-    since(2, I32),
-    always(I16),
-    always(I32),
-    since(7, Text),
-    always(Text),
-    always(Text),
-    since(9, BOOL),
-    always(Text),
-    always(Array(&[always(Text), since(5, Text), always(Bytes)])),
+    since(2, I32), always(I16), always(I32), since(7, Text), always(Text), always(Text),
+    since(9, BOOL), always(Text), always(Array(&[always(Text), since(5, Text), always(Bytes)])),
 ];
 
+#[rustfmt::skip]
 const SYNC_GROUP: &[Field] = &[
-    since(1, I32),
-    always(I16),
-    since(5, Text),
-    since(5, Text),
-    always(Bytes),
+    since(1, I32), always(I16), since(5, Text), since(5, Text), always(Bytes),
 ];
 
+#[rustfmt::skip]
 const LEAVE_GROUP: &[Field] = &[
-    always(I32),
-    always(I16),
-    since(3, Array(&[always(Text), always(Text), always(I16)])),
+    always(I32), always(I16), since(3, Array(&[always(Text), always(Text), always(I16)])),
 ];
 
+#[rustfmt::skip]
 const DESCRIBE_GROUPS: &[Field] = &[
     since(1, I32),
     always(Array(&[
-        always(I16),
-        always(Text),
-        always(Text),
-        always(Text),
-        always(Text),
+        always(I16), always(Text), always(Text), always(Text), always(Text),
         always(Array(&[
-            always(Text),
-            since(4, Text),
-            always(Text),
-            always(Text),
-            always(Bytes),
-            always(Bytes),
+            always(Text), since(4, Text), always(Text), always(Text), always(Bytes), always(Bytes),
         ])),
         since(3, I32),
     ])),
 ];
 
+#[rustfmt::skip]
 const LIST_GROUPS: &[Field] = &[
-    since(1, I32),
-    always(I16),
-    always(Array(&[always(Text), always(Text), since(4, Text)])),
+    since(1, I32), always(I16), always(Array(&[always(Text), always(Text), since(4, Text)])),
 ];
 
+#[rustfmt::skip]
 const STARTS_OF_TOPIC: &[Field] = &[
-    always(Text),
-    always(Array(&[always(I32), always(I64), always(I16)])),
+    always(Text), always(Array(&[always(I32), always(I64), always(I16)])),
 ];
 
+#[rustfmt::skip]
 const CONFIGS: &[Field] = &[
-    always(I16),
-    always(Text),
-    always(I8),
-    always(Text),
+    always(I16), always(Text), always(I8), always(Text),
     always(Array(&[
-        always(Text),
-        always(Text),
-        always(BOOL),
-        always(I8),
-        always(BOOL),
+        always(Text), always(Text), always(BOOL), always(I8), always(BOOL),
         always(Array(&[always(Text), always(Text), always(I8)])),
     ])),
 ];

@@ -105,10 +105,10 @@ async fn corrupt_batches_are_reported_and_not_returned() {
         let data = PartitionData::default().with_high_watermark(2);
         fetched(head, data.with_records(Some(damaged.clone())))
     });
-    let told = read(&remote).await.unwrap_err();
+    let error = read(&remote).await.unwrap_err();
     assert!(
-        matches!(told, ReadError::Damaged { position: 0, .. }),
-        "{told}"
+        matches!(error, ReadError::Damaged { position: 0, .. }),
+        "{error}"
     );
 }
 

@@ -157,8 +157,8 @@ async fn two_members_of_one_client_join_the_same_generation() {
         left,
         [Err(GroupError::UnknownMember("nobody".into())), Ok(())]
     );
-    let told = remote.heartbeat(member(&leader)).await;
-    assert_eq!(told, Err(GroupError::Rebalancing));
+    let result = remote.heartbeat(member(&leader)).await;
+    assert_eq!(result, Err(GroupError::Rebalancing));
 }
 
 #[tokio::test]

@@ -68,8 +68,8 @@ async fn hubs_are_created_changed_grown_and_deleted() {
         retention: None,
         ..settings
     };
-    let told = remote.change(&name_of, changed.clone()).await.unwrap();
-    assert_eq!(told.settings, changed);
+    let updated = remote.change(&name_of, changed.clone()).await.unwrap();
+    assert_eq!(updated.settings, changed);
     let partition = remote.partition(name_of.as_str(), 2).unwrap();
     let long = "x".repeat(6_000);
     let refused = partition
@@ -155,8 +155,8 @@ async fn records_are_read_as_written() {
     assert_eq!((bounds.start, bounds.stable, bounds.end), (start, end, end));
     assert_eq!(values(&partition, 500).await, ["497", "498", "499"]);
     let outside = partition.read(Offset(499), 1, Isolation::Committed).await;
-    let told = |bounds: Bounds| (bounds.start, bounds.end);
-    assert_eq!(told(partition.bounds()), (start, end));
+    let range = |bounds: Bounds| (bounds.start, bounds.end);
+    assert_eq!(range(partition.bounds()), (start, end));
     assert!(matches!(
         outside,
         Err(ReadError::OutOfRange {

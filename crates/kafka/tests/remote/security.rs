@@ -73,10 +73,10 @@ async fn with_the_right_authority_and_password_the_client_connects() {
 async fn a_wrong_password_fails_immediately_and_is_not_printed() {
     let cluster = guarded().await;
     let error = log_in(&cluster, "guess", CERTIFICATE).await.err().unwrap();
-    let told = error.to_string();
+    let error = error.to_string();
     assert!(
-        told.contains("the login was refused") && !told.contains("guess"),
-        "{told}"
+        error.contains("the login was refused") && !error.contains("guess"),
+        "{error}"
     );
 }
 
