@@ -1,18 +1,14 @@
-//! Keys: a name, a secret, rights, and the names that the rights are limited to.
+//! Keys: a name, one or two secrets, rights, the names that the rights are limited to, an expiry and a quota.
 //!
 //! A client authenticates with name and secret, or with a signature made with the secret (see [`crate::sas`]). Comparisons
 //! take constant time, and secrets are never printed.
 
 use std::fmt;
-use std::sync::Arc;
-
-use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
+use std::sync::{Arc, RwLock, RwLockReadGuard};
 
 use crate::resource::{INTERNAL_PREFIX, WORKFLOW_JOURNAL_PREFIX};
-use crate::{NamePatterns, Resource, Right, Rights};
-
-pub const SECRET_LEN_MIN: usize = 6;
+use crate::secret::{KeySecret, digest};
+use crate::{Limiter, NamePatterns, Quota, Resource, Right, Rights, ScramHash, ScramVerifier};
 
 /// The names that a key's rights are limited to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,19 +59,51 @@ pub struct Key {
     pub name: String,
     pub rights: Rights,
     pub scope: KeyScope,
-    pub(crate) secret: Vec<u8>,
-    digest: [u8; 32],
+    /// Milliseconds since 1970.
+    pub expires_ms: Option<i64>,
+    pub limiter: Arc<Limiter>,
+    /// The newest first. A second one lets clients change to the first at their own time.
+    pub(crate) secrets: Vec<KeySecret>,
 }
 
 impl Key {
     pub fn new(name: &str, secret: &str, rights: Rights, scope: KeyScope) -> Key {
+        Key::with_secrets(name, vec![KeySecret::plain(secret)], rights, scope)
+    }
+
+    pub fn with_secrets(
+        name: &str,
+        secrets: Vec<KeySecret>,
+        rights: Rights,
+        scope: KeyScope,
+    ) -> Key {
         Key {
             name: name.to_owned(),
             rights,
             scope,
-            secret: secret.as_bytes().to_vec(),
-            digest: Sha256::digest(secret).into(),
+            expires_ms: None,
+            limiter: Arc::default(),
+            secrets,
         }
+    }
+
+    pub fn expires(mut self, expires_ms: Option<i64>) -> Key {
+        self.expires_ms = expires_ms;
+        self
+    }
+
+    pub fn limited(mut self, quota: Quota) -> Key {
+        self.limiter = Arc::new(Limiter::new(quota));
+        self
+    }
+
+    fn is_valid(&self, now_ms: i64) -> bool {
+        self.expires_ms.is_none_or(|expires_ms| now_ms < expires_ms)
+    }
+
+    /// The verifiers of its secrets, the newest first.
+    pub fn verifiers(&self, hash: ScramHash) -> impl Iterator<Item = &ScramVerifier> {
+        self.secrets.iter().map(move |secret| secret.verifier(hash))
     }
 
     /// Whether the key has the right over the resource. Hubs of the node itself need `manage` for everything: they hold the
@@ -99,35 +127,79 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The keys of a node.
-#[derive(Clone, Debug, Default)]
+/// The keys of a node, which may change while it runs. Listeners look a key up for every request, so that a key that is
+/// revoked or expires is refused at once.
+#[derive(Debug, Default)]
 pub struct Keys {
-    keys: Vec<Arc<Key>>,
+    keys: RwLock<Vec<Arc<Key>>>,
 }
 
 impl Keys {
     pub fn new(keys: Vec<Key>) -> Keys {
         Keys {
-            keys: keys.into_iter().map(Arc::new).collect(),
+            keys: RwLock::new(keys.into_iter().map(Arc::new).collect()),
         }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Vec<Arc<Key>>> {
+        self.keys.read().expect("no thread panics with the lock")
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Vec<Arc<Key>>) -> T) -> T {
+        change(&mut self.keys.write().expect("no thread panics with the lock"))
     }
 
     /// Without keys every client may do everything, and the node listens on this machine only.
     pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.read().is_empty()
     }
 
-    /// The key with this name and secret. An unknown name takes as long as a known one.
-    pub fn authenticate(&self, name: &str, secret: &[u8]) -> Option<Arc<Key>> {
-        let given: [u8; 32] = Sha256::digest(secret).into();
-        let key = self.get(name);
-        let digest = key.map_or([0; 32], |key| key.digest);
-        let same = bool::from(digest.ct_eq(&given));
-        key.filter(|_| same).cloned()
+    /// The valid key with this name and secret. An unknown name takes as long as one whose secret was seen before.
+    pub fn authenticate(&self, name: &str, secret: &[u8], now_ms: i64) -> Option<Arc<Key>> {
+        let given = digest(secret);
+        let key = self.get(name, now_ms)?;
+        let matches = |own: &KeySecret| own.matches(secret, &given);
+        key.secrets.iter().any(matches).then_some(key)
     }
 
-    pub fn get(&self, name: &str) -> Option<&Arc<Key>> {
-        self.keys.iter().find(|key| key.name == name)
+    /// The key of this name, unless it has expired.
+    pub fn get(&self, name: &str, now_ms: i64) -> Option<Arc<Key>> {
+        let keys = self.read();
+        let key = keys.iter().find(|key| key.name == name)?;
+        key.is_valid(now_ms).then(|| key.clone())
+    }
+
+    pub fn contains(&self, name: &str) -> bool {
+        self.read().iter().any(|key| key.name == name)
+    }
+
+    pub fn list(&self) -> Vec<Arc<Key>> {
+        self.read().clone()
+    }
+
+    /// False if there is a key of this name.
+    pub fn add(&self, key: Key) -> bool {
+        self.change(|keys| {
+            let is_new = keys.iter().all(|known| known.name != key.name);
+            if is_new {
+                keys.push(Arc::new(key));
+            }
+            is_new
+        })
+    }
+
+    /// Replaces the key of the same name, whose usage still counts.
+    pub fn replace(&self, mut key: Key) {
+        self.change(|keys| {
+            if let Some(at) = keys.iter().position(|known| known.name == key.name) {
+                key.limiter = keys.remove(at).limiter.clone();
+            }
+            keys.push(Arc::new(key));
+        });
+    }
+
+    pub fn remove(&self, name: &str) {
+        self.change(|keys| keys.retain(|known| known.name != name));
     }
 }
 
@@ -210,8 +282,23 @@ mod tests {
     #[test]
     fn name_and_secret_must_both_be_right() {
         let keys = Keys::new(vec![key()]);
-        assert!(keys.authenticate("app", b"s3cret").is_some());
-        assert!(keys.authenticate("app", b"s3cre").is_none());
-        assert!(keys.authenticate("apq", b"s3cret").is_none());
+        assert!(keys.authenticate("app", b"s3cret", 0).is_some());
+        assert!(keys.authenticate("app", b"s3cre", 0).is_none());
+        assert!(keys.authenticate("apq", b"s3cret", 0).is_none());
+    }
+
+    // proves G4
+    #[test]
+    fn a_key_may_have_two_secrets_expires_and_can_be_revoked() {
+        let secrets = vec![KeySecret::plain("newer!"), KeySecret::plain("older!")];
+        let key = Key::with_secrets("app", secrets, Rights::ALL, KeyScope::UNLIMITED);
+        let keys = Keys::new(vec![key.expires(Some(100))]);
+        assert!(keys.authenticate("app", b"newer!", 99).is_some());
+        assert!(keys.authenticate("app", b"older!", 99).is_some());
+        assert!(keys.authenticate("app", b"newer!", 100).is_none());
+        assert!(keys.get("app", 100).is_none());
+        assert!(!keys.add(self::key()), "the name is taken");
+        keys.remove("app");
+        assert!(keys.authenticate("app", b"newer!", 99).is_none());
     }
 }

@@ -5,15 +5,25 @@
 
 #![warn(unreachable_pub)]
 
+mod audit;
 mod key;
+mod login_delays;
 mod names;
 mod principal;
+mod quota;
 mod resource;
 mod right;
 pub mod sas;
+mod scram;
+mod secret;
 
-pub use key::{Key, KeyScope, Keys, SECRET_LEN_MIN};
+pub use audit::{AuditEvent, AuditLog, NoAudit};
+pub use key::{Key, KeyScope, Keys};
+pub use login_delays::LoginDelays;
 pub use names::NamePatterns;
 pub use principal::Principal;
+pub use quota::{ConnectionPermit, Limiter, Quota, Usage};
 pub use resource::Resource;
 pub use right::{Right, Rights};
+pub use scram::{ScramHash, ScramVerifier};
+pub use secret::{KeySecret, SECRET_LEN_MIN};

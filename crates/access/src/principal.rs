@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Key, Resource, Right};
+use crate::{Key, Limiter, Resource, Right};
 
 #[derive(Clone, Debug)]
 pub enum Principal {
@@ -19,6 +19,14 @@ impl Principal {
             Principal::Anonymous => false,
             Principal::Trusted => true,
             Principal::Key(key) => key.may(right, on),
+        }
+    }
+
+    /// The limits of its key, if it has any.
+    pub fn limiter(&self) -> Option<&Arc<Limiter>> {
+        match self {
+            Principal::Key(key) if key.limiter.is_limited() => Some(&key.limiter),
+            _ => None,
         }
     }
 

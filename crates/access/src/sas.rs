@@ -13,7 +13,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use percent_encoding::percent_decode_str;
 use sha2::Sha256;
 
-use crate::{Key, Keys};
+use crate::{Key, KeySecret, Keys};
 
 /// Why a token is refused. The message is safe to send to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,18 +48,26 @@ pub fn verify(
     let (Some(resource), Some(signature), Some(expiry), Some(name)) = fields else {
         return Err(SasError::Incomplete);
     };
-    let key = keys.get(&percent_decode(name)).ok_or(SasError::Wrong)?;
+    let key = keys.get(&percent_decode(name), now_seconds.saturating_mul(1000));
+    let key = key.ok_or(SasError::Wrong)?;
     let signature = STANDARD
         .decode(percent_decode(signature).as_bytes())
         .map_err(|_| SasError::Wrong)?;
-    mac(&key.secret, resource, expiry)
-        .verify_slice(&signature)
-        .map_err(|_| SasError::Wrong)?;
+    let signs = |secret: &KeySecret| {
+        let secret = secret.as_plain();
+        secret.is_some_and(|secret| {
+            let signed = mac(secret, resource, expiry).verify_slice(&signature);
+            signed.is_ok()
+        })
+    };
+    if !key.secrets.iter().any(signs) {
+        return Err(SasError::Wrong);
+    }
     if expiry.parse::<i64>().map_err(|_| SasError::Incomplete)? <= now_seconds {
         return Err(SasError::Expired);
     }
     match covers(&percent_decode(resource), path) {
-        true => Ok(key.clone()),
+        true => Ok(key),
         false => Err(SasError::OtherResource),
     }
 }
@@ -82,8 +90,8 @@ fn mac(secret: &[u8], resource: &str, expiry: &str) -> Hmac<Sha256> {
     mac
 }
 
-/// A token for a resource covers the paths below it. Scheme and host are ignored: a node has many names, and the secret is
-/// its own.
+/// A token for a resource covers the paths below it, and names are compared exactly, as hubs are. Scheme and host are
+/// ignored: a node has many names, and the secret is its own.
 fn covers(resource: &str, path: &str) -> bool {
     let below = resource
         .split_once("://")
@@ -92,7 +100,7 @@ fn covers(resource: &str, path: &str) -> bool {
     let granted = granted.trim_end_matches('/');
     let path = path.trim_start_matches('/');
     match path.get(..granted.len()) {
-        Some(head) if head.eq_ignore_ascii_case(granted) => {
+        Some(head) if head == granted => {
             granted.is_empty()
                 || path.len() == granted.len()
                 || path[granted.len()..].starts_with('/')
@@ -133,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_token_is_good_for_its_resource_until_it_expires() {
-        let token = sign("Root Key", b"s3cret", "sb://any.host/Telemetry", 1001);
+        let token = sign("Root Key", b"s3cret", "sb://any.host/telemetry", 1001);
         for path in [
             "/telemetry",
             "/telemetry/messages",
@@ -141,7 +149,7 @@ mod tests {
         ] {
             assert_eq!(check(&token, path), Ok("Root Key".into()), "{path}");
         }
-        for path in ["/telemetry2/messages", "/other", "/"] {
+        for path in ["/telemetry2/messages", "/Telemetry", "/other", "/"] {
             assert_eq!(check(&token, path), Err(SasError::OtherResource), "{path}");
         }
         let old = sign("Root Key", b"s3cret", "sb://any.host/telemetry", 1000);

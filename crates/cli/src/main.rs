@@ -16,6 +16,7 @@ mod exit;
 mod explain;
 mod hub;
 mod job;
+mod key;
 mod logging;
 mod manual;
 mod node_args;
@@ -55,6 +56,8 @@ enum Command {
     Hub(hub::Hub),
     /// Manage the jobs of a running node
     Job(job::Job),
+    /// Add, list, rotate and revoke the keys of a running node
+    Key(key::Key),
     /// Manage and use the queues of a running node
     Queue(queue::Queue),
     /// Show the processors of a running node
@@ -98,6 +101,7 @@ fn main() -> ExitCode {
         Command::Up(command) => command.run(),
         Command::Hub(command) => command.run(),
         Command::Job(command) => command.run(),
+        Command::Key(command) => command.run(),
         Command::Queue(command) => command.run(),
         Command::Processor(command) => command.run(),
         Command::Circuit(command) => command.run(),

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use highwater_access::{Keys, Resource, Right};
+use highwater_env::Clock;
 use highwater_kafka::{
     Authorizer, BindError, BoundListeners, Handle, Identity, Listener, Options, Services,
 };
@@ -103,11 +104,16 @@ fn listener(settings: &KafkaListener) -> Result<Listener, TlsError> {
 /// this machine only.
 pub(crate) struct KeyAuthorizer {
     keys: Arc<Keys>,
+    clock: Arc<dyn Clock>,
 }
 
 impl KeyAuthorizer {
-    pub(crate) fn new(keys: Arc<Keys>) -> KeyAuthorizer {
-        KeyAuthorizer { keys }
+    pub(crate) fn new(keys: Arc<Keys>, clock: Arc<dyn Clock>) -> KeyAuthorizer {
+        KeyAuthorizer { keys, clock }
+    }
+
+    fn now_ms(&self) -> i64 {
+        (self.clock.unix_nanos() / 1_000_000) as i64
     }
 }
 
@@ -117,7 +123,9 @@ impl Authorizer for KeyAuthorizer {
             "$ConnectionString" => connection_string(password)?,
             _ => (user, password),
         };
-        let key = self.keys.authenticate(name, secret.as_bytes())?;
+        let key = self
+            .keys
+            .authenticate(name, secret.as_bytes(), self.now_ms())?;
         Some(Identity::new(&key.name))
     }
 
@@ -125,7 +133,7 @@ impl Authorizer for KeyAuthorizer {
         if *who == Identity::anonymous() {
             return true;
         }
-        let key = self.keys.get(who.name());
+        let key = self.keys.get(who.name(), self.now_ms());
         key.is_some_and(|key| key.may(right, on))
     }
 }
@@ -143,6 +151,7 @@ fn connection_string(text: &str) -> Option<(&str, &str)> {
 mod tests {
     use super::*;
     use highwater_access::{Key, KeyScope, Rights};
+    use highwater_env::SimClock;
 
     fn authorizer() -> KeyAuthorizer {
         let some = [Right::Listen].into_iter().collect();
@@ -150,7 +159,10 @@ mod tests {
             Key::new("root", "s3cret=", Rights::ALL, KeyScope::UNLIMITED),
             Key::new("reader", "secret", some, KeyScope::of_hubs("reader", ["a"])),
         ];
-        KeyAuthorizer::new(Arc::new(Keys::new(keys)))
+        KeyAuthorizer::new(
+            Arc::new(Keys::new(keys)),
+            Arc::new(SimClock::at_unix_nanos(0)),
+        )
     }
 
     #[test]

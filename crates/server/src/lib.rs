@@ -7,6 +7,7 @@
 
 #![warn(unreachable_pub)]
 
+mod audit;
 pub mod config;
 pub mod http;
 pub mod jobs;
@@ -15,6 +16,7 @@ pub mod node;
 pub mod processors;
 mod queues;
 pub mod sharded;
+pub mod stored_keys;
 mod text;
 mod tls;
 pub mod workflows;

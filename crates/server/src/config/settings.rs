@@ -107,6 +107,20 @@ settings! {
         "its transactional ids, by name or prefix; unset: as for `groups`";
     "keys.*.deployments": List = "",
         "its jobs and processors, by name or prefix; unset: as for `groups`";
+    "keys.*.secondary_secret": Secret = "",
+        "a second secret, valid too, while clients change from one to the other";
+    "keys.*.expires": Text = "",
+        "the time at which the key expires, such as `2027-01-31T00:00:00Z`; unset: never";
+    "keys.*.quota.requests_per_second": Count(1, 1_000_000_000) = "",
+        "requests a second, over HTTP and Kafka; beyond it clients are delayed (HTTP: 429 with Retry-After)";
+    "keys.*.quota.bytes_in_per_second": Size = "",
+        "bytes a second that clients send";
+    "keys.*.quota.bytes_out_per_second": Size = "",
+        "bytes a second that clients receive";
+    "keys.*.quota.connections_max": Count(1, 1_000_000) = "",
+        "open connections of the key";
+    "keys.*.quota.partitions_per_hour": Count(1, 1_000_000) = "",
+        "partitions that clients create in an hour";
 
     "hubs.*.partitions": Count(1, 1024) = "4",
         "partitions; can be increased later, never decreased";

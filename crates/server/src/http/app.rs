@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use highwater_access::{AuditEvent, AuditLog, LoginDelays, NoAudit};
 use highwater_env::{Clock, shutdown_signal};
 use highwater_hub::Hub;
 use highwater_log::{GroupCoordinator, HubInfo, HubName, HubSettings, HubSpec, Log};
@@ -12,6 +13,7 @@ use tokio::sync::watch;
 
 use super::Options;
 use super::budget::Budget;
+use super::dispatch::charge_partitions;
 use super::error::{Code, Error};
 use super::metrics::Metrics;
 use super::round_robin::RoundRobin;
@@ -19,6 +21,7 @@ use super::send::Destination;
 use crate::jobs::Jobs;
 use crate::processors::Processors;
 use crate::sharded::ShardedHub;
+use crate::stored_keys::StoredKeys;
 use crate::workflows::Workflows;
 use highwater_access::{Keys, Principal, Resource, Right};
 
@@ -29,6 +32,7 @@ pub struct App {
     pub(super) budget: Arc<Budget>,
     pub(super) metrics: Metrics,
     pub(super) round_robin: RoundRobin,
+    pub(super) login_delays: LoginDelays,
     stopping: watch::Sender<bool>,
     auto_create: Option<u32>,
     backend: OnceLock<Backend>,
@@ -52,6 +56,9 @@ pub struct Backend {
     /// `None` for a node without queues.
     pub queues: Option<Queues>,
     pub processors: Option<Arc<Processors>>,
+    /// `None` for a node without a data folder.
+    pub stored_keys: Option<Arc<StoredKeys>>,
+    pub audit: Arc<dyn AuditLog>,
 }
 
 impl Backend {
@@ -67,6 +74,8 @@ impl Backend {
             workflows: Workflows::default(),
             queues: None,
             processors: None,
+            stored_keys: None,
+            audit: Arc::new(NoAudit),
         }
     }
 }
@@ -91,6 +100,7 @@ impl App {
             budget: Budget::new(options.in_flight_bytes_max),
             metrics: Metrics::default(),
             round_robin: RoundRobin::default(),
+            login_delays: LoginDelays::default(),
             stopping: watch::Sender::new(false),
             backend: OnceLock::new(),
             progress: Progress::default(),
@@ -186,6 +196,7 @@ impl App {
                 if self.sharded(name)?.is_none()
                     && caller.may(Right::Manage, Resource::Hub(name)) =>
             {
+                charge_partitions(self, caller, partitions)?;
                 let created = log.create(HubSpec {
                     name: HubName::new(name)?,
                     partitions,
@@ -193,7 +204,16 @@ impl App {
                 });
                 // Another request may have created it meanwhile.
                 let hub = match created.await {
-                    Ok(hub) => hub,
+                    Ok(hub) => {
+                        self.audit(AuditEvent {
+                            who: caller.name().to_owned(),
+                            from: None,
+                            operation: "create hub by sending".into(),
+                            resource: name.to_owned(),
+                            outcome: "ok".into(),
+                        });
+                        hub
+                    }
                     Err(error) => log.hub(name).ok_or_else(|| Error::from(error))?,
                 };
                 Ok(Destination::Hub(hub))
@@ -202,7 +222,14 @@ impl App {
         }
     }
 
-    pub(super) fn now_seconds(&self) -> i64 {
-        (self.clock.unix_nanos() / 1_000_000_000) as i64
+    pub(super) fn now_ms(&self) -> i64 {
+        (self.clock.unix_nanos() / 1_000_000) as i64
+    }
+
+    /// Adds an event to the audit log, once the node has one.
+    pub(super) fn audit(&self, event: AuditEvent) {
+        if let Some(backend) = self.backend.get() {
+            backend.audit.record(event);
+        }
     }
 }

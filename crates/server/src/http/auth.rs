@@ -11,6 +11,9 @@ use super::app::App;
 use super::error::{Code, Error};
 use highwater_access::{Key, Principal, Resource, Right, sas};
 
+/// A claimed name may be anything; more of it is of no use.
+const CLAIMED_NAME_LEN_MAX: usize = 64;
+
 /// Refuses a caller without the right.
 pub(super) fn require(caller: &Principal, right: Right, on: Resource<'_>) -> Result<(), Error> {
     if caller.may(right, on) {
@@ -41,7 +44,7 @@ pub(super) fn authenticate(
         .map_err(|_| refused("the Authorization header is not text"))?;
     let (scheme, rest) = given.split_once(' ').unwrap_or((given, ""));
     let key = if scheme.eq_ignore_ascii_case("SharedAccessSignature") {
-        sas::verify(&app.keys, rest.trim(), resource, app.now_seconds())
+        sas::verify(&app.keys, rest.trim(), resource, app.now_ms() / 1000)
             .map_err(|error| refused(&error.to_string()))?
     } else if scheme.eq_ignore_ascii_case("Basic") {
         let pair = STANDARD.decode(rest.trim()).map_err(|_| wrong())?;
@@ -57,8 +60,35 @@ pub(super) fn authenticate(
 fn authenticate_pair(app: &App, pair: &str) -> Result<Arc<Key>, Error> {
     let (name, secret) = pair.split_once(':').ok_or_else(wrong)?;
     app.keys
-        .authenticate(name, secret.as_bytes())
+        .authenticate(name, secret.as_bytes(), app.now_ms())
         .ok_or_else(wrong)
+}
+
+/// The name of the key that a request claims to have, for the audit log.
+pub(super) fn claimed_name(headers: &HeaderMap) -> String {
+    let given = headers
+        .get(AUTHORIZATION)
+        .and_then(|value| value.to_str().ok());
+    let (scheme, rest) = given
+        .unwrap_or_default()
+        .split_once(' ')
+        .unwrap_or_default();
+    let decoded = match scheme.eq_ignore_ascii_case("Basic") {
+        true => STANDARD
+            .decode(rest.trim())
+            .ok()
+            .and_then(|pair| String::from_utf8(pair).ok()),
+        false => Some(rest.to_owned()),
+    };
+    let decoded = decoded.unwrap_or_default();
+    let signer = decoded
+        .split('&')
+        .find_map(|part| part.strip_prefix("skn="));
+    let name = signer.or_else(|| decoded.split_once(':').map(|(name, _)| name));
+    name.unwrap_or_default()
+        .chars()
+        .take(CLAIMED_NAME_LEN_MAX)
+        .collect()
 }
 
 fn wrong() -> Error {

@@ -1,10 +1,12 @@
 //! Answers a request: finds its operation, checks the caller's right, calls the handler.
 
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use highwater_access::{Principal, Resource};
+use highwater_access::{AuditEvent, ConnectionPermit, Limiter, Principal, Resource, Usage};
 use hyper::body::{Body, Incoming};
 use hyper::header::{ALLOW, AUTHORIZATION, CONNECTION, HeaderValue};
 use hyper::http::request::Parts;
@@ -18,22 +20,47 @@ use super::error::{Code, Error};
 use super::operations::{Access, Handler, NoRoute, Operation, ROUTES, Route, Variables, WaitLimit};
 use super::reply::{self, Reply};
 use super::{body, origin, read, send};
+use crate::text::percent_decode;
 
 /// The connection of a request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Connection {
+    pub(super) peer: SocketAddr,
     /// It was accepted from the reserve for clients with a key.
     pub(super) needs_key: bool,
+    /// The limit that it counts against, and its permit.
+    pub(super) counted: Mutex<Option<(Arc<Limiter>, ConnectionPermit)>>,
+}
+
+impl Connection {
+    /// Checks the quota of a key before its request is handled.
+    fn admit(&self, limiter: &Arc<Limiter>, now: Duration) -> Result<(), Error> {
+        let mut counted = self.counted.lock().expect("no thread panics with the lock");
+        if !matches!(&*counted, Some((known, _)) if Arc::ptr_eq(known, limiter)) {
+            // The permit for another key is given back first.
+            *counted = None;
+            let permit = limiter.connect();
+            let too_many = || Error::over_quota(Duration::from_secs(1));
+            *counted = Some((limiter.clone(), permit.ok_or_else(too_many)?));
+        }
+        match limiter.delay(now) {
+            Duration::ZERO => {
+                limiter.charge(Usage::Requests, 1, now);
+                Ok(())
+            }
+            delay => Err(Error::over_quota(delay)),
+        }
+    }
 }
 
 /// Answers a request; errors become answers too.
 pub(super) async fn answer(
     app: Arc<App>,
-    connection: Connection,
+    connection: Arc<Connection>,
     request: Request<Incoming>,
 ) -> Reply {
     let started = app.clock.elapsed();
-    let answered = dispatch(&app, connection, request).await;
+    let answered = dispatch(&app, &connection, request).await;
     let charged = answered.and_then(|mut reply| {
         reply.body_mut().charge(&app.budget)?;
         Ok(reply)
@@ -56,7 +83,7 @@ pub(super) async fn answer(
 
 async fn dispatch(
     app: &Arc<App>,
-    connection: Connection,
+    connection: &Connection,
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let (head, body) = request.into_parts();
@@ -69,8 +96,18 @@ async fn dispatch(
             Principal::Anonymous
         }
         // An unknown path needs a key too: without one, a caller learns nothing of the API.
-        _ => auth::authenticate(app, &head.headers, signed_resource(head.uri.path()))?,
+        _ => {
+            let resource = signed_resource(head.uri.path());
+            match auth::authenticate(app, &head.headers, resource) {
+                Ok(caller) => caller,
+                Err(error) => return Err(refuse_login(app, connection, &head, error).await),
+            }
+        }
     };
+    let limiter = caller.limiter().cloned();
+    if let Some(limiter) = &limiter {
+        connection.admit(limiter, app.clock.elapsed())?;
+    }
     if matches!(caller, Principal::Key(_)) {
         origin::check(&head.headers, &app.options.allowed_origins)?;
     }
@@ -81,9 +118,12 @@ async fn dispatch(
         Ok(route) => route,
         Err(none) => return no_route(&head, &none),
     };
-    operation.access.check(app, &caller, &variables)?;
-    // A quota per key is taken here, and an audit record of a mutating operation is written around the handler: both
-    // know the caller, the operation and its variables.
+    let audit = || PendingAudit::new(connection, operation, &caller, &variables);
+    let pending = operation.is_audited().then(audit);
+    if let Err(error) = operation.access.check(app, &caller, &variables) {
+        pending.unwrap_or_else(audit).record(app, error.code.name());
+        return Err(error);
+    }
     let request = ApiRequest {
         app,
         caller,
@@ -91,10 +131,74 @@ async fn dispatch(
         variables,
         head: &head,
         body,
+        pending_audit: pending.as_ref(),
     };
-    match operation.handler {
+    let answered = match operation.handler {
         Handler::Append(dialect, target) => send::send(request, dialect, target).await,
         Handler::Boxed(handle) => handle(request).await,
+    };
+    if let Some(pending) = pending {
+        let error = answered.as_ref().err();
+        pending.record(app, error.map_or("ok", |error| error.code.name()));
+    }
+    if let (Some(limiter), Ok(reply)) = (limiter, &answered) {
+        let bytes = reply.body().size_hint().exact().unwrap_or(0);
+        limiter.charge(Usage::BytesOut, bytes, app.clock.elapsed());
+    }
+    answered
+}
+
+/// Counts, records and delays a wrong key. A request without any key is not delayed.
+#[cold]
+async fn refuse_login(app: &App, connection: &Connection, head: &Parts, error: Error) -> Error {
+    if error.code == Code::Unauthorized && head.headers.contains_key(AUTHORIZATION) {
+        app.metrics.logins_refused.fetch_add(1, Ordering::Relaxed);
+        app.audit(AuditEvent {
+            who: auth::claimed_name(&head.headers),
+            from: Some(connection.peer),
+            operation: "login".into(),
+            resource: String::new(),
+            outcome: error.code.name().into(),
+        });
+        let address = connection.peer.ip();
+        let delay = app.login_delays.failed(address, app.clock.elapsed());
+        tokio::time::sleep(delay).await;
+    }
+    error
+}
+
+/// An event of the audit log whose outcome is not known yet.
+pub(super) struct PendingAudit {
+    event: AuditEvent,
+    /// The name in the body of a request that creates something.
+    body_name: OnceLock<String>,
+}
+
+impl PendingAudit {
+    fn new(
+        connection: &Connection,
+        operation: &Operation,
+        caller: &Principal,
+        variables: &Variables<'_>,
+    ) -> PendingAudit {
+        PendingAudit {
+            event: AuditEvent {
+                who: caller.name().to_owned(),
+                from: Some(connection.peer),
+                operation: format!("{} {}", operation.method, operation.path),
+                resource: percent_decode(variables.first().unwrap_or_default()).into_owned(),
+                outcome: String::new(),
+            },
+            body_name: OnceLock::new(),
+        }
+    }
+
+    fn record(mut self, app: &App, outcome: &str) {
+        if let Some(name) = self.body_name.take() {
+            self.event.resource = name;
+        }
+        self.event.outcome = outcome.to_owned();
+        app.audit(self.event);
     }
 }
 
@@ -135,6 +239,7 @@ pub(super) struct ApiRequest<'a> {
     pub(super) head: &'a Parts,
     operation: &'static Operation,
     body: Incoming,
+    pending_audit: Option<&'a PendingAudit>,
 }
 
 impl<'a> ApiRequest<'a> {
@@ -149,10 +254,26 @@ impl<'a> ApiRequest<'a> {
 
     /// Checks the right of an operation whose body names the hub or queue.
     pub(super) fn authorise(&self, on: Resource<'_>) -> Result<(), Error> {
+        if let Resource::Hub(name) | Resource::Queue(name) = on {
+            self.set_audited(name);
+        }
         match self.operation.access {
             Access::Public => Ok(()),
             Access::Key(right, _) => auth::require(&self.caller, right, on),
         }
+    }
+
+    /// The name that the body gives to the thing it creates, for the audit log.
+    pub(super) fn set_audited(&self, name: &str) {
+        if let Some(pending) = self.pending_audit {
+            // Only the first name counts.
+            let _ = pending.body_name.set(name.to_owned());
+        }
+    }
+
+    /// Counts partitions that the caller creates against its quota.
+    pub(super) fn charge_partitions(&self, count: u32) -> Result<(), Error> {
+        charge_partitions(self.app, &self.caller, count)
     }
 
     pub(super) fn has_body(&self) -> bool {
@@ -162,7 +283,12 @@ impl<'a> ApiRequest<'a> {
     /// The body, and its part of the budget, to hold until the request is answered.
     pub(super) async fn read_body(&mut self) -> Result<(Bytes, Permit), Error> {
         debug_assert!(self.operation.body.is_some(), "the body is not declared");
-        body::read(self.app, &mut self.body).await
+        let (body, permit) = body::read(self.app, &mut self.body).await?;
+        if let Some(limiter) = self.caller.limiter() {
+            let bytes = body.len() as u64;
+            limiter.charge(Usage::BytesIn, bytes, self.app.clock.elapsed());
+        }
+        Ok((body, permit))
     }
 
     /// The body as JSON; `example` is for the hint.
@@ -190,6 +316,21 @@ impl<'a> ApiRequest<'a> {
     pub(super) fn wait(&self) -> Result<Duration, Error> {
         debug_assert!(self.operation.wait == WaitLimit::LongPoll);
         read::wait(self.query(), self.app.options.wait_max)
+    }
+}
+
+/// Refuses new partitions while the caller has created more than its quota.
+pub(super) fn charge_partitions(app: &App, caller: &Principal, count: u32) -> Result<(), Error> {
+    let Some(limiter) = caller.limiter() else {
+        return Ok(());
+    };
+    let now = app.clock.elapsed();
+    match limiter.partition_delay(now) {
+        Duration::ZERO => {
+            limiter.charge(Usage::Partitions, count.into(), now);
+            Ok(())
+        }
+        delay => Err(Error::over_quota(delay)),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Errors of requests: a stable code for programs, a message and a hint for people.
 
+use std::time::Duration;
+
 use highwater_log::{AdminError, AppendError, GroupError, HubNameError, ReadError};
 use hyper::StatusCode;
 use serde_json::{Value, json};
@@ -24,6 +26,8 @@ pub enum Code {
     Locked,
     TooLarge,
     Full,
+    /// The key has used more than its quota.
+    OverQuota,
     NoRoom,
     Internal,
     Starting,
@@ -57,6 +61,7 @@ impl Code {
             Code::Locked => ("locked", StatusCode::LOCKED),
             Code::TooLarge => ("too_large", StatusCode::PAYLOAD_TOO_LARGE),
             Code::Full => ("full", StatusCode::TOO_MANY_REQUESTS),
+            Code::OverQuota => ("over_quota", StatusCode::TOO_MANY_REQUESTS),
             Code::NoRoom => ("no_room", StatusCode::INSUFFICIENT_STORAGE),
             Code::Internal => ("internal", StatusCode::INTERNAL_SERVER_ERROR),
             Code::Starting => ("starting", StatusCode::SERVICE_UNAVAILABLE),
@@ -64,9 +69,9 @@ impl Code {
         }
     }
 
-    /// Whether a retry after a second may succeed.
+    /// Whether a retry may succeed, after a second unless the error says otherwise.
     pub fn retry(self) -> bool {
-        matches!(self, Code::Full | Code::Starting)
+        matches!(self, Code::Full | Code::OverQuota | Code::Starting)
     }
 }
 
@@ -78,6 +83,7 @@ pub struct Error {
     pub hint: String,
     /// More fields for the body of the answer.
     pub details: Option<Box<Value>>,
+    pub retry_after: Duration,
 }
 
 impl Error {
@@ -87,11 +93,21 @@ impl Error {
             message: message.into(),
             hint: hint.into(),
             details: None,
+            retry_after: Duration::from_secs(1),
         }
     }
 
     pub fn bad(message: impl Into<String>, hint: impl Into<String>) -> Error {
         Error::new(Code::BadRequest, message, hint)
+    }
+
+    pub(crate) fn over_quota(retry_after: Duration) -> Error {
+        let message = "the key has used more than its quota";
+        let hint = "send again after the time in Retry-After";
+        Error {
+            retry_after,
+            ..Error::new(Code::OverQuota, message, hint)
+        }
     }
 
     pub fn no_hub(name: &str) -> Error {

@@ -160,6 +160,7 @@ pub(super) async fn create(mut request: ApiRequest<'_>) -> Result<Reply, Error> 
         partitions: wanted.partitions.unwrap_or(PARTITIONS_DEFAULT),
         settings: wanted.settings(HubSettings::default())?,
     };
+    request.charge_partitions(spec.partitions)?;
     let hub = request.app.log()?.create(spec).await?;
     Ok(reply::json(StatusCode::CREATED, &facts(&hub)))
 }
@@ -192,6 +193,7 @@ pub(super) async fn change(mut request: ApiRequest<'_>) -> Result<Reply, Error> 
         hub = log.change(&hub.name, settings).await?;
     }
     if partitions > have {
+        request.charge_partitions(partitions - have)?;
         hub = log.grow(&hub.name, partitions).await?;
     }
     Ok(reply::json(StatusCode::OK, &facts(&hub)))

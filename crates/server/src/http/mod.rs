@@ -20,6 +20,7 @@ mod groups;
 mod hubs;
 mod jobs;
 pub(crate) mod json;
+mod keys;
 mod metrics;
 mod node;
 mod openapi;

@@ -90,7 +90,7 @@ pub(super) async fn all_partitions(request: ApiRequest<'_>) -> Result<Reply, Err
             "send Accept: text/event-stream, or read /hubs/NAME/partitions/0/messages",
         ));
     }
-    sse::stream(app, &from, from.partitions(), request.query(), headers)
+    sse::stream(&from, from.partitions(), &request)
 }
 
 pub(super) async fn partition(request: ApiRequest<'_>) -> Result<Reply, Error> {
@@ -102,7 +102,7 @@ pub(super) async fn partition(request: ApiRequest<'_>) -> Result<Reply, Error> {
     if wants_stream(headers) {
         let (member, partition) = (0, number);
         let partitions = vec![MemberPartition { member, partition }];
-        return sse::stream(app, &Destination::Hub(hub), partitions, query, headers);
+        return sse::stream(&Destination::Hub(hub), partitions, &request);
     }
     let most = count(query, "max", EVENTS_DEFAULT as u64)?.min(EVENTS_MAX as u64) as usize;
     let wait = request.wait()?;

@@ -161,9 +161,8 @@ pub(super) fn too_many_connections() -> Reply {
 pub(super) fn error(error: &Error) -> Reply {
     let mut reply = json(error.code.status(), &error.to_json());
     if error.code.retry() {
-        reply
-            .headers_mut()
-            .insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        let seconds = error.retry_after.as_secs_f64().ceil().max(1.0) as u64;
+        reply.headers_mut().insert(RETRY_AFTER, seconds.into());
     }
     if error.code == Code::Unauthorized {
         let schemes = HeaderValue::from_static("Basic realm=\"highwater\", Bearer");

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hyper::server::conn::http1;
@@ -87,7 +87,7 @@ impl Server {
                 biased;
                 () = &mut stopped => break,
                 accepted = self.listener.accept() => match accepted {
-                    Ok((stream, _)) => self.serve(stream, &slots),
+                    Ok((stream, peer)) => self.serve(stream, peer, &slots),
                     Err(error) => self.pause_after(error).await,
                 },
             }
@@ -104,18 +104,18 @@ impl Server {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 
-    fn serve(&self, stream: TcpStream, slots: &Slots) {
+    fn serve(&self, stream: TcpStream, peer: SocketAddr, slots: &Slots) {
         // Answers are small and complete: Nagle's algorithm would only delay them.
         let _ = stream.set_nodelay(true);
         let app = self.app.clone();
         match (slots.take(), self.tls.clone()) {
             (Some(slot), None) => {
-                drop(tokio::spawn(serve_connection(app, stream, slot)));
+                drop(tokio::spawn(serve_connection(app, stream, peer, slot)));
             }
             (Some(slot), Some(tls)) => drop(tokio::spawn(async move {
                 let timeout = slot.head_timeout(&app);
                 match tokio::time::timeout(timeout, tls.accept(stream)).await {
-                    Ok(Ok(stream)) => serve_connection(app, stream, slot).await,
+                    Ok(Ok(stream)) => serve_connection(app, stream, peer, slot).await,
                     Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
                     Err(_) => tracing::debug!("a TLS handshake took too long"),
                 }
@@ -207,15 +207,19 @@ fn refuse(mut stream: TcpStream) {
 async fn serve_connection(
     app: Arc<App>,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    peer: SocketAddr,
     slot: Slot,
 ) {
     app.metrics.connections.fetch_add(1, Ordering::Relaxed);
-    let needs_key = slot.of_reserve;
-    let connection = Connection { needs_key };
+    let connection = Arc::new(Connection {
+        peer,
+        needs_key: slot.of_reserve,
+        counted: Mutex::default(),
+    });
     let service = {
         let app = app.clone();
         service_fn(move |request| {
-            let answer = dispatch::answer(app.clone(), connection, request);
+            let answer = dispatch::answer(app.clone(), connection.clone(), request);
             async move { Ok::<_, std::convert::Infallible>(answer.await) }
         })
     };

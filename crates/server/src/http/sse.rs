@@ -11,6 +11,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::select_all;
 use futures_util::stream::{self, Stream};
+use highwater_access::{Limiter, Usage};
 use highwater_log::{Offset, Partition};
 use hyper::header::{CACHE_CONTROL, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
@@ -18,6 +19,7 @@ use hyper::{HeaderMap, StatusCode};
 use super::app::App;
 use super::budget::{Budget, Permit};
 use super::decode::{self, DamagedBatch};
+use super::dispatch::ApiRequest;
 use super::error::Error;
 use super::json::write_record;
 use super::read::{ISOLATION, StartPosition};
@@ -32,17 +34,16 @@ const CHUNK_BYTES: usize = 64 << 10;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 pub(super) fn stream(
-    app: &Arc<App>,
     from: &Destination,
     partitions: Vec<MemberPartition>,
-    query: Option<&str>,
-    headers: &HeaderMap,
+    request: &ApiRequest<'_>,
 ) -> Result<Reply, Error> {
+    let (query, headers) = (request.query(), &request.head.headers);
     let start = StartPosition::read(query, StartPosition::Latest)?;
     let resume = last_event_id(headers)?;
     let mut cursors = Vec::with_capacity(partitions.len());
     for partition in partitions {
-        let handle = from.handle(app, partition)?;
+        let handle = from.handle(request.app, partition)?;
         let hub = from.member_name(partition).map(str::to_owned);
         let number = partition.partition;
         let label = match &hub {
@@ -59,7 +60,8 @@ pub(super) fn stream(
         });
     }
     let live = LiveStream {
-        app: app.clone(),
+        app: request.app.clone(),
+        limiter: request.caller.limiter().cloned(),
         cursors,
         turn: 0,
         ended: false,
@@ -111,6 +113,8 @@ struct Cursor {
 
 struct LiveStream {
     app: Arc<App>,
+    /// The quota of the reader.
+    limiter: Option<Arc<Limiter>>,
     cursors: Vec<Cursor>,
     /// The cursor to poll first, so that a busy partition does not starve the others.
     turn: usize,
@@ -122,6 +126,10 @@ impl LiveStream {
         let opening = stream::once(async { Bytes::from_static(b": highwater\n\n") });
         opening.chain(stream::unfold(self, |mut live| async move {
             let chunk = live.next().await?;
+            if let Some(limiter) = &live.limiter {
+                let (bytes, now) = (chunk.len() as u64, live.app.clock.elapsed());
+                tokio::time::sleep(limiter.charge(Usage::BytesOut, bytes, now)).await;
+            }
             Some((chunk, live))
         }))
     }

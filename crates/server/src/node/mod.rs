@@ -10,6 +10,7 @@ mod services;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use highwater_env::{Clock, shutdown_signal};
 use highwater_hub::{Hub, OpenError};
@@ -18,13 +19,18 @@ use highwater_workflow::JournalError;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::audit;
 use crate::config::Config;
 use crate::http::{self, App, Backend, Server, ServerError};
 use crate::kafka;
 use crate::processors::ProcessorError;
 use crate::sharded::ReservedNames;
+use crate::stored_keys::StoredKeys;
 use highwater_access::Keys;
 use services::Services;
+
+/// How long a stop waits for the last audit events.
+const AUDIT_STOP_WAIT: Duration = Duration::from_secs(2);
 
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +46,8 @@ pub enum NodeError {
         queue: String,
         error: highwater_queue::CreateError,
     },
+    #[error("the stored keys cannot be read: {0}")]
+    Keys(std::io::Error),
     #[error("the stored jobs cannot be read: {0}")]
     Jobs(std::io::Error),
     #[error("hub `{hub}` of the settings cannot be created: {error}")]
@@ -78,6 +86,7 @@ pub struct Node {
     hub: Hub,
     services: Services,
     stop_listeners: watch::Sender<bool>,
+    audit_writer: JoinHandle<()>,
 }
 
 /// The HTTP listener and its task.
@@ -91,6 +100,7 @@ impl Node {
     /// Completes when everything listens and every acknowledged event can be read.
     pub async fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Node, NodeError> {
         let keys = Arc::new(Keys::new(config.keys.clone()));
+        let stored_keys = StoredKeys::open(&config.data, keys.clone()).map_err(NodeError::Keys)?;
         let options = config.http.clone().unwrap_or_default();
         let app = App::new(options, keys.clone(), config.auto_create, clock.clone());
         let kafka_listeners = kafka::bind(&config).await?;
@@ -103,6 +113,8 @@ impl Node {
         let url = http.as_ref().map(|http| http.url.clone());
         let services = Services::start(&config, &log, &clock, url).await?;
 
+        let (audit, audit_writer) = audit::queue(clock.clone());
+        let audit_writer = tokio::spawn(audit_writer.run(log.clone()));
         let names = config.sharded.iter();
         let names = names.map(|sharded| sharded.name.clone()).collect();
         let log: Arc<dyn Log> = Arc::new(ReservedNames { log, names });
@@ -110,7 +122,7 @@ impl Node {
             log: log.clone(),
             groups: Arc::new(services.groups.clone()),
             transactions: Arc::new(services.transactions.clone()),
-            authorizer: Arc::new(kafka::KeyAuthorizer::new(keys)),
+            authorizer: Arc::new(kafka::KeyAuthorizer::new(keys, clock.clone())),
             clock,
         };
         let stop_listeners = watch::Sender::new(false);
@@ -131,6 +143,8 @@ impl Node {
             workflows: services.workflows.clone(),
             queues: Some(services.queues.queues.clone()),
             processors: services.processors.clone(),
+            stored_keys: Some(Arc::new(stored_keys)),
+            audit,
         });
         Ok(Node {
             app,
@@ -139,6 +153,7 @@ impl Node {
             hub,
             services,
             stop_listeners,
+            audit_writer,
         })
     }
 
@@ -168,6 +183,9 @@ impl Node {
             let _ = kafka.task.await;
         }
         self.services.stop().await;
+        // The listeners have stopped; the last events of theirs are written when nothing else holds the queue.
+        drop(self.app);
+        let _ = tokio::time::timeout(AUDIT_STOP_WAIT, self.audit_writer).await;
         let hub = self.hub;
         let problems = tokio::task::spawn_blocking(move || hub.stop()).await;
         for problem in problems.unwrap_or_default() {

@@ -3,6 +3,7 @@
 mod formats;
 mod http;
 mod jobs;
+mod keys;
 mod node;
 mod processing;
 mod whole_node;

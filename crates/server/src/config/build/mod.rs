@@ -17,7 +17,10 @@ use super::error::Problem;
 use super::{Config, Durability, KafkaListener, TlsFiles};
 use crate::http;
 use crate::sharded::reserved_name;
-use highwater_access::{Key, KeyScope, NamePatterns, Right, Rights, SECRET_LEN_MIN};
+use highwater_access::{
+    Key, KeyScope, KeySecret, NamePatterns, Quota, Right, Rights, SECRET_LEN_MIN,
+};
+use highwater_time::Instant;
 
 pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<Problem>> {
     let mut build = Build {
@@ -284,8 +287,38 @@ impl Build<'_> {
             );
             return None;
         }
+        let mut secrets = vec![KeySecret::plain(&secret)];
+        let second = self.settings.text(&at("secondary_secret"));
+        secrets.extend(second.map(KeySecret::plain));
         let scope = self.key_scope(table, &name);
-        Some(Key::new(&name, &secret, rights, scope))
+        let expires_ms = self.expiry(&at("expires"))?;
+        let key = Key::with_secrets(&name, secrets, rights, scope);
+        Some(key.expires(expires_ms).limited(self.quota(&at("quota"))))
+    }
+
+    /// The outer `None`: invalid.
+    fn expiry(&mut self, key: &str) -> Option<Option<i64>> {
+        let Some(text) = self.settings.text(key).map(str::to_owned) else {
+            return Some(None);
+        };
+        let instant = Instant::parse_iso(text.as_bytes());
+        if instant.is_none() {
+            let hint = "write a time such as 2027-01-31T00:00:00Z";
+            self.problem(key, format!("`{text}` is no time"), hint);
+        }
+        Some(Some(instant?.to_unix_millis()))
+    }
+
+    fn quota(&self, table: &str) -> Quota {
+        let number = |part: &str| self.settings.number(&format!("{table}.{part}"));
+        let connections = number("connections_max");
+        Quota {
+            requests_per_second: number("requests_per_second"),
+            bytes_in_per_second: number("bytes_in_per_second"),
+            bytes_out_per_second: number("bytes_out_per_second"),
+            connections_max: connections.map(|max| u32::try_from(max).unwrap_or(u32::MAX)),
+            partitions_per_hour: number("partitions_per_hour"),
+        }
     }
 
     fn key_scope(&self, table: &str, key: &str) -> KeyScope {

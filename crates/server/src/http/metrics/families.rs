@@ -54,6 +54,10 @@ families! {
         "Open connections";
     HTTP_CONNECTIONS_REFUSED: Counter "highwater_http_connections_refused_total" []
         "Connections refused because there were too many";
+    HTTP_LOGINS_REFUSED: Counter "highwater_http_logins_refused_total" []
+        "Requests with a wrong key";
+    AUDIT_DROPPED: Counter "highwater_audit_dropped_total" []
+        "Audit events that did not get to the hub `__audit`";
     HTTP_IN_FLIGHT: Gauge "highwater_http_in_flight_bytes" []
         "Bytes of requests in flight";
     HTTP_LATENCY: Histogram "highwater_http_request_seconds" []

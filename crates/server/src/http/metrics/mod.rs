@@ -28,6 +28,7 @@ pub(super) struct Metrics {
     latency_micros: AtomicU64,
     pub(super) connections: AtomicU64,
     pub(super) connections_refused: AtomicU64,
+    pub(super) logins_refused: AtomicU64,
 }
 
 impl Metrics {

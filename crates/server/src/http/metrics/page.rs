@@ -55,6 +55,10 @@ fn http(page: &mut Page, app: &App) {
     page.one(&HTTP_EVENT_BYTES, get(&metrics.event_bytes));
     page.one(&HTTP_CONNECTIONS, get(&metrics.connections));
     page.one(&HTTP_CONNECTIONS_REFUSED, get(&metrics.connections_refused));
+    page.one(&HTTP_LOGINS_REFUSED, get(&metrics.logins_refused));
+    if let Ok(backend) = app.backend() {
+        page.one(&AUDIT_DROPPED, backend.audit.dropped());
+    }
     page.one(&HTTP_IN_FLIGHT, app.budget.taken());
     latency(page, metrics);
 }

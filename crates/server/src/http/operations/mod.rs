@@ -11,6 +11,7 @@ mod events;
 mod groups;
 mod hubs;
 mod jobs;
+mod keys;
 mod messages;
 mod node;
 mod processors;
@@ -20,6 +21,7 @@ mod workflows;
 
 use std::pin::Pin;
 
+use highwater_access::Right;
 use hyper::Method;
 
 use super::dispatch::ApiRequest;
@@ -125,6 +127,7 @@ pub(super) const AREAS: &[Area] = &[
     messages::AREA,
     queues::AREA,
     processors::AREA,
+    keys::AREA,
     node::AREA,
 ];
 
@@ -183,6 +186,15 @@ methods! {
 }
 
 impl Operation {
+    /// Changes to hubs, queues, groups, keys and deployments, and decisions about them, go to the audit log.
+    pub(super) fn is_audited(&self) -> bool {
+        let changes = matches!(
+            self.access,
+            Access::Key(Right::Manage | Right::Deploy, _) | Access::Public
+        );
+        changes && self.method != Method::GET
+    }
+
     const fn takes(mut self, body: RequestBody) -> Operation {
         self.body = Some(body);
         self

@@ -43,7 +43,9 @@ pub(in crate::http) async fn resume(request: ApiRequest<'_>) -> Result<Reply, Er
 fn current_link(request: &ApiRequest<'_>) -> Result<Option<(Link, Opening)>, Error> {
     let [token] = request.variables();
     let processors = processors(request.app)?;
-    let link = processors.signer().verify(token, request.app.now_seconds());
+    let link = processors
+        .signer()
+        .verify(token, request.app.now_ms() / 1000);
     let status = link
         .as_ref()
         .and_then(|link| processors.circuits().get(&link.circuit));

@@ -55,7 +55,7 @@ async fn without_a_key_only_health_is_told() {
 }
 
 // proves U3
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_key_is_shown_in_any_of_three_ways() {
     let node = guarded().await;
     let token = sas::sign(
@@ -202,4 +202,25 @@ async fn a_web_page_of_a_stranger_cannot_use_the_key_that_a_browser_remembers() 
     }
     let own = [&key[..], "origin: http://localhost"];
     assert_eq!(node.call("GET /api/hubs", &own, "").await.status, 200);
+}
+
+// proves U3
+#[tokio::test(start_paused = true)]
+async fn wrong_keys_are_delayed_more_and_more() {
+    let node = guarded().await;
+    let started = tokio::time::Instant::now();
+    for _ in 0..6 {
+        let wrong = basic("all", "wrong!");
+        let refused = node.call("GET /api/hubs", &[&wrong], "").await;
+        refused.is(401, "unauthorized");
+    }
+    assert!(started.elapsed() >= std::time::Duration::from_secs(6));
+    let key = basic("all", "all-secret");
+    let page = node.call("GET /metrics", &[&key], "").await;
+    let line = "highwater_http_logins_refused_total 6";
+    assert!(
+        page.body.lines().any(|found| found == line),
+        "{}",
+        page.body
+    );
 }

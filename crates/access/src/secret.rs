@@ -1,0 +1,125 @@
+//! One secret of a key: as it is, or as verifiers that do not hold it.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use subtle::ConstantTimeEq;
+
+use crate::scram::{ScramHash, ScramVerifier};
+
+pub const SECRET_LEN_MIN: usize = 6;
+
+/// A secret in memory: never the secret itself, so that comparing a request's costs one hash.
+pub(crate) type SecretDigest = [u8; 32];
+
+pub(crate) fn digest(secret: &[u8]) -> SecretDigest {
+    keyed_hash(b"highwater secret", secret)
+}
+
+fn keyed_hash(key: &[u8], text: &[u8]) -> [u8; 32] {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");
+    mac.update(text);
+    mac.finalize().into_bytes().into()
+}
+
+/// One secret of a key.
+#[derive(Clone)]
+pub struct KeySecret {
+    /// Known for keys of the settings, and for stored keys that sign.
+    plain: Option<Vec<u8>>,
+    sha256: OnceLock<ScramVerifier>,
+    sha512: OnceLock<ScramVerifier>,
+    /// Known once a client has shown the right secret.
+    digest: OnceLock<SecretDigest>,
+}
+
+impl KeySecret {
+    pub fn plain(secret: &str) -> KeySecret {
+        KeySecret {
+            plain: Some(secret.as_bytes().to_vec()),
+            sha256: OnceLock::new(),
+            sha512: OnceLock::new(),
+            digest: OnceLock::from(digest(secret.as_bytes())),
+        }
+    }
+
+    /// A secret that only its verifiers are stored of.
+    pub fn stored(sha256: ScramVerifier, sha512: ScramVerifier) -> KeySecret {
+        KeySecret {
+            plain: None,
+            sha256: OnceLock::from(sha256),
+            sha512: OnceLock::from(sha512),
+            digest: OnceLock::new(),
+        }
+    }
+
+    /// The secret itself, for signatures.
+    pub fn as_plain(&self) -> Option<&[u8]> {
+        self.plain.as_deref()
+    }
+
+    pub fn verifier(&self, hash: ScramHash) -> &ScramVerifier {
+        let verifier = match hash {
+            ScramHash::Sha256 => &self.sha256,
+            ScramHash::Sha512 => &self.sha512,
+        };
+        verifier.get_or_init(|| {
+            let secret = self.plain.as_deref().unwrap_or_default();
+            // A salt must differ between secrets, and need not be kept secret.
+            let salt = &keyed_hash(secret, b"highwater salt")[..16];
+            ScramVerifier::new(hash, secret, salt, ScramVerifier::ITERATIONS)
+        })
+    }
+
+    /// Whether `secret`, whose digest is given too, is the right one. Only the first check of a stored secret is slow.
+    pub(crate) fn matches(&self, secret: &[u8], given: &SecretDigest) -> bool {
+        if let Some(known) = self.digest.get() {
+            return known.ct_eq(given).into();
+        }
+        let hash = ScramHash::Sha256;
+        let same = self.verifier(hash).matches(hash, secret);
+        if same {
+            self.digest.get_or_init(|| *given);
+        }
+        same
+    }
+}
+
+impl fmt::Debug for KeySecret {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("KeySecret")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(key: &KeySecret, secret: &str) -> bool {
+        key.matches(secret.as_bytes(), &digest(secret.as_bytes()))
+    }
+
+    // proves G4
+    #[test]
+    fn a_stored_secret_is_checked_by_its_verifier_and_then_by_its_digest() {
+        let verifier = |hash| ScramVerifier::new(hash, b"s3cret", b"salt", 2);
+        let stored = KeySecret::stored(verifier(ScramHash::Sha256), verifier(ScramHash::Sha512));
+        assert!(!matches(&stored, "wrong"));
+        assert!(stored.digest.get().is_none());
+        assert!(matches(&stored, "s3cret"));
+        assert!(stored.digest.get().is_some());
+        assert!(matches(&stored, "s3cret") && !matches(&stored, "wrong"));
+        assert_eq!(stored.as_plain(), None);
+    }
+
+    #[test]
+    fn a_plain_secret_has_verifiers_too() {
+        let plain = KeySecret::plain("s3cret");
+        assert!(matches(&plain, "s3cret") && !matches(&plain, "s3cres"));
+        for hash in [ScramHash::Sha256, ScramHash::Sha512] {
+            assert!(plain.verifier(hash).matches(hash, b"s3cret"));
+        }
+    }
+}

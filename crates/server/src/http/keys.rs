@@ -1,0 +1,173 @@
+//! Keys over HTTP: listed, added, rotated, revoked.
+
+use std::sync::Arc;
+
+use highwater_access::{Principal, Right};
+use hyper::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::app::App;
+use super::dispatch::ApiRequest;
+use super::error::{Code, Error};
+use super::reply::{self, Reply};
+use crate::stored_keys::{KeyError, KeyRecord, KeySpec, QuotaSpec, StoredKeys};
+use crate::text::{percent_decode, time_text};
+
+fn stored_keys(app: &App) -> Result<&Arc<StoredKeys>, Error> {
+    let none = || Error::new(Code::NotFound, "this node stores no keys", "");
+    app.backend()?.stored_keys.as_ref().ok_or_else(none)
+}
+
+/// All keys, those of the settings included, without secrets.
+pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let stored = stored_keys(request.app)?;
+    let records = stored.list().await;
+    let keys: Vec<Value> = stored
+        .keys()
+        .list()
+        .iter()
+        .map(|key| {
+            let record = records.iter().find(|record| record.spec.name == key.name);
+            match record {
+                Some(record) => facts(record),
+                None => {
+                    let rights: Vec<&str> = key.rights.iter().map(Right::name).collect();
+                    json!({"name": key.name, "rights": rights, "in_settings": true})
+                }
+            }
+        })
+        .collect();
+    Ok(reply::json(StatusCode::OK, &json!({"keys": keys})))
+}
+
+fn facts(record: &KeyRecord) -> Value {
+    let mut facts = json!(record.spec);
+    facts["in_settings"] = false.into();
+    facts["created"] = time_text(highwater_log::EnqueueTime(record.created_ms)).into();
+    facts["previous_secret"] = record.has_previous_secret().into();
+    if let Some(expires) = record.spec.expires_ms {
+        facts["expires"] = time_text(highwater_log::EnqueueTime(expires)).into();
+    }
+    facts
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewKey {
+    name: String,
+    rights: Vec<String>,
+    hubs: Option<Vec<String>>,
+    groups: Option<Vec<String>>,
+    transactional_ids: Option<Vec<String>>,
+    deployments: Option<Vec<String>>,
+    #[serde(default)]
+    sas: bool,
+    /// `90d`
+    expires_in: Option<String>,
+    #[serde(default)]
+    quota: QuotaSpec,
+}
+
+const EXAMPLE: &str =
+    "{\"name\":\"app\",\"rights\":[\"send\"],\"hubs\":[\"telemetry\"],\"expires_in\":\"90d\"}";
+
+pub(super) async fn add(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let new: NewKey = request.read_json(EXAMPLE).await?;
+    request.set_audited(&new.name);
+    check_rights(&request.caller, &new.rights)?;
+    let now_ms = request.app.now_ms();
+    let lifetime = new.expires_in.as_deref().map(super::queues::send::duration);
+    let spec = KeySpec {
+        name: new.name,
+        rights: new.rights,
+        hubs: new.hubs,
+        groups: new.groups,
+        transactional_ids: new.transactional_ids,
+        deployments: new.deployments,
+        sas: new.sas,
+        expires_ms: lifetime
+            .transpose()?
+            .map(|lifetime| now_ms.saturating_add(lifetime)),
+        quota: new.quota,
+    };
+    let name = spec.name.clone();
+    let secret = stored_keys(request.app)?.add(spec, now_ms).await?;
+    let body = json!({"name": name, "secret": secret});
+    Ok(reply::json(StatusCode::CREATED, &body))
+}
+
+/// A key gives no right that it does not have.
+fn check_rights(caller: &Principal, rights: &[String]) -> Result<(), Error> {
+    if rights.is_empty() {
+        let hint = "rights are send, listen, manage and deploy";
+        return Err(Error::bad("a key needs at least one right", hint));
+    }
+    for word in rights {
+        let Some(right) = Right::parse(word) else {
+            let hint = "use send, listen, manage or deploy";
+            return Err(Error::bad(format!("`{word}` is no right"), hint));
+        };
+        if let Principal::Key(key) = caller
+            && !key.rights.has(right)
+        {
+            let message = format!("the key has no right to {right}, and cannot give it");
+            return Err(Error::new(
+                Code::Forbidden,
+                message,
+                "use a key that has it",
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Rotation {
+    keep_previous: bool,
+}
+
+impl Default for Rotation {
+    fn default() -> Rotation {
+        Rotation {
+            keep_previous: true,
+        }
+    }
+}
+
+pub(super) async fn rotate(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let [name] = request.variables();
+    let name = percent_decode(name);
+    let example = "{\"keep_previous\":false}, or no body";
+    let rotation: Rotation = request.read_optional_json(example).await?;
+    let rotated = stored_keys(request.app)?.rotate(&name, rotation.keep_previous);
+    let body = json!({"name": name, "secret": rotated.await?});
+    Ok(reply::json(StatusCode::OK, &body))
+}
+
+pub(super) async fn revoke(request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let [name] = request.variables();
+    let name = percent_decode(name);
+    stored_keys(request.app)?.revoke(&name).await?;
+    Ok(reply::empty(StatusCode::NO_CONTENT))
+}
+
+impl From<KeyError> for Error {
+    fn from(error: KeyError) -> Error {
+        let (code, hint) = match &error {
+            KeyError::Unknown(_) => (Code::NotFound, "GET /api/keys lists them"),
+            KeyError::Exists(_) => (Code::Exists, "rotate it, or choose another name"),
+            KeyError::InSettings(_) => {
+                (Code::Conflict, "change the settings, and restart the node")
+            }
+            KeyError::Name(_) => (
+                Code::BadRequest,
+                "use letters, digits, dots, dashes and underscores",
+            ),
+            KeyError::Last(_) => (Code::Conflict, "add another key first"),
+            KeyError::Storage(_) => (Code::Stopped, "look at the node and its disk"),
+        };
+        Error::new(code, error.to_string(), hint)
+    }
+}

@@ -1,0 +1,350 @@
+//! Keys that are added, rotated and revoked while the node runs.
+//!
+//! They are in `keys.json` in the data folder, which only its owner may read. It has the verifiers of secrets, and a secret
+//! itself only if the key signs shared access signatures. A change is on the disk before it counts.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use highwater_access::{
+    Key, KeyScope, KeySecret, Keys, NamePatterns, Quota, Right, ScramHash, ScramVerifier,
+};
+use highwater_env::disk;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Mutex;
+
+use crate::tls::random_bytes;
+
+/// Why a key cannot be changed.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    #[error("there is no key `{0}`")]
+    Unknown(String),
+    #[error("there is a key `{0}` already")]
+    Exists(String),
+    #[error("key `{0}` is in the settings")]
+    InSettings(String),
+    #[error("`{0}` cannot name a key")]
+    Name(String),
+    #[error("`{0}` is the last key: without it, everyone could use the node")]
+    Last(String),
+    #[error("keys.json cannot be written: {0}")]
+    Storage(#[from] io::Error),
+}
+
+/// The keys that are not in the settings.
+pub struct StoredKeys {
+    path: PathBuf,
+    keys: Arc<Keys>,
+    records: Mutex<Vec<KeyRecord>>,
+}
+
+/// A key as it is stored.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct KeyRecord {
+    #[serde(flatten)]
+    pub spec: KeySpec,
+    pub created_ms: i64,
+    /// The newest first.
+    secrets: Vec<SecretRecord>,
+}
+
+/// The part of a key that its creator chooses.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct KeySpec {
+    pub name: String,
+    pub rights: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hubs: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transactional_ids: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deployments: Option<Vec<String>>,
+    /// Stores the secret itself, which signatures need.
+    #[serde(default)]
+    pub sas: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_ms: Option<i64>,
+    #[serde(default)]
+    pub quota: QuotaSpec,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct QuotaSpec {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests_per_second: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_in_per_second: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_out_per_second: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections_max: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partitions_per_hour: Option<u64>,
+}
+
+impl From<QuotaSpec> for Quota {
+    fn from(spec: QuotaSpec) -> Quota {
+        Quota {
+            requests_per_second: spec.requests_per_second,
+            bytes_in_per_second: spec.bytes_in_per_second,
+            bytes_out_per_second: spec.bytes_out_per_second,
+            connections_max: spec.connections_max,
+            partitions_per_hour: spec.partitions_per_hour,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SecretRecord {
+    sha256: VerifierRecord,
+    sha512: VerifierRecord,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    secret: Option<String>,
+}
+
+/// Byte strings are base64.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct VerifierRecord {
+    salt: String,
+    iterations: u32,
+    stored_key: String,
+    server_key: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeyFile {
+    version: u32,
+    keys: Vec<KeyRecord>,
+}
+
+const VERSION: u32 = 1;
+
+impl StoredKeys {
+    /// Reads the stored keys and adds them to `keys`, which has those of the settings.
+    pub fn open(folder: &Path, keys: Arc<Keys>) -> io::Result<StoredKeys> {
+        let path = folder.join("keys.json");
+        let records = read(&path)?;
+        for record in &records {
+            let key = record.key().map_err(|error| invalid(&path, error))?;
+            if !keys.add(key) {
+                tracing::warn!(
+                    "key `{}` of keys.json is in the settings too, which count",
+                    record.spec.name
+                );
+            }
+        }
+        Ok(StoredKeys {
+            path,
+            keys,
+            records: Mutex::new(records),
+        })
+    }
+
+    pub fn keys(&self) -> &Arc<Keys> {
+        &self.keys
+    }
+
+    pub async fn list(&self) -> Vec<KeyRecord> {
+        self.records.lock().await.clone()
+    }
+
+    /// Adds a key and returns its secret, which cannot be had again.
+    pub async fn add(&self, spec: KeySpec, now_ms: i64) -> Result<String, KeyError> {
+        let name = spec.name.clone();
+        let is_valid = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if name.is_empty() || name == "anonymous" || !name.chars().all(is_valid) {
+            return Err(KeyError::Name(name));
+        }
+        let mut records = self.records.lock().await;
+        if self.keys.contains(&name) {
+            return Err(KeyError::Exists(name));
+        }
+        let (secret, record) = new_secret(spec.sas)?;
+        let record = KeyRecord {
+            spec,
+            created_ms: now_ms,
+            secrets: vec![record],
+        };
+        let key = record.key().map_err(|_| KeyError::Name(name))?;
+        let mut changed = records.clone();
+        changed.push(record);
+        write(&self.path, &changed)?;
+        *records = changed;
+        self.keys.add(key);
+        Ok(secret)
+    }
+
+    /// Gives a key a new secret, and returns it. The previous one stays valid if `keep_previous`; older ones do not.
+    pub async fn rotate(&self, name: &str, keep_previous: bool) -> Result<String, KeyError> {
+        let mut records = self.records.lock().await;
+        let at = self.position(&records, name)?;
+        let mut changed = records.clone();
+        let record = &mut changed[at];
+        let (secret, new) = new_secret(record.spec.sas)?;
+        record.secrets.truncate(usize::from(keep_previous));
+        record.secrets.insert(0, new);
+        let key = record.key().map_err(|_| KeyError::Name(name.to_owned()))?;
+        write(&self.path, &changed)?;
+        *records = changed;
+        self.keys.replace(key);
+        Ok(secret)
+    }
+
+    pub async fn revoke(&self, name: &str) -> Result<(), KeyError> {
+        let mut records = self.records.lock().await;
+        let at = self.position(&records, name)?;
+        if self.keys.list().len() == 1 {
+            return Err(KeyError::Last(name.to_owned()));
+        }
+        let mut changed = records.clone();
+        changed.remove(at);
+        write(&self.path, &changed)?;
+        *records = changed;
+        self.keys.remove(name);
+        Ok(())
+    }
+
+    fn position(&self, records: &[KeyRecord], name: &str) -> Result<usize, KeyError> {
+        let at = records.iter().position(|record| record.spec.name == name);
+        at.ok_or_else(|| match self.keys.contains(name) {
+            true => KeyError::InSettings(name.to_owned()),
+            false => KeyError::Unknown(name.to_owned()),
+        })
+    }
+}
+
+impl KeyRecord {
+    /// Whether the key has a second valid secret.
+    pub fn has_previous_secret(&self) -> bool {
+        self.secrets.len() > 1
+    }
+
+    fn key(&self) -> Result<Key, String> {
+        let spec = &self.spec;
+        let rights = spec.rights.iter().map(|word| {
+            let unknown = || format!("`{word}` is no right");
+            Right::parse(word).ok_or_else(unknown)
+        });
+        let secrets = self.secrets.iter().map(SecretRecord::secret);
+        Ok(Key::with_secrets(
+            &spec.name,
+            secrets.collect::<Result<_, _>>()?,
+            rights.collect::<Result<_, _>>()?,
+            spec.scope(),
+        )
+        .expires(spec.expires_ms)
+        .limited(spec.quota.into()))
+    }
+}
+
+impl KeySpec {
+    fn scope(&self) -> KeyScope {
+        let default = match &self.hubs {
+            None => KeyScope::UNLIMITED,
+            Some(hubs) => KeyScope::of_hubs(&self.name, hubs),
+        };
+        let patterns = |names: &Option<Vec<String>>, default| {
+            names.as_ref().map_or(default, NamePatterns::listed)
+        };
+        KeyScope {
+            hubs: default.hubs,
+            groups: patterns(&self.groups, default.groups),
+            transactional_ids: patterns(&self.transactional_ids, default.transactional_ids),
+            deployments: patterns(&self.deployments, default.deployments),
+        }
+    }
+}
+
+impl SecretRecord {
+    fn secret(&self) -> Result<KeySecret, String> {
+        match &self.secret {
+            Some(secret) => Ok(KeySecret::plain(secret)),
+            None => Ok(KeySecret::stored(
+                self.sha256.verifier()?,
+                self.sha512.verifier()?,
+            )),
+        }
+    }
+}
+
+impl VerifierRecord {
+    fn of(verifier: &ScramVerifier) -> VerifierRecord {
+        VerifierRecord {
+            salt: STANDARD.encode(&verifier.salt),
+            iterations: verifier.iterations,
+            stored_key: STANDARD.encode(&verifier.stored_key),
+            server_key: STANDARD.encode(&verifier.server_key),
+        }
+    }
+
+    fn verifier(&self) -> Result<ScramVerifier, String> {
+        let bytes = |text: &str| STANDARD.decode(text).map_err(|error| error.to_string());
+        Ok(ScramVerifier {
+            salt: bytes(&self.salt)?,
+            iterations: self.iterations,
+            stored_key: bytes(&self.stored_key)?,
+            server_key: bytes(&self.server_key)?,
+        })
+    }
+}
+
+/// A random secret, and its record with the secret itself if it `signs`.
+fn new_secret(signs: bool) -> io::Result<(String, SecretRecord)> {
+    let bytes = random_bytes::<48>()?;
+    let (secret, salt) = bytes.split_at(32);
+    let secret = STANDARD.encode(secret);
+    let verifier = |hash| {
+        let iterations = ScramVerifier::ITERATIONS;
+        VerifierRecord::of(&ScramVerifier::new(
+            hash,
+            secret.as_bytes(),
+            salt,
+            iterations,
+        ))
+    };
+    let record = SecretRecord {
+        sha256: verifier(ScramHash::Sha256),
+        sha512: verifier(ScramHash::Sha512),
+        secret: signs.then(|| secret.clone()),
+    };
+    Ok((secret, record))
+}
+
+fn read(path: &Path) -> io::Result<Vec<KeyRecord>> {
+    let text = match disk::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let file: KeyFile = serde_json::from_str(&text).map_err(|error| invalid(path, error))?;
+    match file.version {
+        VERSION => Ok(file.keys),
+        other => Err(invalid(path, format!("it has the unknown version {other}"))),
+    }
+}
+
+fn invalid(path: &Path, error: impl std::fmt::Display) -> io::Error {
+    let message = format!("{}: {error}", path.display());
+    io::Error::new(io::ErrorKind::InvalidData, message)
+}
+
+fn write(path: &Path, keys: &[KeyRecord]) -> io::Result<()> {
+    let file = KeyFile {
+        version: VERSION,
+        keys: keys.to_vec(),
+    };
+    let text = serde_json::to_vec_pretty(&file)?;
+    let mut file = disk::create_atomic(path)?;
+    file.write_all(&text)?;
+    file.commit()
+}

@@ -1,0 +1,192 @@
+//! Keys that are added, rotated and revoked while the node runs; quotas; the audit log.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use highwater_env::{RealClock, SimClock, disk};
+use highwater_server::node::Node;
+use serde_json::{Value, json};
+
+use crate::http::node::{Answer, call};
+use crate::whole_node;
+
+const ROOT: &str = "root:root-secret";
+const SETTINGS: &str = "[hubs.h]\npartitions = 1\n[[keys]]\nname = \"root\"\nsecret = \"root-secret\"\n\
+    rights = [\"send\", \"listen\", \"manage\", \"deploy\"]\n";
+
+async fn start(folder: &Path) -> Node {
+    whole_node::start(folder, SETTINGS, Arc::new(RealClock::new())).await
+}
+
+/// A request with a key as `name:secret`.
+async fn call_as(address: SocketAddr, key: &str, line: &str, body: &str) -> Answer {
+    let header = format!("authorization: Bearer {key}");
+    call(address, line, &[&header], body).await
+}
+
+/// Adds a key with further fields, and returns its `name:secret`.
+async fn add(address: SocketAddr, name: &str, fields: Value) -> String {
+    let mut body = json!({"name": name, "rights": ["send", "listen"]});
+    for (field, value) in fields.as_object().unwrap() {
+        body[field] = value.clone();
+    }
+    let added = call_as(address, ROOT, "POST /api/keys", &body.to_string()).await;
+    assert_eq!(added.status, 201, "{}", added.body);
+    format!("{name}:{}", added.json()["secret"].as_str().unwrap())
+}
+
+async fn rotate(address: SocketAddr, name: &str, body: &str) -> String {
+    let line = format!("POST /api/keys/{name}/rotate");
+    let rotated = call_as(address, ROOT, &line, body).await;
+    assert_eq!(rotated.status, 200, "{}", rotated.body);
+    format!("{name}:{}", rotated.json()["secret"].as_str().unwrap())
+}
+
+async fn send(address: SocketAddr, key: &str) -> u16 {
+    call_as(address, key, "POST /hubs/h/messages", "1")
+        .await
+        .status
+}
+
+// proves G4
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_is_added_rotated_and_revoked_without_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start(folder.path()).await;
+    let address = node.http_address().unwrap();
+    let first = add(address, "app", json!({"hubs": ["h"]})).await;
+    assert_eq!(send(address, &first).await, 201);
+    let second = rotate(address, "app", "").await;
+    assert_eq!(send(address, &second).await, 201);
+    assert_eq!(send(address, &first).await, 201, "the previous secret");
+    let third = rotate(address, "app", r#"{"keep_previous":false}"#).await;
+    assert_eq!(send(address, &third).await, 201);
+    assert_eq!(send(address, &second).await, 401);
+    node.stop().await;
+
+    let stored = disk::read_to_string(folder.path().join("data/keys.json")).unwrap();
+    assert!(!stored.contains(third.strip_prefix("app:").unwrap()));
+    let node = start(folder.path()).await;
+    let address = node.http_address().unwrap();
+    assert_eq!(send(address, &third).await, 201);
+    let listed = call_as(address, ROOT, "GET /api/keys", "").await;
+    let names: Vec<Value> = listed.json()["keys"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|key| key["name"].clone())
+        .collect();
+    assert_eq!(names, ["root", "app"]);
+    assert!(!listed.body.contains("stored_key"), "{}", listed.body);
+    let revoked = call_as(address, ROOT, "DELETE /api/keys/app", "").await;
+    assert_eq!(revoked.status, 204, "{}", revoked.body);
+    assert_eq!(send(address, &third).await, 401);
+    call_as(address, ROOT, "DELETE /api/keys/root", "")
+        .await
+        .is(409, "conflict");
+    node.stop().await;
+}
+
+// proves G4
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_expires_and_gives_no_right_that_its_maker_lacks() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(SimClock::at_unix_nanos(1_800_000_000_000_000_000));
+    let node = whole_node::start(folder.path(), SETTINGS, clock.clone()).await;
+    let address = node.http_address().unwrap();
+    let key = add(address, "app", json!({"expires_in": "1h"})).await;
+    assert_eq!(send(address, &key).await, 201);
+    clock.set_unix_nanos(1_800_003_600_000_000_000);
+    assert_eq!(send(address, &key).await, 401);
+
+    let manager = add(address, "manager", json!({"rights": ["manage"]})).await;
+    let body = r#"{"name":"more","rights":["send"]}"#;
+    let refused = call_as(address, &manager, "POST /api/keys", body).await;
+    refused.is(403, "forbidden");
+    for name in ["", "a:b", "anonymous", "a b"] {
+        let body = json!({"name": name, "rights": ["send"]}).to_string();
+        let wrong = call_as(address, ROOT, "POST /api/keys", &body).await;
+        wrong.is(400, "bad_request");
+    }
+    node.stop().await;
+}
+
+// proves G5
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_over_its_quota_is_delayed_and_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(SimClock::at_unix_nanos(0));
+    let node = whole_node::start(folder.path(), SETTINGS, clock.clone()).await;
+    let address = node.http_address().unwrap();
+    let key = add(address, "app", json!({"quota": {"requests_per_second": 2}})).await;
+    for _ in 0..3 {
+        assert_eq!(send(address, &key).await, 201);
+    }
+    let over = call_as(address, &key, "POST /hubs/h/messages", "1").await;
+    over.is(429, "over_quota");
+    assert!(over.head.contains("retry-after: 1"), "{}", over.head);
+    assert_eq!(send(address, ROOT).await, 201, "others go on");
+    clock.advance(Duration::from_secs(2));
+    assert_eq!(send(address, &key).await, 201);
+    let bytes = add(
+        address,
+        "bytes",
+        json!({"quota": {"bytes_in_per_second": 10}}),
+    )
+    .await;
+    let body = "1".repeat(50);
+    let large = call_as(address, &bytes, "POST /hubs/h/messages", &body).await;
+    assert_eq!(large.status, 201);
+    let over = call_as(address, &bytes, "POST /hubs/h/messages", "1").await;
+    assert!(over.head.contains("retry-after: 4"), "{}", over.head);
+    node.stop().await;
+}
+
+// proves G6
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_and_refusals_are_in_the_audit_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start(folder.path()).await;
+    let address = node.http_address().unwrap();
+    let key = add(address, "app", json!({})).await;
+    call_as(address, ROOT, "POST /api/hubs", r#"{"name":"new"}"#).await;
+    call_as(address, &key, "DELETE /api/hubs/new", "")
+        .await
+        .is(403, "forbidden");
+    call_as(address, "app:wrong", "GET /api/hubs", "")
+        .await
+        .is(401, "unauthorized");
+    call_as(address, ROOT, "DELETE /api/hubs/new", "").await;
+    send(address, &key).await;
+    let expected = [
+        ("root", "POST /api/keys", "app", "ok"),
+        ("root", "POST /api/hubs", "new", "ok"),
+        ("app", "DELETE /api/hubs/{hub}", "new", "forbidden"),
+        ("app", "login", "", "unauthorized"),
+        ("root", "DELETE /api/hubs/{hub}", "new", "ok"),
+    ];
+    let line = "GET /hubs/__audit/partitions/0/messages?wait=10s";
+    let mut events = Vec::new();
+    for _ in 0..200 {
+        let page = call_as(address, ROOT, line, "").await;
+        let page: Value = serde_json::from_str(&page.body).unwrap();
+        events = page["messages"].as_array().cloned().unwrap_or_default();
+        if events.len() >= expected.len() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let field = |event: &Value, name: &str| event["value"][name].as_str().unwrap().to_owned();
+    let found: Vec<[String; 4]> = events
+        .iter()
+        .map(|event| ["who", "operation", "resource", "outcome"].map(|name| field(event, name)))
+        .collect();
+    let expected = expected.map(|(who, operation, resource, outcome)| {
+        [who, operation, resource, outcome].map(str::to_owned)
+    });
+    assert_eq!(found, expected);
+    assert!(field(&events[0], "from").starts_with("127.0.0.1:"));
+    node.stop().await;
+}
