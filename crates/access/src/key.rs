@@ -21,6 +21,15 @@ pub struct KeyScope {
     pub deployments: NamePatterns,
 }
 
+/// Names and prefixes as the maker of a key lists them. `None`: the default.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NameLists<'a> {
+    pub hubs: Option<&'a [String]>,
+    pub groups: Option<&'a [String]>,
+    pub transactional_ids: Option<&'a [String]>,
+    pub deployments: Option<&'a [String]>,
+}
+
 impl KeyScope {
     pub const UNLIMITED: KeyScope = KeyScope {
         hubs: NamePatterns::All,
@@ -38,6 +47,22 @@ impl KeyScope {
             groups: own.clone(),
             transactional_ids: own.clone(),
             deployments: own,
+        }
+    }
+
+    /// The scope of a key with these lists, and with defaults for those it does not have.
+    pub fn listed(key: &str, lists: &NameLists<'_>) -> KeyScope {
+        let default = match lists.hubs {
+            None => KeyScope::UNLIMITED,
+            Some(hubs) => KeyScope::of_hubs(key, hubs),
+        };
+        let patterns =
+            |list: Option<&[String]>, default| list.map_or(default, NamePatterns::listed);
+        KeyScope {
+            hubs: default.hubs,
+            groups: patterns(lists.groups, default.groups),
+            transactional_ids: patterns(lists.transactional_ids, default.transactional_ids),
+            deployments: patterns(lists.deployments, default.deployments),
         }
     }
 

@@ -18,7 +18,7 @@ mod scram;
 mod secret;
 
 pub use audit::{AuditEvent, AuditLog, NoAudit};
-pub use key::{Key, KeyScope, Keys};
+pub use key::{Key, KeyScope, Keys, NameLists};
 pub use login_delays::LoginDelays;
 pub use names::NamePatterns;
 pub use principal::Principal;

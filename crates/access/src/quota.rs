@@ -7,15 +7,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// The limits of a key. `None`: no limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Quota {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub requests_per_second: Option<u64>,
     /// Sent by clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_in_per_second: Option<u64>,
     /// Sent to clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_out_per_second: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub connections_max: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub partitions_per_hour: Option<u64>,
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use highwater_access::{
-    Key, KeyScope, KeySecret, Keys, NamePatterns, Quota, Right, ScramHash, ScramVerifier,
+    Key, KeyScope, KeySecret, Keys, NameLists, Quota, Right, ScramHash, ScramVerifier,
 };
 use highwater_env::disk;
 use serde::{Deserialize, Serialize};
@@ -71,34 +71,7 @@ pub struct KeySpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_ms: Option<i64>,
     #[serde(default)]
-    pub quota: QuotaSpec,
-}
-
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct QuotaSpec {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub requests_per_second: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bytes_in_per_second: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bytes_out_per_second: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub connections_max: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub partitions_per_hour: Option<u64>,
-}
-
-impl From<QuotaSpec> for Quota {
-    fn from(spec: QuotaSpec) -> Quota {
-        Quota {
-            requests_per_second: spec.requests_per_second,
-            bytes_in_per_second: spec.bytes_in_per_second,
-            bytes_out_per_second: spec.bytes_out_per_second,
-            connections_max: spec.connections_max,
-            partitions_per_hour: spec.partitions_per_hour,
-        }
-    }
+    pub quota: Quota,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -243,25 +216,19 @@ impl KeyRecord {
             spec.scope(),
         )
         .expires(spec.expires_ms)
-        .limited(spec.quota.into()))
+        .limited(spec.quota))
     }
 }
 
 impl KeySpec {
     fn scope(&self) -> KeyScope {
-        let default = match &self.hubs {
-            None => KeyScope::UNLIMITED,
-            Some(hubs) => KeyScope::of_hubs(&self.name, hubs),
+        let lists = NameLists {
+            hubs: self.hubs.as_deref(),
+            groups: self.groups.as_deref(),
+            transactional_ids: self.transactional_ids.as_deref(),
+            deployments: self.deployments.as_deref(),
         };
-        let patterns = |names: &Option<Vec<String>>, default| {
-            names.as_ref().map_or(default, NamePatterns::listed)
-        };
-        KeyScope {
-            hubs: default.hubs,
-            groups: patterns(&self.groups, default.groups),
-            transactional_ids: patterns(&self.transactional_ids, default.transactional_ids),
-            deployments: patterns(&self.deployments, default.deployments),
-        }
+        KeyScope::listed(&self.name, &lists)
     }
 }
 

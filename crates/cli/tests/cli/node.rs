@@ -261,6 +261,38 @@ fn a_node_with_keys_asks_for_one() {
     );
 }
 
+// proves G4
+#[test]
+fn keys_are_added_rotated_and_revoked() {
+    let node = Node::start_with(
+        "[[keys]]\nname = 'root'\nsecret = 's3cret'\nrights = ['send', 'listen', 'manage']\n",
+    );
+    let as_root = |arguments: &[&str]| node.ok(&[arguments, &["--key", "root:s3cret"]].concat());
+    let key = |secret: &str| format!("app:{}", secret.trim());
+    let may_list = |key: &str| node.run(&["hub", "list", "--key", key]).status.success();
+    let first = key(&as_root(&[
+        "key",
+        "add",
+        "app",
+        "--right",
+        "listen",
+        "--expires-in",
+        "1d",
+    ]));
+    assert!(may_list(&first));
+    let second = key(&as_root(&["key", "rotate", "app", "--revoke-previous"]));
+    assert!(may_list(&second) && !may_list(&first));
+    let listed = as_root(&["key", "list"]);
+    let lines: Vec<&str> = listed.lines().collect();
+    assert_eq!(lines.len(), 3, "{listed}");
+    assert!(
+        lines[1].starts_with("root") && lines[2].starts_with("app"),
+        "{listed}"
+    );
+    as_root(&["key", "revoke", "app"]);
+    assert!(!may_list(&second));
+}
+
 #[test]
 fn without_a_server_the_message_says_how_to_start_one() {
     let free = TcpListener::bind("127.0.0.1:0")

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use highwater_access::{Principal, Right};
+use highwater_access::{Principal, Quota, Right};
 use hyper::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use super::app::App;
 use super::dispatch::ApiRequest;
 use super::error::{Code, Error};
 use super::reply::{self, Reply};
-use crate::stored_keys::{KeyError, KeyRecord, KeySpec, QuotaSpec, StoredKeys};
+use crate::stored_keys::{KeyError, KeyRecord, KeySpec, StoredKeys};
 use crate::text::{percent_decode, time_text};
 
 fn stored_keys(app: &App) -> Result<&Arc<StoredKeys>, Error> {
@@ -66,7 +66,7 @@ struct NewKey {
     /// `90d`
     expires_in: Option<String>,
     #[serde(default)]
-    quota: QuotaSpec,
+    quota: Quota,
 }
 
 const EXAMPLE: &str =

@@ -17,9 +17,7 @@ use super::error::Problem;
 use super::{Config, Durability, KafkaListener, TlsFiles};
 use crate::http;
 use crate::sharded::reserved_name;
-use highwater_access::{
-    Key, KeyScope, KeySecret, NamePatterns, Quota, Right, Rights, SECRET_LEN_MIN,
-};
+use highwater_access::{Key, KeyScope, KeySecret, NameLists, Quota, Right, Rights, SECRET_LEN_MIN};
 use highwater_time::Instant;
 
 pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<Problem>> {
@@ -323,17 +321,13 @@ impl Build<'_> {
 
     fn key_scope(&self, table: &str, key: &str) -> KeyScope {
         let listed = |part: &str| self.settings.list(&format!("keys.{table}.{part}"));
-        let default = match listed("hubs") {
-            None => KeyScope::UNLIMITED,
-            Some(hubs) => KeyScope::of_hubs(key, hubs),
+        let lists = NameLists {
+            hubs: listed("hubs"),
+            groups: listed("groups"),
+            transactional_ids: listed("transactional_ids"),
+            deployments: listed("deployments"),
         };
-        let patterns = |part, default| listed(part).map_or(default, NamePatterns::listed);
-        KeyScope {
-            hubs: default.hubs,
-            groups: patterns("groups", default.groups),
-            transactional_ids: patterns("transactional_ids", default.transactional_ids),
-            deployments: patterns("deployments", default.deployments),
-        }
+        KeyScope::listed(key, &lists)
     }
 
     fn secret(&mut self, table: &str, name: &str) -> Option<String> {
