@@ -201,7 +201,8 @@ impl Jobs {
         if entry.declared.is_some() {
             return Err(JobError::Declared(name.to_owned()));
         }
-        let (number, job) = match self.store(&entry, &files) {
+        let (jobs, stored) = (self.clone(), entry.clone());
+        let (number, job) = match blocking(move || jobs.store(&stored, &files)).await {
             Ok(stored) => stored,
             Err(error) => {
                 self.drop_if_empty(&entry);
@@ -321,11 +322,7 @@ impl Jobs {
             (None, _) => return Err(JobError::Unknown(entry.name.clone())),
         };
         let (name, resources) = (entry.name.clone(), self.0.resources.clone());
-        let loaded = tokio::task::spawn_blocking(move || resources.load(&name, path)).await;
-        let job = match loaded {
-            Ok(loaded) => loaded?,
-            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
-        };
+        let job = blocking(move || resources.load(&name, path)).await?;
         if !runs {
             entry.lock().query = job.query;
             return Ok(());
@@ -438,6 +435,14 @@ impl Entry {
 
     fn lock(&self) -> MutexGuard<'_, Runtime> {
         self.runtime.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs work that may block for seconds, such as the scripts of a job, apart from the tasks of the node.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
     }
 }
 

@@ -377,3 +377,35 @@ async fn a_clock_that_is_set_back_and_forward_loses_and_repeats_nothing() {
     assert_eq!(client.rows("out", 3).await, expected);
     node.stop().await;
 }
+
+// proves G2
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_function_does_not_return_fails_and_can_be_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start(folder.path(), HUBS).await;
+    let client = Client::of(&node);
+    let file = "query = \"q.saql\"\nstart = \"beginning\"\n[inputs.numbers]\nhub = \"in\"\n\
+                [outputs.out]\ntype = \"hub\"\nhub = \"out\"\n[functions.slow]\npath = \"slow.js\"\n\
+                [work]\nfunction_timeout = \"1s\"\n";
+    let query = "SELECT udf.slow(n) AS n INTO out FROM numbers";
+    // Inside of this native function no step is counted.
+    let slow = "function main(n) { return n < 2 ? n : [].reverse.call({ length: 1e9 }).length; }";
+    let files = json!({"job.toml": file, "q.saql": query, "slow.js": slow});
+    let (status, made) = client
+        .call("PUT /api/jobs/slow", &json!({"files": files}).to_string())
+        .await;
+    assert_eq!(status, 200, "{made}");
+    client.send("in", &events(0..3)).await;
+    let failed = client
+        .until("GET /api/jobs/slow", |job| job["state"] == "failed")
+        .await;
+    let reason = "function 'slow' has not returned for 1s";
+    assert!(failed.to_string().contains(reason), "{failed}");
+    let (status, _) = client.call("POST /api/jobs/slow/stop", "").await;
+    assert_eq!(status, 200);
+    let (status, _) = client.call("DELETE /api/jobs/slow", "").await;
+    assert!((200..300).contains(&status), "{status}");
+    let (status, _) = client.call("GET /api/jobs/slow", "").await;
+    assert_eq!(status, 404);
+    node.stop().await;
+}

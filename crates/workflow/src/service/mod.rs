@@ -65,12 +65,6 @@ pub enum Supervision {
     Elsewhere,
 }
 
-/// Notifies the operators who decide about parked instances.
-pub trait OperatorNotifier: Send + Sync {
-    /// Completes when they are notified or cannot be reached. After a crash in between, they are notified again.
-    fn notify_parked(&self, parked: View) -> BoxFuture<()>;
-}
-
 /// A workflow whose journal has been replayed.
 pub struct Service {
     handle: Handle,
@@ -204,6 +198,12 @@ impl Service {
         self.pools.stop();
         result
     }
+}
+
+/// Notifies the operators who decide about parked instances.
+pub trait OperatorNotifier: Send + Sync {
+    /// Completes when they are notified or cannot be reached. After a crash in between, they are notified again.
+    fn notify_parked(&self, parked: View) -> BoxFuture<()>;
 }
 
 /// The state of [`Service::open`].
