@@ -125,7 +125,7 @@ fn order_by_key(times: &[Instant], arrivals: &[Instant]) {
     }
 }
 
-/// Events a millisecond apart, some percent of which lie up to `back_ms` before their place.
+/// Events a millisecond apart; `percent` of them lie up to `back_ms` before their position.
 fn stream(percent: u64, back_ms: u64) -> Vec<Instant> {
     let start = Instant::from_unix_millis(1_767_225_600_000);
     let mut random = Random(1);

@@ -1,7 +1,7 @@
 //! The rules of `=` and `<` for any two values, also used by MIN and MAX.
 //!
-//! Numbers compare by value whatever they are stored as; text compares by code point. Text beside a number or a point
-//! in time is read as one and fails if it spells none. Records and arrays are equal when their parts are, and have no
+//! Numbers compare by value, independent of their type; text compares by code point. Text beside a number or a datetime
+//! is parsed as one and fails if it is none. Records and arrays are equal when their parts are, and have no
 //! order.
 
 use std::cmp::Ordering;

@@ -1,5 +1,5 @@
-//! Analytic functions against a brute-force oracle: whatever the call, the rows and the cuts, the values are those that
-//! the rules give when all earlier rows are looked at.
+//! Analytic functions against a brute-force oracle: for any call, rows and chunks, the values are those of the rules
+//! applied to all earlier rows.
 
 use crate::by_hand::{Drive, Row, Shown, column, compare, expr, int, plan, run, show, ticks};
 use highwater_engine::eval::{compare as order, encode_key};

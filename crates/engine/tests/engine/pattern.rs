@@ -1,5 +1,5 @@
-//! MATCH_RECOGNIZE against a backtracking oracle: whatever the pattern, the conditions, the events and the cuts, the
-//! rows are those of the preferred match from every event, at the moment it is decided.
+//! MATCH_RECOGNIZE against a backtracking oracle: for any pattern, conditions, events and chunks, the rows are those of
+//! the preferred match from every event, emitted when it is decided.
 
 use crate::by_hand::{Drive, Row, Shown, column, compare, int, plan, run, show, ticks};
 use highwater_engine::Value;

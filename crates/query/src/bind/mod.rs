@@ -46,7 +46,7 @@ use crate::fold;
 use crate::parser::{Reported, parse};
 use crate::plan::{Expr, NodeId, Plan};
 
-/// More diagnostics than this help nobody.
+/// Further diagnostics do not help.
 const DIAGNOSTICS_MAX: usize = 100;
 
 type BindResult<T> = Result<T, Reported>;

@@ -316,7 +316,7 @@ impl Queue {
 
     /// Ends all waits now, with the messages that are ready, if any.
     pub async fn end_waits(&self) {
-        // If the task has ended, nobody waits.
+        // If the task has ended, there are no waits.
         let _ = self.commands.send(Command::EndWaits).await;
     }
 

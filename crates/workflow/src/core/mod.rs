@@ -6,7 +6,7 @@
 //! instances; they differ in the phases they handle. With supervisors in other processes there are two cores: a
 //! dispatcher beside the journal lets them claim instances (`claims`), and a remote supervisor undoes them.
 //! State may run ahead of the disk, effects never do: replies, calls and hand-overs happen after their records
-//! are durable. So the owner may append many inputs at once, and a crash loses only what nobody was told.
+//! are durable. So the owner may append many inputs at once, and a crash loses only what was not announced.
 
 mod advance;
 mod claims;

@@ -119,7 +119,7 @@ impl<'a> Rewriter<'a> {
         false
     }
 
-    /// `{2}`, `{2,}` or `{2,3}`, of which the first brace is read already. Anything else is text.
+    /// `{2}`, `{2,}` or `{2,3}`, after its first brace. Anything else is text.
     fn bounds(&mut self) -> Option<&'a str> {
         let text = self.rest.as_str();
         let (inner, after) = text.split_once('}')?;
@@ -174,7 +174,7 @@ impl<'a> Rewriter<'a> {
         }
     }
 
-    /// A set, of which the first bracket is read already.
+    /// A set, after its first bracket.
     fn set(&mut self) -> Option<bool> {
         let mut inner = Rewriter {
             rest: self.rest.clone(),
@@ -213,7 +213,7 @@ impl<'a> Rewriter<'a> {
         Some(true)
     }
 
-    /// A range, of which all up to the first character of its end is read already. Beside a class the hyphen is one.
+    /// A range, after the first character of its end. Beside a class the hyphen is a character.
     fn range(&mut self, low: char, high: char) -> Option<()> {
         match self.set_atom(high)? {
             Atom::Char(high) if low <= high => {

@@ -289,7 +289,7 @@ mod tests {
     }
 
     proptest! {
-        /// A plain list says what a value for each group says, whatever is added, merged, cleared or written down.
+        /// A plain list equals a value per group after any adds, merges, clears and snapshots.
         #[test]
         fn plain_lists_are_values(ours in values(), theirs in values(), most: bool, cleared in 0..4usize) {
             let fresh = || {

@@ -343,7 +343,7 @@ mod tests {
     }
 
     proptest! {
-        /// Dense columns say what a total for each group says, whatever is added, merged, cleared or written down.
+        /// Dense columns equal a total per group after any adds, merges, clears and snapshots.
         #[test]
         fn columns_are_totals(ours in numbers(), theirs in numbers(), cleared in 0..4usize) {
             let ((mut totals, mut naive), (other, others)) = (filled(&ours), filled(&theirs));

@@ -325,7 +325,7 @@ impl KeySessions {
         (ended, empty)
     }
 
-    /// Lets go of the key of a session that is over. One that is cut goes on, empty, from the cut.
+    /// Releases the key of an ended session. A cut session continues, empty, from the cut.
     fn end(&mut self, slot: u32, session: Session, before: i64) {
         let Session { start, last, .. } = session;
         match session.state {

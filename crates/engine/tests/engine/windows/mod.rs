@@ -1,5 +1,5 @@
-//! Windows against a brute-force oracle: whatever the query, the events, the chunks and the order in which partitions
-//! were faster, the rows are those that the rules give when they are applied to all events at once.
+//! Windows against a brute-force oracle: for any query, events, chunks and order of partitions, the rows are those of
+//! the rules applied to all events at once.
 //!
 //! `query` draws queries and events, `oracle` knows the rules, `drive` runs the real pipelines by hand, and the other
 //! files are the laws.

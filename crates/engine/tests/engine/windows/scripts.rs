@@ -1,8 +1,7 @@
-//! JavaScript aggregates that take events back.
+//! JavaScript aggregates that retract events.
 //!
-//! `queue` keeps what is in the window, out of anybody's sight, and insists that what leaves is what came first; `list`
-//! is the same without taking back. `calls` tells everything that was ever done to it, so it shows whatever is done
-//! differently.
+//! `queue` keeps the events of the window in a closure and checks that they leave in the order in which they entered;
+//! `list` is the same without retraction. `calls` returns its whole history of calls, so it shows every difference.
 
 use std::sync::{Arc, OnceLock};
 
@@ -138,7 +137,7 @@ proptest! {
         prop_assert_eq!(drive.rows, run(&query, SHOWN, partitions, &steps), "{}", query.sql());
     }
 
-    /// Whoever starts late and reads back as far as the plan says has the rows of whoever was always there.
+    /// A job that starts late and reads back as far as the plan says has the rows of one that ran all the time.
     // proves T14
     #[test]
     fn where_a_job_starts_changes_nothing(

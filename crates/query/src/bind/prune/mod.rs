@@ -1,4 +1,4 @@
-//! Removes what no output needs: steps that nothing reads, columns that nobody uses, and above all whole events that
+//! Removes what no output needs: steps that nothing reads, columns that nothing uses, and above all whole events that
 //! only `SELECT *` in a first step reads.
 //!
 //! Binding cannot know this, because columns are requested until the last statement is bound. [`Usage`] goes from the

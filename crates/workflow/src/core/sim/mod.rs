@@ -110,7 +110,7 @@ fn definition(random: &mut Random) -> Definition {
     builder.build().unwrap_or_else(|_| definition(random))
 }
 
-/// Checks the invariants at rest; returns the ends of the instances.
+/// Checks the invariants when nothing is in progress; returns the ends of the instances.
 fn check(world: &World) -> Vec<&'static str> {
     let mut ends = Vec::new();
     for id in world.accepted() {

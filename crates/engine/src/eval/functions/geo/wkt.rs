@@ -57,7 +57,7 @@ impl<'a> Reader<'a, '_> {
         })
     }
 
-    /// `Z`, `M` or `ZM`, which change nothing, and whether the word EMPTY stands in place of the points.
+    /// `Z`, `M` or `ZM`, which are ignored, and whether the word EMPTY replaces the points.
     fn dimensions_then_empty(&mut self) -> bool {
         let word = self.word();
         let is = |known: &str| word.eq_ignore_ascii_case(known);

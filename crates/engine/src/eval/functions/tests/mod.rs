@@ -162,7 +162,7 @@ fn check_answer(function: Function, part: Option<DatePart>, args: &[Value], expe
     assert_eq!(found, Ok(format!("{expected:?}")), "{call}");
 }
 
-/// The call fails, and this is what is said about it.
+/// The call fails with this message.
 #[track_caller]
 pub(crate) fn fails(function: Function, args: &[Value], message: &str) {
     fails_part(function, None, args, message);

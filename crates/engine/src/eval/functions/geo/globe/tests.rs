@@ -1,4 +1,4 @@
-//! Against shapes of which a few lines can tell what they hold.
+//! Compares with shapes whose content a few lines of arithmetic give.
 
 use std::f64::consts::{PI, TAU};
 
