@@ -44,11 +44,16 @@ pub(super) enum RefSource {
 impl CaptureSpec {
     pub(super) fn new(refs: &[MatchRef]) -> CaptureSpec {
         let mut capture_spec = CaptureSpec::default();
+        // Expressions at different positions in the text are different values: checkpoints depend on their number.
+        let mut texts = Vec::new();
         for one in refs {
             let source = match one {
                 MatchRef::Classifier => RefSource::Classifier,
                 MatchRef::Picked { variable, pick, of } => {
-                    let expr = place(&mut capture_spec.exprs, of.clone());
+                    let expr = position(&mut texts, format!("{of:?}"));
+                    if expr == capture_spec.exprs.len() {
+                        capture_spec.exprs.push(of.clone());
+                    }
                     // Once the event under test counts as taken, it is the last one.
                     let pick = match pick {
                         Pick::Current => Pick::Last,
@@ -59,7 +64,7 @@ impl CaptureSpec {
                         pick,
                         expr,
                     };
-                    RefSource::RunningValue(place(&mut capture_spec.running, running))
+                    RefSource::RunningValue(position(&mut capture_spec.running, running))
                 }
             };
             capture_spec.path |= source == RefSource::Classifier;
@@ -69,7 +74,8 @@ impl CaptureSpec {
     }
 }
 
-fn place<T: PartialEq>(list: &mut Vec<T>, wanted: T) -> usize {
+/// The position of a value in a list, to which it is added if it is new.
+fn position<T: PartialEq>(list: &mut Vec<T>, wanted: T) -> usize {
     match list.iter().position(|known| *known == wanted) {
         Some(at) => at,
         None => {
@@ -249,5 +255,27 @@ pub(super) struct Event<'a> {
 impl<'a> Event<'a> {
     fn value(&self, expr: usize) -> ValueRef<'a> {
         self.columns[expr].get(self.row)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_query::Span;
+
+    /// Checkpoints of released versions have a value for each.
+    #[test]
+    fn equal_expressions_at_different_positions_are_different_values() {
+        let picked = |pick, start| MatchRef::Picked {
+            variable: 0,
+            pick,
+            of: Expr::column(3, Span::new(start, start + 1)),
+        };
+        let spec = CaptureSpec::new(&[
+            picked(Pick::Current, 0),
+            picked(Pick::Last, 0),
+            picked(Pick::Last, 9),
+        ]);
+        assert_eq!((spec.exprs.len(), spec.running.len()), (2, 2));
     }
 }
