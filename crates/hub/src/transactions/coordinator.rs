@@ -76,23 +76,6 @@ impl TransactionEntry {
 }
 
 impl Coordinator {
-    pub(super) fn new(
-        log: Arc<dyn Log>,
-        clock: Arc<dyn Clock>,
-        groups: groups::Handle,
-        options: Options,
-    ) -> Coordinator {
-        Coordinator {
-            log,
-            clock,
-            groups,
-            options,
-            deadlines: Deadlines::default(),
-            loaded: OnceLock::new(),
-            slots: Slots::default(),
-        }
-    }
-
     pub(super) fn loaded(&self) -> Result<&(Journal, ProducerIds), TransactionError> {
         self.loaded.get().ok_or(TransactionError::Loading)
     }

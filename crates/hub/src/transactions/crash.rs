@@ -21,6 +21,7 @@ use highwater_log::{
     TransactionError, TransactionRef,
 };
 
+use super::state::State;
 use super::testing::{Node, TIMEOUT, committed_offsets};
 use crate::coordinator::testing::{seeds, topic_partition};
 
@@ -34,7 +35,7 @@ struct ClientTransaction {
     producer: u64,
     /// Partitions with acknowledged writes.
     written: BTreeSet<TopicPartition>,
-    positioned: bool,
+    offset_stored: bool,
     /// Its commit was requested.
     tried: bool,
     /// The acknowledged outcome.
@@ -130,7 +131,7 @@ async fn transact(
     }
     let commit = committed_offsets(&group, &topic_partition("a", 0), number);
     match transactions.commit_transaction_offsets(own(), commit).await {
-        Ok(()) => ledger.note(number, |known| known.positioned = true),
+        Ok(()) => ledger.note(number, |known| known.offset_stored = true),
         Err(GroupError::Loading | GroupError::Transaction(_) | GroupError::Storage(_)) => {
             return None;
         }
@@ -266,14 +267,14 @@ impl World {
             }
             self.check_transactions(&seen);
             for producer in 0..PRODUCERS {
-                let position = node
-                    .position(&format!("g{producer}"), &topic_partition("a", 0))
+                let offset = node
+                    .committed_offset(&format!("g{producer}"), &topic_partition("a", 0))
                     .await;
-                assert_eq!(position, self.last_seen(&seen, producer));
+                assert_eq!(offset, self.last_seen(&seen, producer));
             }
             let (tried, stored) = *self.marks.lock().unwrap();
             let found = node
-                .position("plain", &topic_partition("a", 1))
+                .committed_offset("plain", &topic_partition("a", 1))
                 .await
                 .unwrap_or(0);
             assert!(
@@ -289,10 +290,11 @@ impl World {
     }
 
     fn check_nothing_is_open(&self, node: &Node) {
-        use super::TransactionState::{Ongoing, PrepareAbort, PrepareCommit};
-        for info in node.transactions.list() {
-            let open = matches!(info.state, Ongoing | PrepareAbort | PrepareCommit);
-            assert!(!open, "{info:?}");
+        for state in node.transactions.states() {
+            assert!(
+                !matches!(state, State::Ongoing | State::Preparing(_)),
+                "{state:?}"
+            );
         }
         for partition in 0..PARTITIONS {
             let bounds = self.log.partition("a", partition).unwrap().bounds();
@@ -313,7 +315,7 @@ impl World {
                 None if shown.is_empty() => {}
                 None => assert_eq!(shown, known.written, "{number}: {known:?}"),
             }
-            assert!(shown.is_empty() || known.tried && known.positioned);
+            assert!(shown.is_empty() || known.tried && known.offset_stored);
         }
     }
 

@@ -1,7 +1,6 @@
 //! The interface of the transaction coordinator.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use highwater_log::batch::Batch;
 use highwater_log::{
@@ -10,8 +9,7 @@ use highwater_log::{
     TransactionRef,
 };
 
-use super::coordinator::{Coordinator, TransactionEntry};
-use super::state::{State, Transaction};
+use super::coordinator::Coordinator;
 
 /// A handle to the coordinator, which clones share. Its methods need a Tokio runtime.
 #[derive(Clone)]
@@ -19,64 +17,18 @@ pub struct Handle {
     coordinator: Arc<Coordinator>,
 }
 
-/// The state of a transactional id.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TransactionInfo {
-    pub id: String,
-    pub producer: Producer,
-    pub state: TransactionState,
-    pub timeout: Duration,
-    /// Start of the open or last transaction, in milliseconds since 1970.
-    pub started_ms: i64,
-    pub topic_partitions: Vec<TopicPartition>,
-    pub groups: Vec<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TransactionState {
-    Empty,
-    Ongoing,
-    /// Decided, but markers are missing.
-    PrepareCommit,
-    PrepareAbort,
-    CompleteCommit,
-    CompleteAbort,
-}
-
 impl Handle {
     pub(super) fn new(coordinator: Arc<Coordinator>) -> Handle {
         Handle { coordinator }
     }
 
-    /// All transactional ids, sorted.
-    pub fn list(&self) -> Vec<TransactionInfo> {
-        let info = |entry: &TransactionEntry| {
-            let known = entry.durable.as_ref()?;
-            Some(TransactionInfo::new(&entry.id, known))
-        };
-        let slots = self.coordinator.slots.all();
-        slots.iter().filter_map(|slot| info(&slot.lock())).collect()
-    }
-}
-
-impl TransactionInfo {
-    fn new(id: &str, transaction: &Transaction) -> TransactionInfo {
-        TransactionInfo {
-            id: id.to_owned(),
-            producer: transaction.producer,
-            state: match transaction.state {
-                State::Empty => TransactionState::Empty,
-                State::Ongoing => TransactionState::Ongoing,
-                State::Preparing(TransactionMarker::Commit) => TransactionState::PrepareCommit,
-                State::Preparing(TransactionMarker::Abort) => TransactionState::PrepareAbort,
-                State::Complete(TransactionMarker::Commit) => TransactionState::CompleteCommit,
-                State::Complete(TransactionMarker::Abort) => TransactionState::CompleteAbort,
-            },
-            timeout: transaction.timeout,
-            started_ms: transaction.started_ms,
-            topic_partitions: transaction.topic_partitions.iter().cloned().collect(),
-            groups: transaction.groups.iter().cloned().collect(),
-        }
+    /// The states of all transactional ids.
+    #[cfg(test)]
+    pub(super) fn states(&self) -> Vec<super::state::State> {
+        let slots = self.coordinator.slots.all().into_iter();
+        slots
+            .filter_map(|slot| Some(slot.lock().durable.as_ref()?.state))
+            .collect()
     }
 }
 

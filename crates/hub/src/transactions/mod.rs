@@ -34,7 +34,7 @@ mod testing;
 mod tests;
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use highwater_env::Clock;
@@ -42,9 +42,11 @@ use highwater_log::Log;
 use highwater_retry::Backoff;
 
 pub use crate::coordinator::JournalError;
+use crate::coordinator::deadlines::Deadlines;
+use crate::coordinator::slots::Slots;
 use crate::groups;
 use coordinator::Coordinator;
-pub use handle::{Handle, TransactionInfo, TransactionState};
+pub use handle::Handle;
 
 /// The hub of transactions.
 pub const HUB: &str = "__transactions";
@@ -96,8 +98,17 @@ impl Service {
         groups: groups::Handle,
         options: Options,
     ) -> Service {
+        let coordinator = Coordinator {
+            log,
+            clock,
+            groups,
+            options,
+            deadlines: Deadlines::default(),
+            loaded: OnceLock::new(),
+            slots: Slots::default(),
+        };
         Service {
-            coordinator: Arc::new(Coordinator::new(log, clock, groups, options)),
+            coordinator: Arc::new(coordinator),
         }
     }
 

@@ -12,7 +12,7 @@ use highwater_log::{
 use tokio::sync::oneshot;
 
 use super::coordinator::{Coordinator, TransactionEntry};
-use super::state::{EndDecision, InitDecision, Transaction};
+use super::state::{InitDecision, Transaction};
 use crate::coordinator::slots::Slot;
 
 /// Receives the outcome when the step and its markers are durable.
@@ -129,19 +129,28 @@ impl Coordinator {
         groups: Vec<String>,
     ) -> Result<(), TransactionError> {
         self.check_partitions(&topic_partitions)?;
-        let done = self.with_entry(&transaction, |slot, entry| {
-            let producer = transaction.producer;
-            let unknown = TransactionError::UnknownProducer(producer);
-            let known = entry.current()?.ok_or(unknown)?;
-            match known.add(producer, &topic_partitions, &groups, self.now_ms())? {
-                Some(next) => Ok(Some(self.begin_step(slot, entry, next)?)),
-                None => Ok(None),
-            }
+        let done = self.decide(&transaction, |known, producer| {
+            known.add(producer, &topic_partitions, &groups, self.now_ms())
         })?;
         match done {
             Some(done) => wait(done).await,
             None => Ok(()),
         }
+    }
+
+    /// Begins the step that `next` returns, if any.
+    fn decide(
+        self: &Arc<Self>,
+        transaction: &TransactionRef,
+        next: impl FnOnce(&Transaction, Producer) -> Result<Option<Transaction>, TransactionError>,
+    ) -> Result<Option<StepReceiver>, TransactionError> {
+        self.with_entry(transaction, |slot, entry| {
+            let producer = transaction.producer;
+            let unknown = TransactionError::UnknownProducer(producer);
+            let next = next(entry.current()?.ok_or(unknown)?, producer)?;
+            next.map(|next| self.begin_step(slot, entry, next))
+                .transpose()
+        })
     }
 
     fn check_partitions(
@@ -164,14 +173,8 @@ impl Coordinator {
         transaction: TransactionRef,
         marker: TransactionMarker,
     ) -> Result<(), TransactionError> {
-        let done = self.with_entry(&transaction, |slot, entry| {
-            let producer = transaction.producer;
-            let unknown = TransactionError::UnknownProducer(producer);
-            let known = entry.current()?.ok_or(unknown)?;
-            match known.end(producer, marker, self.now_ms())? {
-                EndDecision::Known => Ok(None),
-                EndDecision::Prepare(next) => Ok(Some(self.begin_step(slot, entry, next)?)),
-            }
+        let done = self.decide(&transaction, |known, producer| {
+            known.end(producer, marker, self.now_ms())
         })?;
         match done {
             // The outcome is decided, but markers are missing; the client retries.

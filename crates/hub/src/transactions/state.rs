@@ -52,14 +52,6 @@ pub(super) enum InitDecision {
     NeedsId,
 }
 
-/// The result of [`Transaction::end`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum EndDecision {
-    /// A repeated request: it ended that way.
-    Known,
-    Prepare(Transaction),
-}
-
 /// The last epoch of a client; the next one is reserved for fencing that client.
 const EPOCH_LAST: i16 = i16::MAX - 1;
 
@@ -187,16 +179,17 @@ impl Transaction {
         Ok(Some(next))
     }
 
+    /// The decided state; `None` if it ended that way before.
     pub(super) fn end(
         &self,
         producer: Producer,
         marker: TransactionMarker,
         now_ms: i64,
-    ) -> Result<EndDecision, TransactionError> {
+    ) -> Result<Option<Transaction>, TransactionError> {
         self.check(producer)?;
         match self.state {
-            State::Ongoing => Ok(EndDecision::Prepare(self.prepare(marker, now_ms))),
-            State::Complete(done) if done == marker => Ok(EndDecision::Known),
+            State::Ongoing => Ok(Some(self.prepare(marker, now_ms))),
+            State::Complete(done) if done == marker => Ok(None),
             State::Preparing(doing) if doing == marker => Err(TransactionError::Concurrent),
             State::Empty => Err(TransactionError::InvalidState("no transaction is open")),
             State::Complete(TransactionMarker::Commit)
@@ -349,8 +342,7 @@ mod tests {
 
     #[test]
     fn ending_twice_gives_the_same_answer_and_the_other_way_is_refused() {
-        let Ok(EndDecision::Prepare(next)) = ongoing().end(epoch(0), TransactionMarker::Commit, 9)
-        else {
+        let Ok(Some(next)) = ongoing().end(epoch(0), TransactionMarker::Commit, 9) else {
             panic!("it is open");
         };
         let again = next.end(epoch(0), TransactionMarker::Commit, 9);
@@ -362,10 +354,7 @@ mod tests {
         let intro = next.init(None, TIMEOUT, None, 9);
         assert_eq!(intro, Err(TransactionError::Concurrent));
         let done = next.complete(TransactionMarker::Commit, 10);
-        assert_eq!(
-            done.end(epoch(0), TransactionMarker::Commit, 11),
-            Ok(EndDecision::Known)
-        );
+        assert_eq!(done.end(epoch(0), TransactionMarker::Commit, 11), Ok(None));
         for state in [done, next, empty()] {
             let other = state.end(epoch(0), TransactionMarker::Abort, 12);
             assert!(matches!(other, Err(TransactionError::InvalidState(_))));

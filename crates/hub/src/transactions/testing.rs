@@ -85,7 +85,7 @@ impl Node {
         (self.transactions).append(transaction, &partition.unwrap(), batch)
     }
 
-    pub(super) async fn position(
+    pub(super) async fn committed_offset(
         &self,
         group: &str,
         topic_partition: &TopicPartition,

@@ -6,11 +6,12 @@ use std::time::Duration;
 use highwater_log::testing::GatedLog;
 use highwater_log::{
     AppendError, GroupCoordinator, GroupError, InitProducerRequest, Log, Producer,
-    TransactionCoordinator, TransactionError, TransactionRef,
+    TransactionCoordinator, TransactionError, TransactionMarker, TransactionRef,
 };
 
+use super::HUB;
+use super::state::State;
 use super::testing::{Node, TIMEOUT, committed_offsets};
-use super::{HUB, TransactionState};
 use crate::coordinator::testing::topic_partition;
 
 const START: Duration = Duration::from_secs(20_000 * 24 * 3600);
@@ -75,14 +76,14 @@ async fn end(
 async fn seen(node: &Node) -> bool {
     let a = node.committed(&topic_partition("a", 0)).await;
     let b = node.committed(&topic_partition("b", 0)).await;
-    let position = node.position("g", &topic_partition("a", 0)).await;
+    let offset = node.committed_offset("g", &topic_partition("a", 0)).await;
     assert_eq!(a, b);
-    assert_eq!(a.last().copied(), position);
+    assert_eq!(a.last().copied(), offset);
     !a.is_empty()
 }
 
-fn state(node: &Node) -> TransactionState {
-    node.transactions.list()[0].state
+fn state(node: &Node) -> State {
+    node.transactions.states()[0]
 }
 
 #[tokio::test(start_paused = true)]
@@ -184,9 +185,9 @@ async fn a_transaction_open_for_too_long_is_aborted_and_its_producer_fenced() {
     let (_, node) = fresh().await;
     let slow = begun(&node, "t").await;
     tokio::time::sleep(TIMEOUT - Duration::from_secs(1)).await;
-    assert_eq!(state(&node), TransactionState::Ongoing);
+    assert_eq!(state(&node), State::Ongoing);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(state(&node), TransactionState::CompleteAbort);
+    assert_eq!(state(&node), State::Complete(TransactionMarker::Abort));
     assert!(!seen(&node).await);
     let fenced = TransactionError::Fenced(slow.producer);
     assert_eq!(end(&node, &slow, true).await, Err(fenced));
@@ -204,9 +205,9 @@ async fn the_time_of_a_transaction_runs_on_over_a_restart() {
     drop(node);
     let node = Node::start(&log, START + TIMEOUT / 2);
     settle().await;
-    assert_eq!(state(&node), TransactionState::Ongoing);
+    assert_eq!(state(&node), State::Ongoing);
     tokio::time::sleep(TIMEOUT / 2 + Duration::from_secs(1)).await;
-    assert_eq!(state(&node), TransactionState::CompleteAbort);
+    assert_eq!(state(&node), State::Complete(TransactionMarker::Abort));
 }
 
 #[tokio::test(start_paused = true)]
@@ -256,7 +257,7 @@ async fn the_end_waits_for_the_markers_and_the_next_transaction_for_the_end() {
     let ending = tokio::spawn(node.transactions.end(transaction.clone(), true));
     settle().await;
     assert!(!ending.is_finished());
-    assert_eq!(state(&node), TransactionState::PrepareCommit);
+    assert_eq!(state(&node), State::Preparing(TransactionMarker::Commit));
     let concurrent = Err(TransactionError::Concurrent);
     assert_eq!(end(&node, &transaction, true).await, concurrent);
     let add = node
@@ -315,23 +316,23 @@ async fn a_step_that_cannot_be_stored_changes_nothing() {
     log.set_full(HUB, true);
     let failed = end(&node, &transaction, true).await;
     assert!(matches!(failed, Err(TransactionError::Storage(_))));
-    assert_eq!(state(&node), TransactionState::Ongoing);
+    assert_eq!(state(&node), State::Ongoing);
     let failed = node.init("new").await;
     assert!(matches!(failed, Err(TransactionError::Storage(_))));
-    assert_eq!(node.transactions.list().len(), 1);
+    assert_eq!(node.transactions.states().len(), 1);
     tokio::time::sleep(TIMEOUT * 2).await;
-    assert_eq!(state(&node), TransactionState::Ongoing);
+    assert_eq!(state(&node), State::Ongoing);
     log.set_full(HUB, false);
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(
         state(&node),
-        TransactionState::CompleteAbort,
+        State::Complete(TransactionMarker::Abort),
         "it timed out"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn positions_need_a_group_that_is_part_of_the_transaction() {
+async fn offsets_need_a_group_that_is_part_of_the_transaction() {
     let (_, node) = fresh().await;
     let transaction = begun(&node, "t").await;
     let commit = || committed_offsets("other", &topic_partition("a", 0), 2);
@@ -350,14 +351,14 @@ async fn an_unused_id_is_deleted() {
     end(&node, &transaction, true).await.unwrap();
     let day = Duration::from_secs(24 * 3600);
     tokio::time::sleep(day * 6).await;
-    assert_eq!(node.transactions.list().len(), 1);
+    assert_eq!(node.transactions.states().len(), 1);
     tokio::time::sleep(day * 2).await;
-    assert_eq!(node.transactions.list(), []);
+    assert_eq!(node.transactions.states(), []);
     let unknown = TransactionError::UnknownProducer(transaction.producer);
     assert_eq!(end(&node, &transaction, true).await, Err(unknown));
     drop(node);
     let node = start(&log).await;
-    assert_eq!(node.transactions.list(), []);
+    assert_eq!(node.transactions.states(), []);
     let producer: Producer = node.init("t").await.unwrap().producer;
     assert_ne!(producer.id, transaction.producer.id);
 }
