@@ -39,6 +39,9 @@ pub struct Options {
     pub readers: usize,
     /// Maximum number of open files.
     pub files_open: usize,
+    /// Hubs and partitions at which clients create no more hubs automatically; internal hubs do not count.
+    pub auto_create_hubs_max: usize,
+    pub auto_create_partitions_max: usize,
     /// How long a tombstone of a compacted hub is kept.
     pub tombstone_age: Duration,
     /// A producer that is idle for longer is forgotten, with its sequence numbers.
@@ -63,6 +66,8 @@ impl Default for Options {
             committers: 4,
             readers: 4,
             files_open: 512,
+            auto_create_hubs_max: 1000,
+            auto_create_partitions_max: 4000,
             tombstone_age: Duration::from_secs(24 * 3600),
             producer_age: Duration::from_secs(7 * 24 * 3600),
             maintenance: Duration::from_secs(10),

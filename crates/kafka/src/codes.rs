@@ -84,6 +84,7 @@ impl ErrorCode for AdminError {
             AdminError::Unknown(_) => Code::UnknownTopicOrPartition,
             AdminError::Exists(_) => Code::TopicAlreadyExists,
             AdminError::Partitions { .. } | AdminError::Shrink { .. } => Code::InvalidPartitions,
+            AdminError::TooMany { .. } => Code::PolicyViolation,
             AdminError::Settings(_) => Code::InvalidConfig,
             AdminError::Storage(_) => Code::KafkaStorageError,
         }

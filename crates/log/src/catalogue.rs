@@ -21,6 +21,11 @@ pub trait Log: Send + Sync {
     /// Completes when the hub is durable.
     fn create(&self, spec: HubSpec) -> BoxFuture<Result<Arc<HubInfo>, AdminError>>;
 
+    /// Checks whether a client may create a hub with so many partitions without asking an administrator.
+    fn check_automatic_creation(&self, _partitions: u32) -> Result<(), AdminError> {
+        Ok(())
+    }
+
     fn delete(&self, name: &HubName) -> BoxFuture<Result<(), AdminError>>;
 
     /// Raises the number of partitions to `partitions`. Keys written afterwards may go to another partition than
@@ -109,6 +114,9 @@ pub enum AdminError {
     Partitions { requested: u32, max: u32 },
     #[error("hub `{hub}` has {have} partitions, and partitions cannot be removed")]
     Shrink { hub: HubName, have: u32 },
+    /// An administrator can still create hubs.
+    #[error("no hub is created automatically: the node has its maximum of {max} {what}")]
+    TooMany { what: &'static str, max: usize },
     #[error("{0}")]
     Settings(String),
     #[error("the catalogue could not be written: {0}")]

@@ -43,6 +43,10 @@ impl<T: LogLayer> Log for T {
         LogLayer::create(self, spec)
     }
 
+    fn check_automatic_creation(&self, partitions: u32) -> Result<(), AdminError> {
+        self.inner().check_automatic_creation(partitions)
+    }
+
     fn delete(&self, name: &HubName) -> BoxFuture<Result<(), AdminError>> {
         self.inner().delete(name)
     }

@@ -186,6 +186,25 @@ impl Log for Hub {
         self.inner.readers.call(move || hub.create_now(spec))
     }
 
+    fn check_automatic_creation(&self, partitions: u32) -> Result<(), AdminError> {
+        let options = &self.inner.shared.options;
+        let hubs = self.inner.hubs.read();
+        let counts = hubs.iter().filter(|(name, _)| !name.is_internal());
+        let counts: Vec<usize> = counts.map(|(_, entry)| entry.partitions.len()).collect();
+        let checks = [
+            ("hubs", counts.len() + 1, options.auto_create_hubs_max),
+            (
+                "partitions",
+                counts.iter().sum::<usize>() + partitions as usize,
+                options.auto_create_partitions_max,
+            ),
+        ];
+        match checks.into_iter().find(|(_, count, max)| count > max) {
+            Some((what, _, max)) => Err(AdminError::TooMany { what, max }),
+            None => Ok(()),
+        }
+    }
+
     fn delete(&self, name: &HubName) -> BoxFuture<Result<(), AdminError>> {
         let (hub, name) = (self.clone(), name.clone());
         self.inner.readers.call(move || hub.delete_now(&name))

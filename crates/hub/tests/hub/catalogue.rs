@@ -195,3 +195,26 @@ fn a_hub_made_again_is_another_one_and_empty() {
             .all(|path| !path.to_string_lossy().contains(&first.id.to_string()))
     );
 }
+
+#[test]
+fn automatic_creation_stops_at_its_limits_and_administrators_go_on() {
+    let options = highwater_hub::Options {
+        auto_create_hubs_max: 2,
+        auto_create_partitions_max: 6,
+        ..by_hand()
+    };
+    let disk: Arc<dyn highwater_env::Disk> = Arc::new(SimDisk::new(1));
+    let clock: Arc<dyn highwater_env::Clock> = Arc::new(SimClock::at_unix_nanos(0));
+    let hub = open(&disk, &clock, &options).unwrap().0;
+    let create = |name: &str, partitions: u32| {
+        done(hub.create(spec(name, partitions, HubSettings::default()))).unwrap()
+    };
+    create("__internal", 8);
+    create("a", 4);
+    let too_many = |what, max| Err(AdminError::TooMany { what, max });
+    assert_eq!(hub.check_automatic_creation(2), Ok(()));
+    assert_eq!(hub.check_automatic_creation(3), too_many("partitions", 6));
+    create("b", 1);
+    assert_eq!(hub.check_automatic_creation(1), too_many("hubs", 2));
+    create("c", 100);
+}

@@ -139,7 +139,11 @@ async fn create(context: &RequestContext, name: HubName) -> Result<Arc<HubInfo>,
         partitions: context.broker.options.partitions_default,
         settings: HubSettings::default(),
     };
-    let created = context.log().create(spec).await;
+    let allowed = context.log().check_automatic_creation(spec.partitions);
+    let created = match allowed {
+        Ok(()) => context.log().create(spec).await,
+        Err(error) => Err(error),
+    };
     // Another client may have created it meanwhile. A name can be taken by something that is not a hub.
     created.or_else(|error| {
         let found = context.log().hub(name.as_str());

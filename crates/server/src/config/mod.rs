@@ -40,6 +40,9 @@ pub struct Config {
     pub durability: Durability,
     /// The partitions of a hub that is created by the first write to it; `None`: none is created.
     pub auto_create: Option<u32>,
+    /// Hubs and partitions of the node at which no more hubs are created that way.
+    pub auto_create_hubs_max: usize,
+    pub auto_create_partitions_max: usize,
     /// `None`: off.
     pub http: Option<http::Options>,
     pub kafka: Vec<KafkaListener>,

@@ -36,6 +36,10 @@ settings! {
         "create a missing hub on the first write of a client that may manage hubs";
     "auto_create_partitions": Count(1, 1024) = "4",
         "the partitions of a hub created that way";
+    "auto_create_hubs_max": Count(1, 1_000_000) = "1000",
+        "hubs of the node at which no more are created that way";
+    "auto_create_partitions_max": Count(1, 1_000_000) = "4000",
+        "partitions of the node at which no more hubs are created that way";
 
     "http.listen": Address = "127.0.0.1:8080",
         "the address of the HTTP API, or `off`";

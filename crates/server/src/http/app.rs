@@ -196,6 +196,7 @@ impl App {
                 if self.sharded(name)?.is_none()
                     && caller.may(Right::Manage, Resource::Hub(name)) =>
             {
+                log.check_automatic_creation(partitions)?;
                 charge_partitions(self, caller, partitions)?;
                 let created = log.create(HubSpec {
                     name: HubName::new(name)?,

@@ -180,6 +180,10 @@ impl From<AdminError> for Error {
         let (code, hint) = match &error {
             AdminError::Unknown(_) => (Code::NotFound, "GET /api/hubs lists them"),
             AdminError::Exists(_) => (Code::Exists, "choose another name, or use it as it is"),
+            AdminError::TooMany { .. } => (
+                Code::Forbidden,
+                "create it with POST /api/hubs, or raise auto_create_hubs_max or auto_create_partitions_max",
+            ),
             AdminError::Storage(_) => (Code::Stopped, "see the log of the node"),
             AdminError::Partitions { .. } | AdminError::Shrink { .. } | AdminError::Settings(_) => {
                 (Code::BadRequest, "docs/http.md has the settings of hubs")

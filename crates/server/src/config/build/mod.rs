@@ -37,6 +37,8 @@ pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<P
         auto_create: settings
             .flag("auto_create")
             .then(|| build.count("auto_create_partitions")),
+        auto_create_hubs_max: build.count("auto_create_hubs_max") as usize,
+        auto_create_partitions_max: build.count("auto_create_partitions_max") as usize,
         http: build.http(!keys.is_empty()),
         kafka: build.kafka(!keys.is_empty()),
         hubs: build.each("hubs", Build::hub),
