@@ -102,7 +102,9 @@ impl ErrorCode for GroupError {
             GroupError::FencedInstance(_) => Code::FencedInstanceId,
             GroupError::InconsistentProtocol => Code::InconsistentGroupProtocol,
             GroupError::SessionTimeout { .. } => Code::InvalidSessionTimeout,
-            GroupError::Full(_) | GroupError::OutOfMemory { .. } => Code::GroupMaxSizeReached,
+            GroupError::Full(_) | GroupError::TooLarge { .. } | GroupError::OutOfMemory { .. } => {
+                Code::GroupMaxSizeReached
+            }
             GroupError::NotEmpty => Code::NonEmptyGroup,
             GroupError::NotFound => Code::GroupIdNotFound,
             GroupError::Subscribed => Code::GroupSubscribedToTopic,

@@ -200,6 +200,9 @@ pub enum GroupError {
     },
     #[error("the group already has its maximum of {0} members")]
     Full(usize),
+    /// Metadata or assignments of the members are too large for the record of the group.
+    #[error("members of {bytes} bytes are larger than {max}")]
+    TooLarge { bytes: usize, max: usize },
     #[error("the members of all groups have {max} bytes of metadata already")]
     OutOfMemory { max: usize },
     #[error("the group still has members")]

@@ -22,24 +22,9 @@ pub(super) async fn wait(done: ChangeReceiver) -> Result<(), GroupError> {
 }
 
 impl Coordinator {
+    /// Stores offsets; with a producer, they take effect when its transaction commits. The order is fixed by the call: a
+    /// later [`Coordinator::resolve`] includes them.
     pub(super) fn commit(
-        self: &Arc<Self>,
-        commit: OffsetCommit,
-    ) -> Result<ChangeReceiver, GroupError> {
-        self.change_as_member(commit, None)
-    }
-
-    /// Stores offsets that take effect when the producer's transaction commits. The order is fixed by the call: a later
-    /// [`Coordinator::resolve`] includes them.
-    pub(super) fn commit_pending(
-        self: &Arc<Self>,
-        producer: i64,
-        commit: OffsetCommit,
-    ) -> Result<ChangeReceiver, GroupError> {
-        self.change_as_member(commit, Some(producer))
-    }
-
-    fn change_as_member(
         self: &Arc<Self>,
         commit: OffsetCommit,
         producer: Option<i64>,

@@ -8,13 +8,16 @@ use highwater_log::{GroupError, Log};
 use parking_lot::Mutex;
 
 use super::group_entry::{GroupChange, GroupEntry, Responder};
-use super::machine::{Effect, Elapsed, Group, Limits, RequestId};
+use super::machine::{Effect, Elapsed, Group, RequestId};
 use super::member_memory::MemberMemory;
 use super::{Options, record};
 use crate::coordinator::deadlines::Deadlines;
 use crate::coordinator::journal::{Entries, Journal};
 use crate::coordinator::slots::{Slot, Slots};
 use crate::coordinator::spawn;
+
+/// Characters of a client id in a member id.
+const CLIENT_ID_MAX: usize = 128;
 
 pub(super) struct Coordinator {
     pub(super) log: Arc<dyn Log>,
@@ -25,8 +28,8 @@ pub(super) struct Coordinator {
     pub(super) journal: OnceLock<Journal>,
     pub(super) slots: Slots<GroupEntry>,
     pub(super) member_memory: MemberMemory,
-    random: Mutex<Random>,
-    request_ids: AtomicU64,
+    pub(super) random: Mutex<Random>,
+    pub(super) request_ids: AtomicU64,
 }
 
 /// A group whose lock is held.
@@ -39,25 +42,6 @@ pub(super) struct LockedGroup<'a> {
 }
 
 impl Coordinator {
-    pub(super) fn new(
-        log: Arc<dyn Log>,
-        clock: Arc<dyn Clock>,
-        random: Random,
-        options: Options,
-    ) -> Coordinator {
-        Coordinator {
-            log,
-            clock,
-            member_memory: MemberMemory::new(options.members_bytes_max),
-            options,
-            deadlines: Deadlines::default(),
-            journal: OnceLock::new(),
-            slots: Slots::default(),
-            random: Mutex::new(random),
-            request_ids: AtomicU64::new(0),
-        }
-    }
-
     pub(super) fn check_loaded(&self) -> Result<(), GroupError> {
         self.journal.get().map(|_| ()).ok_or(GroupError::Loading)
     }
@@ -70,11 +54,12 @@ impl Coordinator {
         RequestId(self.request_ids.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A new member id, which begins with the client id.
+    /// A new member id, which begins with the start of the client id.
     pub(super) fn member_id(&self, client_id: &str) -> String {
         let mut random = self.random.lock();
         let (high, low) = (random.next_u64(), random.next_u64());
-        format!("{client_id}-{high:016x}{low:016x}")
+        let client: String = client_id.chars().take(CLIENT_ID_MAX).collect();
+        format!("{client}-{high:016x}{low:016x}")
     }
 
     /// Calls `act` with a group; `None` if there is none of this name.
@@ -92,7 +77,7 @@ impl Coordinator {
         name: &str,
         act: impl FnOnce(&mut LockedGroup<'_>) -> R,
     ) -> Result<R, GroupError> {
-        let new = || GroupEntry::new(name, Group::new(name, Limits::from(&self.options)));
+        let new = || GroupEntry::new(name, Group::new(name, self.options.clone()));
         let find = || Some(self.slots.get_or_insert(name, new));
         let done = self.lock_group(name, find, act)?;
         done.ok_or(GroupError::Loading)

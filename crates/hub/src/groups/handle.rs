@@ -28,13 +28,13 @@ impl Handle {
         &self.coordinator
     }
 
-    /// See [`Coordinator::commit_pending`].
+    /// See [`Coordinator::commit`].
     pub(crate) fn commit_pending(
         &self,
         producer: i64,
         commit: OffsetCommit,
     ) -> BoxFuture<Result<(), GroupError>> {
-        let done = self.coordinator.commit_pending(producer, commit);
+        let done = self.coordinator.commit(commit, Some(producer));
         Box::pin(async move { wait(done?).await })
     }
 
@@ -114,7 +114,7 @@ impl GroupCoordinator for Handle {
     }
 
     fn commit_offsets(&self, request: OffsetCommit) -> BoxFuture<Result<(), GroupError>> {
-        self.change(move |coordinator| coordinator.commit(request))
+        self.change(move |coordinator| coordinator.commit(request, None))
     }
 
     fn fetch_offsets(

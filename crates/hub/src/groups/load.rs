@@ -8,7 +8,7 @@ use highwater_codec::DecodeError;
 use super::HUB;
 use super::coordinator::Coordinator;
 use super::group_entry::GroupEntry;
-use super::machine::{Group, Limits, Snapshot};
+use super::machine::{Group, Snapshot};
 use super::offsets::GroupOffsets;
 use super::record::{self, Key};
 use crate::coordinator::JournalError;
@@ -44,8 +44,8 @@ impl Coordinator {
             return None;
         }
         let (snapshot, since_ms) = loaded.group.unwrap_or_default();
-        let (limits, now) = (Limits::from(&self.options), self.clock.elapsed());
-        let mut entry = GroupEntry::new(name, Group::restore(name, limits, snapshot, now));
+        let (options, now) = (self.options.clone(), self.clock.elapsed());
+        let mut entry = GroupEntry::new(name, Group::restore(name, options, snapshot, now));
         entry.offsets = loaded.offsets;
         entry.since_ms = since_ms;
         Some(entry)

@@ -28,15 +28,20 @@ mod subscription;
 mod tests;
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use highwater_env::{Clock, random::Random};
 use highwater_log::Log;
+use parking_lot::Mutex;
 
 pub use crate::coordinator::JournalError;
+use crate::coordinator::deadlines::Deadlines;
+use crate::coordinator::slots::Slots;
 use coordinator::Coordinator;
 pub use handle::Handle;
+use member_memory::MemberMemory;
 
 /// The hub of groups and committed offsets.
 pub const HUB: &str = "__groups";
@@ -45,6 +50,8 @@ pub const HUB: &str = "__groups";
 pub struct Options {
     /// Maximum number of members of a group.
     pub members_max: usize,
+    /// Maximum size of the metadata and assignments of a group, which are one record of [`HUB`].
+    pub group_bytes_max: usize,
     /// Minimum session timeout of a member.
     pub session_min: Duration,
     /// Maximum session timeout of a member.
@@ -60,7 +67,7 @@ pub struct Options {
     pub expiry_interval: Duration,
     /// Maximum size of the metadata of a committed offset.
     pub metadata_bytes_max: usize,
-    /// Memory for the subscriptions and assignments of all members of all groups.
+    /// Maximum size of the metadata and assignments of all groups.
     pub members_bytes_max: usize,
     /// Partitions of [`HUB`] when it is created: several, so that one stopped by a disk error does not stop all groups;
     /// few, so that commits of different groups share a sync.
@@ -72,6 +79,7 @@ impl Default for Options {
         let day = Duration::from_secs(24 * 3600);
         Options {
             members_max: 10_000,
+            group_bytes_max: 4 << 20,
             session_min: Duration::from_secs(6),
             session_max: Duration::from_secs(1800),
             initial_delay: Duration::from_millis(250),
@@ -98,8 +106,19 @@ impl Service {
         random: Random,
         options: Options,
     ) -> Service {
+        let coordinator = Coordinator {
+            log,
+            clock,
+            member_memory: MemberMemory::new(options.members_bytes_max),
+            options,
+            deadlines: Deadlines::default(),
+            journal: OnceLock::new(),
+            slots: Slots::default(),
+            random: Mutex::new(random),
+            request_ids: AtomicU64::new(0),
+        };
         Service {
-            coordinator: Arc::new(Coordinator::new(log, clock, random, options)),
+            coordinator: Arc::new(coordinator),
         }
     }
 

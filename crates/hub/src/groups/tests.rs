@@ -611,3 +611,35 @@ async fn start_and_wait(log: &GatedLog) -> Node {
     }
     node
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_members_of_all_groups_share_a_budget_that_is_given_back() {
+    let log = GatedLog::default();
+    let options = Options {
+        members_bytes_max: 150_000,
+        ..options()
+    };
+    let clock = TokioClock::new(DAY);
+    let service = Service::new(Arc::new(log), clock, Random::seeded(1), options);
+    let handle = service.handle();
+    let task = tokio::spawn(async move { service.run(std::future::pending()).await });
+    settle().await;
+    let large = |group: &str| JoinRequest {
+        group: group.into(),
+        protocols: vec![("range".into(), Bytes::from(vec![0; 100_000]))],
+        ..request("")
+    };
+    let member = handle.join(large("one")).await.unwrap().member;
+    let refused = handle.join(large("two")).await;
+    assert_eq!(
+        refused.err(),
+        Some(GroupError::OutOfMemory { max: 150_000 })
+    );
+    let leaving = MemberIdentity {
+        member,
+        instance: None,
+    };
+    handle.leave("one".into(), vec![leaving]).await.unwrap();
+    handle.join(large("two")).await.unwrap();
+    task.abort();
+}

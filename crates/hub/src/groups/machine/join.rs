@@ -2,7 +2,7 @@
 
 use highwater_log::{GroupError, JoinRequest, JoinResponse};
 
-use super::member::Member;
+use super::member::{Member, named_bytes};
 use super::{AfterStore, Effect, Elapsed, Group, Phase, RequestId};
 
 /// A join request and its context.
@@ -47,6 +47,7 @@ impl Group {
         };
         let known = returning.as_deref().unwrap_or(&request.member);
         self.check_capacity(known)?;
+        self.check_bytes(known, named_bytes(&request.protocols))?;
         if !self.is_compatible(known, &request.protocol_type, &request.protocols) {
             return Err(GroupError::InconsistentProtocol);
         }
@@ -58,8 +59,8 @@ impl Group {
     }
 
     fn check_session(&self, request: &JoinRequest) -> Result<(), GroupError> {
-        let (requested, limits) = (request.session_timeout, &self.limits);
-        let (min, max) = (limits.session_min, limits.session_max);
+        let requested = request.session_timeout;
+        let (min, max) = (self.options.session_min, self.options.session_max);
         match (min..=max).contains(&requested) {
             true => Ok(()),
             false => Err(GroupError::SessionTimeout {
@@ -72,7 +73,7 @@ impl Group {
 
     /// During a rebalance only members that have joined count: the others lose their capacity to new members.
     fn check_capacity(&mut self, member: &str) -> Result<(), GroupError> {
-        let max = self.limits.members_max;
+        let max = self.options.members_max;
         let known = self.members.get(member);
         let has_capacity = match self.phase {
             Phase::Preparing(_) => {
@@ -88,10 +89,21 @@ impl Group {
         Ok(())
     }
 
+    /// Checks the size of the group if `member` had so many bytes of metadata.
+    fn check_bytes(&self, member: &str, metadata_bytes: usize) -> Result<(), GroupError> {
+        let max = self.options.group_bytes_max;
+        let replaced = self.members.get(member);
+        let others = self.bytes() - replaced.map_or(0, |member| member.record.bytes());
+        match others + metadata_bytes {
+            bytes if bytes > max => Err(GroupError::TooLarge { bytes, max }),
+            _ => Ok(()),
+        }
+    }
+
     fn join_new(&mut self, attempt: JoinAttempt) -> JoinResult {
         let request = &attempt.request;
         if request.expects_member_id && request.instance.is_none() {
-            let max = self.limits.members_max;
+            let max = self.options.members_max;
             if self.promised.len() >= max {
                 return Err(GroupError::Full(max));
             }

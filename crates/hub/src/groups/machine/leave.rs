@@ -61,8 +61,8 @@ impl Group {
         }
     }
 
-    /// The client of this request has hung up. A member that knows its id may join again until its session ends; one
-    /// that does not is removed.
+    /// The client of this request has hung up. A member of a generation may join again until its session ends. Others are
+    /// removed with their metadata; one that knows its id may still join with it.
     pub(crate) fn abandon(&mut self, request_id: RequestId, now: Elapsed) {
         self.deadline_changed = true;
         let request_id = Some(request_id);
@@ -78,9 +78,13 @@ impl Group {
             .syncing
             .take_if(|waiting| Some(*waiting) == request_id);
         member.touch(now);
-        if !member.knows_id && member.record.instance.is_none() {
-            let id = member.record.id.clone();
+        if !member.in_generation {
+            let (id, expires) = (member.record.id.clone(), member.expires);
+            let may_return = member.knows_id && member.record.instance.is_none();
             self.remove(&id);
+            if may_return {
+                self.promised.insert(id, expires);
+            }
             self.regroup(now);
         }
     }

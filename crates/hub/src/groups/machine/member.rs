@@ -30,6 +30,8 @@ pub(super) struct Member {
     pub(super) syncing: Option<RequestId>,
     /// It has requested its assignment in this generation, or was never told of the generation.
     pub(super) synced: bool,
+    /// It was part of a generation.
+    pub(super) in_generation: bool,
     /// It knows its own id and could join again with it.
     pub(super) knows_id: bool,
     pub(super) expires: Elapsed,
@@ -40,6 +42,7 @@ impl Member {
         Member {
             knows_id: !request.member.is_empty(),
             synced: false,
+            in_generation: false,
             ..Member::restore(MemberRecord::new(id, request), arrival, now)
         }
     }
@@ -53,6 +56,7 @@ impl Member {
             joining: None,
             syncing: None,
             synced: true,
+            in_generation: true,
             knows_id: true,
         }
     }
@@ -82,6 +86,12 @@ impl Member {
     }
 }
 
+/// Size of metadata by protocol, or of assignments by member.
+pub(super) fn named_bytes(values: &[(String, Bytes)]) -> usize {
+    let bytes = |(name, value): &(String, Bytes)| name.len() + value.len();
+    values.iter().map(bytes).sum()
+}
+
 impl MemberRecord {
     fn new(id: String, request: JoinRequest) -> MemberRecord {
         MemberRecord {
@@ -94,6 +104,13 @@ impl MemberRecord {
             protocols: request.protocols,
             assignment: Bytes::new(),
         }
+    }
+
+    /// Size of the record, roughly.
+    pub(super) fn bytes(&self) -> usize {
+        let texts = [&self.id, &self.client_id, &self.client_host];
+        let texts: usize = texts.map(String::len).iter().sum();
+        texts + named_bytes(&self.protocols) + self.assignment.len()
     }
 
     fn metadata(&self, protocol: &str) -> Bytes {

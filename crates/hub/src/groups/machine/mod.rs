@@ -82,28 +82,8 @@ pub(crate) struct Group {
     member_removed: bool,
     /// The deadline may have moved forward.
     deadline_changed: bool,
-    limits: Limits,
+    options: Options,
     effects: Vec<Effect>,
-}
-
-/// The part of [`Options`] that the state machine uses.
-#[derive(Clone, Debug)]
-pub(crate) struct Limits {
-    pub members_max: usize,
-    pub session_min: Duration,
-    pub session_max: Duration,
-    pub initial_delay: Duration,
-}
-
-impl From<&Options> for Limits {
-    fn from(options: &Options) -> Limits {
-        Limits {
-            members_max: options.members_max,
-            session_min: options.session_min,
-            session_max: options.session_max,
-            initial_delay: options.initial_delay,
-        }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -132,7 +112,7 @@ struct Rebalance {
 }
 
 impl Group {
-    pub(super) fn new(name: &str, limits: Limits) -> Group {
+    pub(super) fn new(name: &str, options: Options) -> Group {
         Group {
             name: name.to_owned(),
             phase: Phase::Empty,
@@ -146,7 +126,7 @@ impl Group {
             arrivals: 0,
             member_removed: false,
             deadline_changed: false,
-            limits,
+            options,
             effects: Vec::new(),
         }
     }
@@ -186,6 +166,12 @@ impl Group {
             true => self.deadline(),
             false => None,
         }
+    }
+
+    /// Size of the members, which are stored as one record.
+    fn bytes(&self) -> usize {
+        let members = self.members.values();
+        members.map(|member| member.record.bytes()).sum()
     }
 
     /// The latest time for the next [`Group::tick`].

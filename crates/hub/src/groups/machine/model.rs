@@ -16,7 +16,8 @@ use highwater_log::{
     GroupError, GroupState, JoinRequest, JoinResponse, Membership, SyncRequest, SyncResponse,
 };
 
-use super::{AfterStore, Effect, Elapsed, Group, Limits, RequestId};
+use super::super::Options;
+use super::{AfterStore, Effect, Elapsed, Group, RequestId};
 use crate::coordinator::testing::seeds;
 
 const SESSION: Duration = Duration::from_secs(10);
@@ -86,14 +87,15 @@ struct World {
 impl World {
     fn new(seed: u64) -> World {
         let mut random = Random::seeded(seed);
-        let limits = Limits {
+        let options = Options {
             members_max: 100,
             session_min: SESSION,
             session_max: SESSION,
             initial_delay: Duration::from_millis(250 * random.below(2)),
+            ..Options::default()
         };
         let mut world = World {
-            group: Group::new("g", limits),
+            group: Group::new("g", options),
             random,
             now: Duration::ZERO,
             queue: BTreeMap::new(),

@@ -25,7 +25,7 @@ impl Group {
 
     /// The members of an application tend to start together. A short delay avoids a rebalance for each of them.
     fn await_first_members(&mut self, now: Elapsed) {
-        let (timeout, delay) = (self.rebalance_timeout(), self.limits.initial_delay);
+        let (timeout, delay) = (self.rebalance_timeout(), self.options.initial_delay);
         let first = delay.min(timeout);
         self.phase = Phase::Preparing(match delay.is_zero() {
             true => Rebalance {
@@ -62,7 +62,7 @@ impl Group {
     pub(super) fn end_rebalance(&mut self, rebalance: Rebalance, now: Elapsed) {
         match rebalance.initial {
             Some((left, true)) if !left.is_zero() => {
-                let more = self.limits.initial_delay.min(left);
+                let more = self.options.initial_delay.min(left);
                 self.phase = Phase::Preparing(Rebalance {
                     until: now + more,
                     initial: Some((left - more, false)),
@@ -125,6 +125,7 @@ impl Group {
             member.synced = request_id.is_none();
             if let Some(request_id) = request_id {
                 member.knows_id = true;
+                member.in_generation = true;
                 member.touch(now);
                 self.answer_join(request_id, Ok(response));
             }

@@ -1,7 +1,8 @@
 //! The state of a group that survives a restart.
 
+use super::super::Options;
 use super::member::{Member, MemberRecord};
-use super::{Elapsed, Group, Limits, Phase};
+use super::{Elapsed, Group, Phase};
 
 /// A group without members, or one whose members have their assignments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,8 +29,8 @@ impl Group {
     }
 
     /// The group of a snapshot. Its members have a whole session from now on.
-    pub(crate) fn restore(name: &str, limits: Limits, snapshot: Snapshot, now: Elapsed) -> Group {
-        let mut group = Group::new(name, limits);
+    pub(crate) fn restore(name: &str, options: Options, snapshot: Snapshot, now: Elapsed) -> Group {
+        let mut group = Group::new(name, options);
         group.generation = snapshot.generation;
         group.protocol_type = snapshot.protocol_type;
         group.protocol = snapshot.protocol;

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use highwater_log::{GroupError, SyncRequest, SyncResponse};
 
+use super::member::named_bytes;
 use super::{AfterStore, Effect, Elapsed, Group, Phase, RequestId};
 
 impl Group {
@@ -41,7 +42,11 @@ impl Group {
                 Ok(Some(self.sync_response(assignment)))
             }
             Phase::Completing { .. } => {
-                member.synced = true;
+                let max = self.options.group_bytes_max;
+                match named_bytes(&request.assignments) {
+                    bytes if bytes > max => return Err(GroupError::TooLarge { bytes, max }),
+                    _ => member.synced = true,
+                }
                 if let Some(previous) = member.syncing.replace(request_id) {
                     self.answer_sync(previous, Err(GroupError::Rebalancing));
                 }

@@ -9,17 +9,18 @@ use highwater_log::{
     SyncResponse,
 };
 
-use super::{AfterStore, Effect, Elapsed, Group, Limits, RequestId};
+use super::super::Options;
+use super::{AfterStore, Effect, Elapsed, Group, RequestId};
 
 const SESSION: Duration = Duration::from_secs(10);
 const REBALANCE: Duration = Duration::from_secs(60);
 
-fn limits() -> Limits {
-    Limits {
+fn options() -> Options {
+    Options {
         members_max: 4,
-        session_min: Duration::from_secs(6),
-        session_max: Duration::from_secs(1800),
+        group_bytes_max: 1 << 20,
         initial_delay: Duration::ZERO,
+        ..Options::default()
     }
 }
 
@@ -36,12 +37,12 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        Bench::with(limits())
+        Bench::with(options())
     }
 
-    fn with(limits: Limits) -> Bench {
+    fn with(options: Options) -> Bench {
         Bench {
-            group: Group::new("g", limits),
+            group: Group::new("g", options),
             now: Duration::from_secs(100),
             issued: 0,
             slow: false,
@@ -294,9 +295,9 @@ fn a_promised_id_expires() {
 #[test]
 fn the_first_members_are_given_a_moment_to_gather() {
     let delay = Duration::from_millis(250);
-    let mut bench = Bench::with(Limits {
+    let mut bench = Bench::with(Options {
         initial_delay: delay,
-        ..limits()
+        ..options()
     });
     let first = bench.join("");
     bench.pass(Duration::from_millis(200));
@@ -313,10 +314,10 @@ fn the_first_members_are_given_a_moment_to_gather() {
 
 #[test]
 fn gathering_never_outlasts_the_rebalance_timeout() {
-    let mut bench = Bench::with(Limits {
+    let mut bench = Bench::with(Options {
         initial_delay: Duration::from_secs(40),
         members_max: 100,
-        ..limits()
+        ..options()
     });
     let first = bench.join("");
     let mut waited = Duration::ZERO;
@@ -393,7 +394,7 @@ fn a_full_group_refuses_new_members_but_keeps_its_own() {
 #[test]
 fn a_static_member_comes_back_to_a_full_group() {
     let (mut bench, _, _) = stable_with_instance();
-    bench.group.limits.members_max = 2;
+    bench.group.options.members_max = 2;
     let request_id = bench.join_with(instance("i", ""));
     assert!(bench.joins[&request_id].is_ok());
 }
@@ -749,7 +750,7 @@ fn a_restored_group_goes_on_where_it_was() {
     let mut bench = Bench::new();
     let ids = bench.stable(2);
     let snapshot = bench.group.snapshot();
-    bench.group = Group::restore("g", limits(), snapshot.clone(), bench.now);
+    bench.group = Group::restore("g", options(), snapshot.clone(), bench.now);
     assert_eq!(bench.group.snapshot(), snapshot);
     assert_eq!(bench.beat(&ids[0]), Ok(()));
     let request_id = bench.join(&ids[1]);
@@ -769,5 +770,50 @@ fn the_next_deadline_is_never_missed_and_never_stands_still() {
         ticks += 1;
         assert!(ticks < 10);
     }
+    assert!(bench.group.is_idle());
+}
+
+#[test]
+fn metadata_of_a_member_that_hangs_up_before_its_first_generation_is_dropped() {
+    let mut bench = Bench::new();
+    bench.stable(1);
+    let before = bench.group.bytes();
+    let large = |member: &str, instance: Option<&str>| JoinRequest {
+        instance: instance.map(str::to_owned),
+        protocols: vec![("range".into(), bytes(&"x".repeat(100_000)))],
+        ..request(member)
+    };
+    for instance in [None, Some("i")] {
+        let request_id = bench.join_with(large("", instance));
+        assert!(bench.group.bytes() > before + 100_000);
+        bench.group.abandon(request_id, bench.now);
+        assert_eq!(bench.group.bytes(), before);
+    }
+    // One that was given its id first may come back with it.
+    let first = bench.join_with(JoinRequest {
+        expects_member_id: true,
+        ..request("")
+    });
+    let GroupError::MemberIdRequired { member } = bench.refused(first).clone() else {
+        panic!("{:?}", bench.joins);
+    };
+    let request_id = bench.join_with(large(&member, None));
+    bench.group.abandon(request_id, bench.now);
+    assert!(bench.group.bytes() < before + 1000);
+    let again = bench.join_with(request(&member));
+    assert!(!bench.joins.contains_key(&again), "it waits for the others");
+}
+
+#[test]
+fn a_group_has_a_maximum_size() {
+    let mut bench = Bench::new();
+    let request_id = bench.join_with(JoinRequest {
+        protocols: vec![("range".into(), bytes(&"x".repeat(2 << 20)))],
+        ..request("")
+    });
+    assert!(matches!(
+        bench.refused(request_id),
+        GroupError::TooLarge { .. }
+    ));
     assert!(bench.group.is_idle());
 }
