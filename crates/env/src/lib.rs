@@ -15,6 +15,7 @@
 #![warn(unreachable_pub)]
 
 mod clock;
+mod descriptors;
 pub mod disk;
 mod egress;
 mod folder_policy;
@@ -24,7 +25,8 @@ mod thread_priority;
 mod usage;
 
 pub use clock::{Clock, RealClock, SimClock};
-pub use disk::{Disk, RealDisk, SimDisk};
+pub use descriptors::{DescriptorBudget, is_descriptor_shortage};
+pub use disk::{Disk, OutputDisk, RealDisk, SimDisk};
 pub use egress::EgressPolicy;
 pub use folder_policy::FolderPolicy;
 pub use shutdown::shutdown_signal;

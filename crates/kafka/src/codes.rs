@@ -58,7 +58,7 @@ impl ErrorCode for AppendError {
             AppendError::NoTransaction { .. } => Code::InvalidTxnState,
             // librdkafka treats the throttling code as final and reports the messages as lost. Every client
             // retries this one, without a metadata request.
-            AppendError::QueueFull { .. } => Code::NotEnoughReplicas,
+            AppendError::QueueFull { .. } | AppendError::Busy { .. } => Code::NotEnoughReplicas,
             // Every client retries this until its delivery timeout.
             AppendError::DiskFull { .. } | AppendError::Stopped { .. } => Code::KafkaStorageError,
             AppendError::OutcomeUnknown { .. } => Code::RequestTimedOut,

@@ -167,6 +167,12 @@ pub enum AppendError {
         topic_partition: TopicPartition,
         waiting: usize,
     },
+    /// The process or the system has no free file descriptor. Nothing was written; retry later.
+    #[error("`{topic_partition}` cannot be written at the moment: {reason}")]
+    Busy {
+        topic_partition: TopicPartition,
+        reason: String,
+    },
     /// The disk is full. Nothing was written; the partition accepts writes again as soon as space is free.
     #[error("the disk has no space for `{topic_partition}`: {reason}")]
     DiskFull {

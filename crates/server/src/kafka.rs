@@ -49,7 +49,10 @@ impl KafkaServer {
 }
 
 /// Binds the listeners of the settings; `None` if there are none.
-pub(crate) async fn bind(config: &Config) -> Result<Option<BoundListeners>, ListenError> {
+pub(crate) async fn bind(
+    config: &Config,
+    connections_max: usize,
+) -> Result<Option<BoundListeners>, ListenError> {
     if config.kafka.is_empty() {
         return Ok(None);
     }
@@ -68,6 +71,7 @@ pub(crate) async fn bind(config: &Config) -> Result<Option<BoundListeners>, List
             .iter()
             .map(listener)
             .collect::<Result<_, _>>()?,
+        connections_max,
         auto_create: config.auto_create.is_some(),
         partitions_default: config.auto_create.unwrap_or(defaults.partitions_default),
         ..defaults

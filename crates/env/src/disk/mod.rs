@@ -20,7 +20,7 @@ mod real;
 mod sim;
 mod volume;
 
-pub use real::RealDisk;
+pub use real::{OutputDisk, RealDisk};
 pub use sim::{Faults, SimDisk};
 pub use volume::{Access, Disk, DiskFile, Lock};
 

@@ -11,17 +11,116 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::volume::{Access, Disk, DiskFile, Lock};
+use crate::descriptors::with_spares;
 
+/// The file system of the machine. Files and folders that it creates are for their owner alone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
 
-impl Disk for RealDisk {
+/// The file system of the machine for outputs, which other users may read as the umask allows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OutputDisk;
+
+/// Permissions of created files and folders, before the umask.
+#[derive(Clone, Copy)]
+struct Modes {
+    file: u32,
+    folder: u32,
+}
+
+const PRIVATE: Modes = Modes {
+    file: 0o600,
+    folder: 0o700,
+};
+
+const SHARED: Modes = Modes {
+    file: 0o666,
+    folder: 0o777,
+};
+
+fn create_folder(path: &Path, modes: Modes) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, modes.folder);
+    #[cfg(not(unix))]
+    let _ = modes.folder;
+    builder.create(path)
+}
+
+fn open(path: &Path, access: Access, modes: Modes) -> io::Result<Arc<dyn DiskFile>> {
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .write(access != Access::Read)
+        .create(access == Access::Create)
+        .truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, modes.file);
+    #[cfg(not(unix))]
+    let _ = modes.file;
+    let file = with_spares(|| options.open(path))?;
+    Ok(Arc::new(RealFile(file)))
+}
+
+impl Disk for OutputDisk {
     fn create_folder(&self, path: &Path) -> io::Result<()> {
-        fs::create_dir_all(path)
+        create_folder(path, SHARED)
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+        open(path, access, SHARED)
+    }
+
+    fn make_private(&self, folder: &Path) -> io::Result<()> {
+        RealDisk.make_private(folder)
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
-        let mut names: Vec<String> = fs::read_dir(folder)?
+        RealDisk.list(folder)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealDisk.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove_file(path)
+    }
+
+    fn remove_folder(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove_folder(path)
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        RealDisk.sync_folder(path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Lock> {
+        RealDisk.lock(path)
+    }
+}
+
+impl Disk for RealDisk {
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        create_folder(path, PRIVATE)
+    }
+
+    fn make_private(&self, folder: &Path) -> io::Result<()> {
+        #[cfg(unix)]
+        {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(PRIVATE.folder);
+            fs::set_permissions(folder, mode)
+        }
+        #[cfg(not(unix))]
+        {
+            let _ = folder;
+            Ok(())
+        }
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        let mut names: Vec<String> = with_spares(|| fs::read_dir(folder))?
             .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
             .collect::<io::Result<_>>()?;
         names.sort();
@@ -29,13 +128,7 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(access != Access::Read)
-            .create(access == Access::Create)
-            .truncate(false)
-            .open(path)?;
-        Ok(Arc::new(RealFile(file)))
+        open(path, access, PRIVATE)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -51,15 +144,15 @@ impl Disk for RealDisk {
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        super::sync_folder(path)
+        with_spares(|| super::sync_folder(path))
     }
 
     fn lock(&self, path: &Path) -> io::Result<Lock> {
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, PRIVATE.file);
+        let file = options.open(path)?;
         match file.try_lock() {
             Ok(()) => Ok(Lock::new(file)),
             Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
@@ -211,6 +304,24 @@ mod tests {
         assert_eq!(bytes[..10], [0; 10]);
         assert!(bytes[10..6008].chunks(2).all(|pair| pair == b"ab"));
         assert_eq!(&bytes[6008..], b"xy");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn files_and_folders_are_for_their_owner_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let root = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let folder = root.path().join("a/b");
+        RealDisk.create_folder(&folder).unwrap();
+        let file = folder.join("f");
+        RealDisk.open(&file, Access::Create).unwrap();
+        RealDisk.lock(&folder.join("lock")).unwrap();
+        assert_eq!(mode(&folder), 0o700);
+        assert_eq!((mode(&file), mode(&folder.join("lock"))), (0o600, 0o600));
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+        RealDisk.make_private(&folder).unwrap();
+        assert_eq!(mode(&folder), 0o700);
     }
 
     #[test]

@@ -13,6 +13,9 @@ pub trait Disk: Send + Sync {
     /// parent.
     fn create_folder(&self, path: &Path) -> io::Result<()>;
 
+    /// Lets only the owner of an existing folder use it.
+    fn make_private(&self, folder: &Path) -> io::Result<()>;
+
     /// The names in a folder, sorted.
     fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
 

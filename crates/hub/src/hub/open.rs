@@ -173,6 +173,10 @@ fn create_folders(disk: &dyn Disk, path: &Path) -> Result<(), OpenError> {
     let hubs_folder = path.join(HUBS);
     disk.create_folder(&hubs_folder)
         .map_err(failed("create", &hubs_folder))?;
+    // A folder of an earlier version may be open to others.
+    if let Err(error) = disk.make_private(path) {
+        tracing::warn!(folder = %path.display(), %error, "the data folder may be readable by other users");
+    }
     let above = path.parent().filter(|above| !above.as_os_str().is_empty());
     for folder in [&hubs_folder, path, above.unwrap_or(Path::new("."))] {
         disk.sync_folder(folder).map_err(failed("sync", folder))?;

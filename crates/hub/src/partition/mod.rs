@@ -45,20 +45,16 @@ impl Partition {
         committers: Arc<Committers>,
         readers: Arc<Readers>,
     ) -> Arc<Partition> {
-        let topic_partition = store.topic_partition().clone();
         let limits = Limits {
             queue_bytes: shared.options.queue_bytes,
             shared_batch_bytes: shared.options.shared_batch_bytes,
             batch_bytes_max: settings.batch_bytes_max as usize,
         };
-        let mut queue = Queue::new(topic_partition.clone(), limits);
+        let mut queue = Queue::new(store.topic_partition().clone(), limits);
         queue.reset(store.producers(), store.bounds().last_time);
         if let Some(damage) = store.damage() {
             let reason = damage.to_string();
-            queue.refuse(AppendError::Stopped {
-                topic_partition,
-                reason,
-            });
+            queue.refuse(stopped(&store, reason));
         }
         Arc::new_cyclic(|me| Partition {
             shared,
@@ -100,13 +96,10 @@ impl Partition {
             drop(queue);
             self.schedule();
         }
-        let topic_partition = self.store.topic_partition().clone();
+        let store = self.store.clone();
         Box::pin(async move {
-            let ended = |_| AppendError::Stopped {
-                topic_partition,
-                reason: "the node has ended".into(),
-            };
-            outcome.await.unwrap_or_else(|error| Err(ended(error)))
+            let ended = |_| Err(stopped(&store, "the node has ended".into()));
+            outcome.await.unwrap_or_else(ended)
         })
     }
 
@@ -131,7 +124,7 @@ impl Partition {
                 let start = self.store.bounds().start;
                 queued.into_iter().for_each(|queued| queued.answer(start));
             }
-            Err(WriteError::Full(reason)) => self.reject(queued, reason),
+            Err(error @ (WriteError::Full(_) | WriteError::Busy(_))) => self.reject(queued, error),
             Err(WriteError::Failed(reason)) => self.stop_writing(queued, reason),
         }
         self.store.checkpoint_if_due();
@@ -149,14 +142,20 @@ impl Partition {
         }
     }
 
-    /// Rejects these batches, which the disk has no space for, and those queued after them, whose offsets assume them.
-    /// The queue continues from the durable state.
-    fn reject(&self, mut rejected: Vec<QueuedAppend>, reason: String) {
+    /// Rejects these batches, which could not be written, and those queued after them, whose offsets assume them. The
+    /// queue continues from the durable state.
+    fn reject(&self, mut rejected: Vec<QueuedAppend>, error: WriteError) {
         let topic_partition = self.store.topic_partition().clone();
-        tracing::warn!(%topic_partition, reason, "the disk is full: batches rejected");
-        let error = AppendError::DiskFull {
-            topic_partition,
-            reason,
+        tracing::warn!(%topic_partition, %error, "batches rejected");
+        let error = match error {
+            WriteError::Full(reason) => AppendError::DiskFull {
+                topic_partition,
+                reason,
+            },
+            WriteError::Busy(reason) | WriteError::Failed(reason) => AppendError::Busy {
+                topic_partition,
+                reason,
+            },
         };
         let later = {
             let mut queue = self.queue.lock();
@@ -183,13 +182,9 @@ impl Partition {
     }
 
     fn stop_writing(&self, queued: Vec<QueuedAppend>, reason: String) {
-        let topic_partition = self.store.topic_partition().clone();
+        let topic_partition = self.store.topic_partition();
         tracing::error!(%topic_partition, reason, "the partition accepts no writes until the node is restarted");
-        let error = AppendError::Stopped {
-            topic_partition,
-            reason,
-        };
-        self.refuse_all(queued, error);
+        self.refuse_all(queued, stopped(&self.store, reason));
     }
 
     /// Refuses these appends, all queued ones and all further ones.
@@ -232,12 +227,8 @@ impl Partition {
 
     /// Refuses further appends; queued ones are still written.
     pub(crate) fn refuse_new(&self) {
-        let topic_partition = self.store.topic_partition().clone();
-        let reason = "the node is stopping".into();
-        self.queue.lock().refuse(AppendError::Stopped {
-            topic_partition,
-            reason,
-        });
+        let error = stopped(&self.store, "the node is stopping".into());
+        self.queue.lock().refuse(error);
     }
 
     /// Prepares the files for a fast start, unless they are damaged. The queue must be empty.
@@ -273,6 +264,14 @@ impl Partition {
     ) -> BoxFuture<T> {
         let store = self.store.clone();
         self.readers.call(move || call(&store))
+    }
+}
+
+fn stopped(store: &Store, reason: String) -> AppendError {
+    let topic_partition = store.topic_partition().clone();
+    AppendError::Stopped {
+        topic_partition,
+        reason,
     }
 }
 

@@ -166,11 +166,8 @@ impl Store {
                     wanted = wanted.saturating_add(need as u64);
                 }
                 Err(CorruptBatch { position, error }) => {
-                    return Err(self.damaged(Damage {
-                        file: names::segment(segment.base),
-                        position: range.from.position + position as u64,
-                        reason: error.to_string(),
-                    }));
+                    let position = range.from.position + position as u64;
+                    return Err(self.segment_damaged(segment, position, error.to_string()));
                 }
             }
         }
@@ -197,11 +194,9 @@ impl Store {
             None => None,
         };
         match broken {
-            Some((position, reason)) if from >= metadata.index.next => Err(self.damaged(Damage {
-                file: names::segment(segment.base),
-                position,
-                reason,
-            })),
+            Some((position, reason)) if from >= metadata.index.next => {
+                Err(self.segment_damaged(segment, position, reason))
+            }
             _ if from >= metadata.index.next => Ok(None),
             _ => Ok(metadata.index.seek(from).map(|entry| SegmentRange {
                 from: entry,
@@ -232,7 +227,21 @@ impl Store {
         }
     }
 
-    pub(super) fn damaged(&self, damage: Damage) -> ReadError {
+    pub(super) fn segment_damaged(
+        &self,
+        segment: &Segment,
+        position: u64,
+        reason: String,
+    ) -> ReadError {
+        let file = names::segment(segment.base);
+        self.damaged(Damage {
+            file,
+            position,
+            reason,
+        })
+    }
+
+    fn damaged(&self, damage: Damage) -> ReadError {
         ReadError::Damaged {
             topic_partition: self.topic_partition.clone(),
             file: damage.file,

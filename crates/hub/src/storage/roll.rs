@@ -9,7 +9,7 @@ use highwater_env::disk::Access;
 use super::index::Index;
 use super::names;
 use super::segment::Segment;
-use super::store::{ActiveWriter, Store, WriteError, Writer, failed, is_full};
+use super::store::{ActiveWriter, Store, WriteError, Writer, failed, not_opened};
 use super::sync_marker::{self, SyncMarker};
 use super::view::ActiveSegment;
 
@@ -18,13 +18,13 @@ impl Store {
     pub(super) fn ensure_segment(&self, writer: &mut Writer, size: u64) -> Result<(), WriteError> {
         match &writer.active {
             None => self.start_segment(writer),
-            Some(written)
-                if written.bytes > 0
-                    && written.bytes + size > self.shared.options.segment_bytes =>
-            {
-                self.roll(writer)
+            Some(written) => {
+                let full = written.bytes + size > self.shared.options.segment_bytes;
+                match written.closed || written.bytes > 0 && full {
+                    true => self.roll(writer),
+                    false => Ok(()),
+                }
             }
-            Some(_) => Ok(()),
         }
     }
 
@@ -33,11 +33,8 @@ impl Store {
             if written.bytes == 0 {
                 return Ok(());
             }
-            let file = written.segment.file(&self.shared).map_err(failed("open"))?;
-            file.set_len(written.bytes).map_err(failed("cut"))?;
-            file.sync_all().map_err(failed("sync"))?;
-            written.reserved = written.bytes;
-            written.synced = written.bytes;
+            written.truncate(&self.shared)?;
+            written.closed = true;
         }
         self.start_segment(writer)
     }
@@ -47,19 +44,21 @@ impl Store {
         self.create_marker(writer)?;
         let base = self.end();
         let segment = Arc::new(Segment::new(&self.shared, &self.folder, base, 0));
-        let opened = self.shared.open(segment.id, &segment.path, Access::Create);
-        let file = opened.map_err(|error| match is_full(&error) {
-            true => WriteError::Full(error.to_string()),
-            false => failed("create")(error),
-        })?;
+        let file = self.shared.open(segment.id, &segment.path, Access::Create);
+        let file = file.map_err(not_opened("create"))?;
         file.set_len(0).map_err(failed("cut"))?;
-        disk.sync_folder(&self.folder).map_err(failed("name"))?;
+        if let Err(error) = disk.sync_folder(&self.folder) {
+            // The next append starts the same segment again.
+            self.shared.close(segment.id);
+            return Err(not_opened("name")(error));
+        }
         self.show_segment(segment.clone());
         writer.active = Some(ActiveWriter {
             segment,
             bytes: 0,
             synced: 0,
             reserved: 0,
+            closed: false,
         });
         self.write_marker(writer);
         self.checkpoint(writer);
@@ -80,14 +79,9 @@ impl Store {
             }
             file.sync_all()
         };
-        match write() {
-            Ok(()) => {
-                writer.marker_number = 2;
-                Ok(())
-            }
-            Err(error) if is_full(&error) => Err(WriteError::Full(error.to_string())),
-            Err(error) => Err(failed("mark")(error)),
-        }
+        write().map_err(not_opened("mark"))?;
+        writer.marker_number = 2;
+        Ok(())
     }
 
     /// Writes the index of the previous segment and publishes the new one.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
 use highwater_env::disk::{Access, DiskFile};
+use highwater_env::is_descriptor_shortage;
 use highwater_log::{Bounds, Offset, TopicPartition};
 use parking_lot::{Mutex, RwLock};
 
@@ -47,6 +48,20 @@ pub(super) struct ActiveWriter {
     pub synced: u64,
     /// Length of the file.
     pub reserved: u64,
+    /// The next segment may exist on the disk, so nothing more is written to this one.
+    pub(super) closed: bool,
+}
+
+impl ActiveWriter {
+    /// Cuts the file to its batches, and syncs it.
+    pub(super) fn truncate(&mut self, shared: &Shared) -> Result<(), WriteError> {
+        let file = self.segment.file(shared).map_err(not_opened("open"))?;
+        file.set_len(self.bytes).map_err(failed("cut"))?;
+        file.sync_all().map_err(failed("sync"))?;
+        self.reserved = self.bytes;
+        self.synced = self.bytes;
+        Ok(())
+    }
 }
 
 /// Why a group was not written.
@@ -55,6 +70,9 @@ pub(crate) enum WriteError {
     /// The group is not in the log. The next one may succeed.
     #[error("the disk is full: {0}")]
     Full(String),
+    /// No file descriptor was free. The group is not in the log. The next one may succeed.
+    #[error("{0}")]
+    Busy(String),
     /// The disk may contain a part of the group.
     #[error("{0}")]
     Failed(String),
@@ -84,7 +102,10 @@ impl Store {
         let size = group.bytes().len() as u64;
         self.ensure_segment(writer, size)?;
         let written = writer.active.as_mut().ok_or_else(no_segment)?;
-        let file = written.segment.file(&self.shared).map_err(failed("open"))?;
+        let file = written
+            .segment
+            .file(&self.shared)
+            .map_err(not_opened("open"))?;
         self.reserve(written, &*file, written.bytes + size);
         if let Err(error) = file.write_all_at(&[group.bytes()], written.bytes) {
             return Err(truncate_after(written, &*file, error));
@@ -218,7 +239,10 @@ impl Store {
             return Ok(());
         };
         if written.synced < written.bytes {
-            let file = written.segment.file(&self.shared).map_err(failed("open"))?;
+            let file = written
+                .segment
+                .file(&self.shared)
+                .map_err(not_opened("open"))?;
             self.shared.sync(&*file).map_err(failed("sync"))?;
             written.synced = written.bytes;
             self.write_marker(writer);
@@ -237,10 +261,7 @@ impl Store {
                 return Ok(());
             }
             if written.reserved > written.bytes {
-                let file = written.segment.file(&self.shared).map_err(failed("open"))?;
-                file.set_len(written.bytes).map_err(failed("cut"))?;
-                file.sync_all().map_err(failed("sync"))?;
-                written.reserved = written.bytes;
+                written.truncate(&self.shared)?;
             }
             self.write_marker(writer);
             self.checkpoint(writer);
@@ -306,6 +327,17 @@ fn truncate_after(written: &mut ActiveWriter, file: &dyn DiskFile, error: io::Er
 pub(super) fn is_full(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
+/// An error of an operation that opens a file and has written nothing yet.
+pub(super) fn not_opened(doing: &'static str) -> impl Fn(io::Error) -> WriteError {
+    move |error| match is_full(&error) {
+        true => WriteError::Full(error.to_string()),
+        false if is_descriptor_shortage(&error) => {
+            WriteError::Busy(format!("could not {doing} a segment: {error}"))
+        }
+        false => failed(doing)(error),
+    }
 }
 
 pub(super) fn failed(doing: &'static str) -> impl Fn(io::Error) -> WriteError {

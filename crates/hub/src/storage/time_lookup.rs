@@ -6,11 +6,9 @@ use highwater_log::batch::{BatchError, BatchHeader};
 use highwater_log::{EnqueueTime, Offset, ReadError};
 
 use super::index::IndexEntry;
-use super::names;
 use super::scan::scan;
 use super::segment::Segment;
 use super::store::Store;
-use super::view::Damage;
 
 type TimeLookup = Option<(Offset, EnqueueTime)>;
 
@@ -100,11 +98,8 @@ impl Store {
             match scanned.broken {
                 Some(BatchError::Short { .. }) if to == near => {}
                 Some(error) => {
-                    return Err(self.damaged(Damage {
-                        file: names::segment(segment.base),
-                        position: scanned.bytes,
-                        reason: error.to_string(),
-                    }));
+                    let reason = error.to_string();
+                    return Err(self.segment_damaged(segment, scanned.bytes, reason));
                 }
                 None => {}
             }

@@ -6,8 +6,8 @@ use highwater_env::disk::Faults;
 use highwater_env::{Clock, Disk, SimClock, SimDisk};
 use highwater_hub::{Hub, Options};
 use highwater_log::{
-    AppendError, AppendInfo, BoxFuture, HubSettings, Isolation, Log, Offset, Partition, Producer,
-    TransactionMarker,
+    AppendError, AppendInfo, BoxFuture, EnqueueTime, HubSettings, Isolation, Log, Offset,
+    Partition, Producer, TransactionMarker,
 };
 
 use crate::common::*;
@@ -140,6 +140,35 @@ fn a_repeat_on_its_way_is_answered_when_the_first_is_durable() {
         (first.offset, first.time, true)
     );
     assert_eq!(partition.bounds().end, Offset(1));
+}
+
+#[test]
+fn a_shortage_of_descriptors_rejects_appends_until_one_is_free() {
+    let options = Options {
+        files_open: 1,
+        ..by_hand()
+    };
+    let world = World::new(options);
+    let partition = world.partition();
+    world
+        .commit(&mut partition.append_records(&[record("a")]))
+        .unwrap();
+    // The sync marker was the last file used, so the segment must be opened again.
+    world.disk.set_faults(Faults {
+        opens: 1,
+        ..Faults::default()
+    });
+    let error = world
+        .commit(&mut partition.append_records(&[record("b")]))
+        .unwrap_err();
+    assert!(matches!(error, AppendError::Busy { .. }), "{error}");
+    world.hub.maintain(EnqueueTime(i64::MAX / 2));
+    assert_eq!(world.hub.status().partitions[0].stopped, None);
+    world.disk.set_faults(Faults::default());
+    let appended = world
+        .commit(&mut partition.append_records(&[record("c")]))
+        .unwrap();
+    assert_eq!(appended.offset, Offset(1));
 }
 
 #[test]

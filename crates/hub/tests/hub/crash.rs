@@ -302,6 +302,7 @@ impl World {
             Ok(None) => {}
             Err(
                 AppendError::QueueFull { .. }
+                | AppendError::Busy { .. }
                 | AppendError::DiskFull { .. }
                 | AppendError::Stopped { .. },
             ) => {}
@@ -353,6 +354,7 @@ impl World {
             // A numbered batch is sent again; one without a producer is lost.
             Err(
                 AppendError::QueueFull { .. }
+                | AppendError::Busy { .. }
                 | AppendError::DiskFull { .. }
                 | AppendError::OutOfSequence { .. },
             ) => {
@@ -407,6 +409,7 @@ impl World {
             writes: one_in(25),
             syncs: one_in(25),
             folder_syncs: one_in(10),
+            opens: one_in(15),
             capacity: None,
         };
         if self.options.durability == Durability::Os {

@@ -174,7 +174,9 @@ async fn acknowledge(
                 PendingProduce::Appending(appending) => appending.await.map_err(|error| {
                     full |= matches!(
                         error,
-                        AppendError::QueueFull { .. } | AppendError::DiskFull { .. }
+                        AppendError::QueueFull { .. }
+                            | AppendError::Busy { .. }
+                            | AppendError::DiskFull { .. }
                     );
                     (error.kind(), error.to_string())
                 }),

@@ -271,7 +271,11 @@ impl Actor {
         self.waiting.refuse(&error);
         let permanent = !matches!(
             error,
-            Error::Log(AppendError::QueueFull { .. } | AppendError::DiskFull { .. })
+            Error::Log(
+                AppendError::QueueFull { .. }
+                    | AppendError::Busy { .. }
+                    | AppendError::DiskFull { .. }
+            )
         );
         match self.journal.replay().await {
             Ok(machine) => self.machine = machine,

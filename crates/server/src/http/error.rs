@@ -132,7 +132,7 @@ impl Error {
 impl From<AppendError> for Error {
     fn from(error: AppendError) -> Error {
         let (code, hint) = match &error {
-            AppendError::QueueFull { .. } => {
+            AppendError::QueueFull { .. } | AppendError::Busy { .. } => {
                 (Code::Full, "send again after the time in Retry-After")
             }
             AppendError::DiskFull { .. } => (

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use highwater_connect::OutsideAccess;
-use highwater_env::{Clock, RealDisk};
+use highwater_env::{Clock, OutputDisk, RealDisk};
 use highwater_hub::{Hub, OpenError};
 use highwater_job::Job;
 use highwater_job::config::Start;
@@ -60,7 +60,7 @@ pub async fn run_at_rest(
         endpoints: Arc::new(DeclaredEndpoints {
             hubs: None,
             queues: None,
-            disk: Arc::new(RealDisk),
+            disk: Arc::new(OutputDisk),
             access: OutsideAccess::default(),
         }),
     };

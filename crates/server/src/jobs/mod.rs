@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use highwater_connect::OutsideAccess;
-use highwater_env::{Clock, EgressPolicy, RealDisk};
+use highwater_env::{Clock, EgressPolicy, OutputDisk, RealDisk};
 use highwater_job::config::{JobFile, Start};
 use highwater_job::live::{
     self, Checkpoints, DeclaredEndpoints, DiskCheckpoints, FollowError, Handle, JobContext,
@@ -353,7 +353,7 @@ impl Jobs {
             endpoints: Arc::new(DeclaredEndpoints {
                 hubs: Some((resources.log.clone(), resources.transactions.clone())),
                 queues: Some(resources.queues.clone()),
-                disk: Arc::new(RealDisk),
+                disk: Arc::new(OutputDisk),
                 access: OutsideAccess {
                     egress: resources.egress.clone(),
                     ..OutsideAccess::default()

@@ -15,10 +15,11 @@ use crate::sharded::ShardedHub;
 /// Opens the log and creates missing hubs.
 pub(super) async fn open(
     config: &Config,
+    files_open: usize,
     clock: Arc<dyn Clock>,
     app: Arc<App>,
 ) -> Result<Hub, NodeError> {
-    let hub = recover(config, clock, app).await?;
+    let hub = recover(config, files_open, clock, app).await?;
     for spec in &config.hubs {
         ensure(&hub, spec).await?;
     }
@@ -29,8 +30,16 @@ pub(super) async fn open(
 }
 
 /// Recovers the log, which may take a while; `/readyz` has the progress.
-async fn recover(config: &Config, clock: Arc<dyn Clock>, app: Arc<App>) -> Result<Hub, NodeError> {
+async fn recover(
+    config: &Config,
+    files_open: usize,
+    clock: Arc<dyn Clock>,
+    app: Arc<App>,
+) -> Result<Hub, NodeError> {
     let options = highwater_hub::Options {
+        files_open,
+        auto_create_hubs_max: config.auto_create_hubs_max,
+        auto_create_partitions_max: config.auto_create_partitions_max,
         durability: match config.durability {
             Durability::Fsync => highwater_hub::Durability::Fsync,
             Durability::Os => highwater_hub::Durability::Os,

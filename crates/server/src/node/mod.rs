@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_env::{Clock, shutdown_signal};
+use highwater_env::{Clock, DescriptorBudget, shutdown_signal};
 use highwater_hub::{Hub, OpenError};
 use highwater_log::{AdminError, HubName, Log};
 use highwater_workflow::JournalError;
@@ -78,6 +78,30 @@ fn hint(error: &OpenError) -> &'static str {
     }
 }
 
+/// Caps the connections of both listeners below the limit of file descriptors; returns the share of Kafka clients.
+fn limit_connections(
+    descriptors: &DescriptorBudget,
+    http: &mut http::Options,
+    config: &Config,
+) -> usize {
+    let wanted = |enabled: bool, connections: usize| if enabled { connections } else { 0 };
+    let http_wanted = wanted(config.http.is_some(), http.connections_max);
+    let kafka_max = highwater_kafka::Options::default().connections_max;
+    let kafka_wanted = wanted(!config.kafka.is_empty(), kafka_max);
+    let (http_share, kafka_share) = descriptors.divide_connections(http_wanted, kafka_wanted);
+    if http_share < http_wanted || kafka_share < kafka_wanted {
+        let limit = descriptors.limit;
+        tracing::warn!(
+            limit,
+            http = http_share,
+            kafka = kafka_share,
+            "the limit of file descriptors (ulimit -n) caps the connections"
+        );
+    }
+    http.connections_max = http_share.max(1);
+    kafka_share.max(1)
+}
+
 /// A running node.
 pub struct Node {
     app: Arc<App>,
@@ -101,14 +125,17 @@ impl Node {
     pub async fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Node, NodeError> {
         let keys = Arc::new(Keys::new(config.keys.clone()));
         let stored_keys = StoredKeys::open(&config.data, keys.clone()).map_err(NodeError::Keys)?;
-        let options = config.http.clone().unwrap_or_default();
+        let mut options = config.http.clone().unwrap_or_default();
+        let descriptors =
+            DescriptorBudget::for_process(highwater_hub::Options::default().files_open);
+        let kafka_connections = limit_connections(&descriptors, &mut options, &config);
         let app = App::new(options, keys.clone(), config.auto_create, clock.clone());
-        let kafka_listeners = kafka::bind(&config).await?;
+        let kafka_listeners = kafka::bind(&config, kafka_connections).await?;
         let http = match &config.http {
             Some(options) => Some(listen(&app, options).await?),
             None => None,
         };
-        let hub = hubs::open(&config, clock.clone(), app.clone()).await?;
+        let hub = hubs::open(&config, descriptors.files, clock.clone(), app.clone()).await?;
         let log: Arc<dyn Log> = Arc::new(hub.clone());
         let url = http.as_ref().map(|http| http.url.clone());
         let services = Services::start(&config, &log, &clock, url).await?;

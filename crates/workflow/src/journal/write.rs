@@ -15,7 +15,11 @@ pub(crate) async fn append(
 ) -> Result<AppendInfo, AppendError> {
     loop {
         match partition.append_records(records).await {
-            Err(AppendError::QueueFull { .. } | AppendError::DiskFull { .. }) => {
+            Err(
+                AppendError::QueueFull { .. }
+                | AppendError::Busy { .. }
+                | AppendError::DiskFull { .. },
+            ) => {
                 tokio::time::sleep(FULL_WAIT).await;
             }
             done => return done,

@@ -164,6 +164,7 @@ fn next_sequence(batch: &Batch) -> i32 {
 pub(super) fn endpoint_error(error: AppendError) -> EndpointError {
     match error {
         AppendError::QueueFull { .. }
+        | AppendError::Busy { .. }
         | AppendError::DiskFull { .. }
         | AppendError::Stopped { .. }
         | AppendError::OutcomeUnknown { .. } => EndpointError::unavailable(error),

@@ -27,6 +27,8 @@ pub struct Faults {
     pub syncs: u64,
     /// Syncs of folders.
     pub folder_syncs: u64,
+    /// Opens of files, and syncs of folders, that find no free descriptor.
+    pub opens: u64,
     /// Total size of all files.
     pub capacity: Option<u64>,
 }
@@ -105,6 +107,15 @@ impl State {
         self.locks.clear();
     }
 
+    fn check_descriptors(&mut self) -> io::Result<()> {
+        /// EMFILE
+        const TOO_MANY_OPEN_FILES: i32 = 24;
+        match self.fails(self.faults.opens) {
+            true => Err(io::Error::from_raw_os_error(TOO_MANY_OPEN_FILES)),
+            false => Ok(()),
+        }
+    }
+
     fn fails(&mut self, one_in: u64) -> bool {
         one_in > 0 && self.random.below(one_in) == 0
     }
@@ -123,12 +134,17 @@ impl Disk for SimDisk {
         self.lock_state().names.create_folder(path)
     }
 
+    fn make_private(&self, folder: &Path) -> io::Result<()> {
+        self.lock_state().names.find(folder).map(|_| ())
+    }
+
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
         self.lock_state().names.list(folder)
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.lock_state();
+        state.check_descriptors()?;
         let id = match state.names.find(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound && access == Access::Create => {
                 state.names.create_file(path)?
@@ -157,6 +173,7 @@ impl Disk for SimDisk {
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
         let state = &mut *self.lock_state();
+        state.check_descriptors()?;
         if state.fails(state.faults.folder_syncs) {
             return Err(io::Error::other(
                 "simulated: the folder could not be synced",

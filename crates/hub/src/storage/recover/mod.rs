@@ -314,6 +314,7 @@ impl Recoverer<'_> {
             bytes: index.bytes,
             synced: index.bytes,
             reserved: if cut { index.bytes } else { last.bytes },
+            closed: false,
         })
     }
 
