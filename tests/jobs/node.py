@@ -15,12 +15,13 @@ PATIENCE = 120
 class Node:
     """A node on a folder; the port is the same in all its lives."""
 
-    def __init__(self, binary, folder, port, settings):
+    def __init__(self, binary, folder, port, settings, kafka="off"):
         self.binary, self.folder, self.port = binary, folder, port
         self.process = None
+        listen = f'kafka = {{ listen = "{kafka}" }}\n' if kafka else ""
         write(
             f"{folder}/highwater.toml",
-            f'data = "{folder}/data"\nhttp = {{ listen = "127.0.0.1:{port}" }}\nkafka = {{ listen = "off" }}\n{settings}',
+            f'data = "{folder}/data"\nhttp = {{ listen = "127.0.0.1:{port}" }}\n{listen}{settings}',
         )
 
     def start(self, wait=True):
