@@ -1,8 +1,8 @@
 """A soak: hostile clients beside a producer, two consumers and a job, which must hardly notice.
 
 The well-behaved clients run alone first, then beside the hostile ones. At the end every acknowledged event is on the hub
-and in the job's output, the node's memory stayed below its bound, and p99 of the well-behaved stayed within a factor
-of the undisturbed one. Hostile clients are bounded in number and rate, use loopback only, and end with the script.
+and in the job's output, no request of the well-behaved failed, and the node's memory stayed below its bound. With
+`--slower` p99 of the well-behaved stays within that factor of the undisturbed one. Hostile clients are bounded in number and rate, use loopback only, and end with the script.
 """
 
 import argparse
@@ -298,9 +298,10 @@ async def soak(node, arguments):
         check(f"every acknowledged event is on {hub}: {len(lost)} of {len(good.acknowledged)} are lost", not lost)
     print(f"{len(good.acknowledged)} acknowledged events, none lost")
     check(f"memory stays below {arguments.memory_mib} MiB", memory.most < arguments.memory_mib)
-    slower = [name for name in alone if beside[name][0] > max(alone[name][0], 1) * arguments.slower]
-    check(f"p99 stays within {arguments.slower}x: {slower}", not slower)
     check("no request of the well-behaved fails", not good.failures)
+    if arguments.slower:
+        slower = [name for name in alone if beside[name][0] > max(alone[name][0], 1) * arguments.slower]
+        check(f"p99 stays within {arguments.slower}x: {slower}", not slower)
 
 
 async def read_numbers(port, hub, wanted):
@@ -323,7 +324,7 @@ def main():
     parser.add_argument("--rate", type=float, default=100, help="events a second")
     parser.add_argument("--connections", type=int, default=1200, help="idle ones")
     parser.add_argument("--memory-mib", type=float, default=700)
-    parser.add_argument("--slower", type=float, default=2, help="the factor that p99 may grow by")
+    parser.add_argument("--slower", type=float, help="the factor that p99 may grow by; unset: it is only printed")
     arguments = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
