@@ -44,8 +44,8 @@ mod writer;
 pub use endpoint::PostgresOutput;
 pub use endpoint::{
     Destination, Endpoint, EndpointError, EndpointFuture, FilesOutput, HubOutput, OUTPUT_KINDS,
-    OpenSink, OutputContext, OutputKind, OutputSettings, OutsideAccess, Rows, SinkEndpoint,
-    SinkTarget, StdoutOutput,
+    OpenResult, OpenSink, OutputContext, OutputKind, OutputSettings, OutsideAccess, Rows,
+    SinkEndpoint, SinkTarget, StdoutOutput,
 };
 pub use file_slice::{FileSlice, FileSlicer, SliceKind, SliceOptions};
 pub use format_settings::is_delimiter;

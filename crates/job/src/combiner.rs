@@ -19,12 +19,7 @@ use crate::stream::StreamOutput;
 
 pub(crate) struct Combiner {
     pub shared: SharedPipeline,
-    /// In the order of the job's outputs.
-    pub outputs: Vec<OutputMerge>,
-    /// Per statement of the plan.
-    pub statements: Vec<StatementPort>,
-    pub dead_letters: Option<SideOutput>,
-    pub late_events: Option<SideOutput>,
+    pub routing: OutputRouting,
     clock: CombinedWatermark,
     streams: Vec<StreamLocation>,
     query: Arc<QueryText>,
@@ -39,7 +34,9 @@ pub(crate) struct StatementPort {
 
 /// The outputs of a job, and the statements and side outputs that write to them.
 pub(crate) struct OutputRouting {
+    /// In the order of the job's outputs.
     pub outputs: Vec<OutputMerge>,
+    /// Per statement of the plan.
     pub statements: Vec<StatementPort>,
     pub dead_letters: Option<SideOutput>,
     pub late_events: Option<SideOutput>,
@@ -54,10 +51,7 @@ impl Combiner {
     ) -> Combiner {
         Combiner {
             shared,
-            outputs: routing.outputs,
-            statements: routing.statements,
-            dead_letters: routing.dead_letters,
-            late_events: routing.late_events,
+            routing,
             clock: CombinedWatermark::new(streams.len()),
             streams,
             query,
@@ -87,34 +81,39 @@ impl Combiner {
             let entry = shared.entry(output.input, delivery.exit, delivery.partition);
             shared.pipeline.push(entry, delivery.item, &mut exits);
             for (statement, item) in exits.drain(..) {
-                let to = self.statements[statement];
-                self.outputs[to.output].push(to.port, item)?;
+                let to = self.routing.statements[statement];
+                self.routing.outputs[to.output].push(to.port, item)?;
             }
         }
         let risen = self.clock.advance(output.stream, output.watermark);
         let (stream, watermark) = (output.stream, output.watermark);
         let failed = self.take_failed_rows();
-        if let Some(side) = &mut self.dead_letters {
-            let outputs = &mut self.outputs[..];
+        if let Some(side) = &mut self.routing.dead_letters {
+            let outputs = &mut self.routing.outputs[..];
             side.push_events(stream, output.rejected, output.arrived, outputs)?;
             side.push_failed(Some(stream), output.failed, watermark, outputs)?;
             side.push_failed(None, failed, self.clock.watermark(), outputs)?;
         }
-        if let Some(side) = &mut self.late_events {
-            side.push_events(stream, output.late, output.arrived, &mut self.outputs)?;
+        if let Some(side) = &mut self.routing.late_events {
+            side.push_events(
+                stream,
+                output.late,
+                output.arrived,
+                &mut self.routing.outputs,
+            )?;
         }
         risen.map_or(Ok(()), |watermark| self.advance(watermark))
     }
 
     /// Tells outputs that all rows before `watermark` have been sent.
     pub(crate) fn advance(&mut self, watermark: Instant) -> Result<(), EndpointError> {
-        let mut outputs = self.outputs.iter_mut();
+        let mut outputs = self.routing.outputs.iter_mut();
         outputs.try_for_each(|output| output.send(OutputMessage::Advance(watermark)))
     }
 
     /// Asks outputs to make all rows sent so far durable.
     pub(crate) fn settle(&mut self, checkpoint: u64) -> Result<(), EndpointError> {
-        let mut outputs = self.outputs.iter_mut();
+        let mut outputs = self.routing.outputs.iter_mut();
         outputs.try_for_each(|output| output.send(OutputMessage::Settle(checkpoint)))
     }
 
@@ -155,7 +154,11 @@ impl Combiner {
             return None;
         }
         let stream = self.clock.add(reached);
-        let side_outputs = self.dead_letters.iter_mut().chain(&mut self.late_events);
+        let side_outputs = self
+            .routing
+            .dead_letters
+            .iter_mut()
+            .chain(&mut self.routing.late_events);
         side_outputs.for_each(SideOutput::add_stream);
         self.streams.push(location);
         Some(stream)
@@ -168,8 +171,15 @@ impl Combiner {
         out.blob(&pipeline);
         let watermarks = self.clock.members().iter();
         watermarks.for_each(|watermark| out.i64(watermark.ticks()));
-        self.outputs.iter().for_each(|output| output.snapshot(out));
-        let side_outputs = self.dead_letters.iter().chain(&self.late_events);
+        self.routing
+            .outputs
+            .iter()
+            .for_each(|output| output.snapshot(out));
+        let side_outputs = self
+            .routing
+            .dead_letters
+            .iter()
+            .chain(&self.routing.late_events);
         side_outputs.for_each(|side_output| side_output.snapshot(out));
     }
 
@@ -180,10 +190,15 @@ impl Combiner {
         for stream in 0..self.streams.len() {
             self.clock.advance(stream, Instant::from_ticks(from.i64()?));
         }
-        for output in &mut self.outputs {
+        for output in &mut self.routing.outputs {
             output.restore(from)?;
         }
-        for side_output in self.dead_letters.iter_mut().chain(&mut self.late_events) {
+        for side_output in self
+            .routing
+            .dead_letters
+            .iter_mut()
+            .chain(&mut self.routing.late_events)
+        {
             side_output.restore(from)?;
         }
         from.end()

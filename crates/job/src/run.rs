@@ -201,7 +201,10 @@ fn commit(
     read.errors.merge(std::mem::take(&mut pipeline.errors));
     // No output is committed before all rows are written.
     combiner.advance(Instant::AFTER_ALL)?;
-    let written = output_names.report(&combiner.outputs, combiner.dead_letters.as_ref());
+    let written = output_names.report(
+        &combiner.routing.outputs,
+        combiner.routing.dead_letters.as_ref(),
+    );
     combiner.settle(0)?;
     Ok(Outcome {
         report: Report {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use highwater_query::plan::Name;
 
 use super::{
-    Endpoint, EndpointError, FilesOutput, OutputContext, OutputKind, OutputSettings, OutsideAccess,
-    SinkTarget,
+    Endpoint, EndpointError, FilesOutput, OpenResult, OutputContext, OutputKind, OutputSettings,
+    OutsideAccess, SinkTarget,
 };
 use crate::writer::OutputFormat;
 
@@ -35,11 +35,7 @@ pub(super) const KIND: OutputKind = OutputKind {
 };
 
 impl OutputSettings for FileOutput {
-    fn open(
-        &self,
-        names: Vec<Name>,
-        context: &OutputContext,
-    ) -> Result<Box<dyn Endpoint>, EndpointError> {
+    fn open(&self, names: Vec<Name>, context: &OutputContext) -> OpenResult {
         FilesOutput::new(self.path.display().to_string(), self.format).open(names, context)
     }
 

@@ -31,7 +31,8 @@ pub use hub::HubOutput;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresOutput;
 pub use registry::{
-    Destination, OUTPUT_KINDS, OutputContext, OutputKind, OutputSettings, OutsideAccess, SinkTarget,
+    Destination, OUTPUT_KINDS, OpenResult, OutputContext, OutputKind, OutputSettings,
+    OutsideAccess, SinkTarget,
 };
 pub use sink::{OpenSink, SinkEndpoint};
 pub use stdout::StdoutOutput;

@@ -66,14 +66,13 @@ pub(super) fn read_timeout(
     Some(std::time::Duration::from_micros(micros))
 }
 
+/// An open endpoint, or why there is none.
+pub type OpenResult = Result<Box<dyn Endpoint>, EndpointError>;
+
 /// The settings of one output, as its job file declares them.
 pub trait OutputSettings: fmt::Debug + Send + Sync {
     /// Opens the output for rows whose columns have these names. Connects to nothing before [`Endpoint::resume`].
-    fn open(
-        &self,
-        names: Vec<Name>,
-        context: &OutputContext,
-    ) -> Result<Box<dyn Endpoint>, EndpointError>;
+    fn open(&self, names: Vec<Name>, context: &OutputContext) -> OpenResult;
 
     /// The hub or queue that rows are sent to, if it is one of the node.
     fn destination(&self) -> Option<Destination<'_>> {

@@ -7,8 +7,8 @@ use highwater_query::plan::Name;
 
 use super::state::{self, EndpointKind};
 use super::{
-    Endpoint, EndpointError, EndpointFuture, OutputContext, OutputKind, OutputSettings, Rows,
-    SinkTarget,
+    Endpoint, EndpointError, EndpointFuture, OpenResult, OutputContext, OutputKind, OutputSettings,
+    Rows, SinkTarget,
 };
 use crate::json::JsonWriter;
 use crate::sink::{Sink, SinkError, StdoutSink};
@@ -37,11 +37,7 @@ pub(super) const KIND: OutputKind = OutputKind {
 };
 
 impl OutputSettings for StdoutOutput {
-    fn open(
-        &self,
-        names: Vec<Name>,
-        _: &OutputContext,
-    ) -> Result<Box<dyn Endpoint>, EndpointError> {
+    fn open(&self, names: Vec<Name>, _: &OutputContext) -> OpenResult {
         Ok(Box::new(StdoutEndpoint::over(names, StdoutSink::new())))
     }
 

@@ -279,7 +279,7 @@ impl JobParts {
         new: &[InputPartition],
     ) -> Result<bool, StartError> {
         let query = Arc::new(QueryText::of(builder.job));
-        let late_events = self.combiner.combiner.late_events.is_some();
+        let late_events = self.combiner.combiner.routing.late_events.is_some();
         for partition in new {
             let input = partition.input;
             let peers = self.streams.iter().filter(|peer| peer.input() == input);

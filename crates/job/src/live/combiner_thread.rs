@@ -212,6 +212,7 @@ impl CombinerThread {
             shared,
             next: self
                 .combiner
+                .routing
                 .outputs
                 .iter()
                 .map(OutputMerge::next)

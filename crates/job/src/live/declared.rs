@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use highwater_connect::{
-    Endpoint, EndpointError, OutputContext, OutputSettings, OutsideAccess, StdoutOutput,
-};
+use highwater_connect::{OpenResult, OutputContext, OutputSettings, OutsideAccess, StdoutOutput};
 use highwater_env::Disk;
 use highwater_log::{Log, TransactionCoordinator};
 use highwater_queue::Queues;
@@ -20,7 +18,7 @@ pub struct DeclaredEndpoints {
 }
 
 impl Endpoints for DeclaredEndpoints {
-    fn open(&self, request: &EndpointRequest<'_>) -> Result<Box<dyn Endpoint>, EndpointError> {
+    fn open(&self, request: &EndpointRequest<'_>) -> OpenResult {
         let context = OutputContext {
             job: request.job.to_owned(),
             output: request.output.to_owned(),

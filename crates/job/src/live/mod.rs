@@ -47,7 +47,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_connect::{Endpoint, EndpointError};
+use highwater_connect::{EndpointError, OpenResult};
 use highwater_engine::PhysicalPlanError;
 use highwater_env::Clock;
 use highwater_log::{Log, ReadError};
@@ -77,7 +77,7 @@ pub struct JobContext {
 /// Opens the endpoints of outputs.
 pub trait Endpoints: Send + Sync {
     /// Connects to nothing before the endpoint is resumed.
-    fn open(&self, request: &EndpointRequest<'_>) -> Result<Box<dyn Endpoint>, EndpointError>;
+    fn open(&self, request: &EndpointRequest<'_>) -> OpenResult;
 }
 
 /// An output, or its dead letters, which are numbered apart.

@@ -27,7 +27,7 @@ use highwater_time::{Duration, Instant};
 
 use super::state::{self, EndpointKind};
 use super::{
-    Endpoint, EndpointError, EndpointFuture, OutputContext, OutputKind, OutputSettings,
+    Endpoint, EndpointError, EndpointFuture, OpenResult, OutputContext, OutputKind, OutputSettings,
     OutsideAccess, Rows,
 };
 use crate::rows::RowNames;
@@ -96,11 +96,7 @@ impl OutputSettings for FilesOutput {
         }
     }
 
-    fn open(
-        &self,
-        names: Vec<Name>,
-        context: &OutputContext,
-    ) -> Result<Box<dyn Endpoint>, EndpointError> {
+    fn open(&self, names: Vec<Name>, context: &OutputContext) -> OpenResult {
         Ok(Box::new(FilesEndpoint::open(self, names, context)?))
     }
 }

@@ -28,7 +28,7 @@ use highwater_log::{
 use highwater_query::plan::Name;
 
 use super::{
-    Destination, Endpoint, EndpointError, EndpointFuture, OutputContext, OutputKind,
+    Destination, Endpoint, EndpointError, EndpointFuture, OpenResult, OutputContext, OutputKind,
     OutputSettings, Rows,
 };
 use partition_writer::PartitionWriter;
@@ -69,11 +69,7 @@ impl OutputSettings for HubOutput {
         Some(Destination::Hub(&self.hub))
     }
 
-    fn open(
-        &self,
-        names: Vec<Name>,
-        context: &OutputContext,
-    ) -> Result<Box<dyn Endpoint>, EndpointError> {
+    fn open(&self, names: Vec<Name>, context: &OutputContext) -> OpenResult {
         let (log, transactions) = context.hubs.clone().ok_or_else(|| {
             EndpointError::unfit("there are no hubs here: run the job with `highwater up`")
         })?;

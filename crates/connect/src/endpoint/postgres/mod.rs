@@ -23,7 +23,7 @@ use highwater_query::plan::Name;
 use super::registry::read_timeout;
 use super::state::{self, EndpointKind};
 use super::{
-    Endpoint, EndpointError, EndpointFuture, OutputContext, OutputKind, OutputSettings,
+    Endpoint, EndpointError, EndpointFuture, OpenResult, OutputContext, OutputKind, OutputSettings,
     OutsideAccess, Rows,
 };
 use crate::rows::RowNames;
@@ -80,11 +80,7 @@ impl OutputSettings for PostgresOutput {
         checked.map_err(|error| error.to_string())
     }
 
-    fn open(
-        &self,
-        names: Vec<Name>,
-        context: &OutputContext,
-    ) -> Result<Box<dyn Endpoint>, EndpointError> {
+    fn open(&self, names: Vec<Name>, context: &OutputContext) -> OpenResult {
         Ok(Box::new(PostgresEndpoint {
             output: self.clone(),
             access: context.access.clone(),

@@ -18,7 +18,7 @@ use highwater_queue::{Content, Error, ID_BYTES_MAX, NewMessage, Queue, Queues, R
 
 use super::state::{self, EndpointKind};
 use super::{
-    Destination, Endpoint, EndpointError, EndpointFuture, OutputContext, OutputKind,
+    Destination, Endpoint, EndpointError, EndpointFuture, OpenResult, OutputContext, OutputKind,
     OutputSettings, Rows,
 };
 use crate::json::JsonWriter;
@@ -49,11 +49,7 @@ impl OutputSettings for QueueOutput {
         Some(Destination::Queue(&self.queue))
     }
 
-    fn open(
-        &self,
-        names: Vec<Name>,
-        context: &OutputContext,
-    ) -> Result<Box<dyn Endpoint>, EndpointError> {
+    fn open(&self, names: Vec<Name>, context: &OutputContext) -> OpenResult {
         let queues = context.queues.clone().ok_or_else(|| {
             EndpointError::unfit("there are no queues here: run the job with `highwater up`")
         })?;

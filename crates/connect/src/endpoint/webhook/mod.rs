@@ -23,7 +23,7 @@ use hyper::{Method, Request, Response, StatusCode, Uri};
 use super::registry::read_timeout;
 use super::state::{self, EndpointKind};
 use super::{
-    Endpoint, EndpointError, EndpointFuture, OutputContext, OutputKind, OutputSettings,
+    Endpoint, EndpointError, EndpointFuture, OpenResult, OutputContext, OutputKind, OutputSettings,
     OutsideAccess, Rows,
 };
 use crate::http::{self, HttpError};
@@ -84,11 +84,7 @@ impl OutputSettings for WebhookOutput {
         checked.map_err(|error| error.to_string())
     }
 
-    fn open(
-        &self,
-        names: Vec<Name>,
-        context: &OutputContext,
-    ) -> Result<Box<dyn Endpoint>, EndpointError> {
+    fn open(&self, names: Vec<Name>, context: &OutputContext) -> OpenResult {
         let secrets = &context.access.secrets;
         let url = secrets.resolve(&self.url).map_err(EndpointError::unfit)?;
         let url: Uri = url
