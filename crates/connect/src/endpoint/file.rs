@@ -7,8 +7,7 @@ use std::sync::Arc;
 use highwater_query::plan::Name;
 
 use super::{
-    Endpoint, EndpointError, FilesOutput, OpenResult, OutputContext, OutputKind, OutputSettings,
-    OutsideAccess, SinkTarget,
+    FilesOutput, OpenResult, OutputContext, OutputKind, OutputSettings, OutsideAccess, SinkTarget,
 };
 use crate::writer::OutputFormat;
 

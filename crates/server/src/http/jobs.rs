@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use highwater_access::{Resource, Right};
+use highwater_access::{Principal, Resource, Right};
 use highwater_job::live::{InputStatus, JobState, JobStatus, OutputStatus, PartitionStatus};
 use highwater_time::{Instant, VerdictCounts};
 use hyper::StatusCode;
@@ -70,7 +70,11 @@ pub(super) async fn put(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
     let example =
         "{\"files\":{\"job.toml\":\"..\",\"query.saql\":\"..\"}}; highwater job start sends it";
     let new: NewJob = request.read_json(example).await?;
-    let job = jobs.put(&name, new.files, new.start).await?;
+    let author = match &request.caller {
+        Principal::Key(key) => Some(key.name.clone()),
+        Principal::Anonymous | Principal::Trusted => None,
+    };
+    let job = jobs.put(&name, new.files, new.start, author).await?;
     Ok(reply::json(StatusCode::OK, &whole(&job)))
 }
 
@@ -240,6 +244,11 @@ impl From<JobError> for Error {
                 Code::BadRequest,
                 "use absolute paths, or declare the job in the settings of the node",
             ),
+            JobError::Right { .. } | JobError::AuthorRevoked(_) => (
+                Code::Forbidden,
+                "a job reads and writes with the rights of the key that deployed it",
+            ),
+            JobError::Project => (Code::BadRequest, "docs/jobs.md says what a job may reach"),
             JobError::Storage(_) => (Code::Stopped, "look at the node and its disk"),
         };
         Error::new(code, error.to_string(), hint)

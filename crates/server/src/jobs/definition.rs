@@ -22,13 +22,16 @@ use serde::{Deserialize, Serialize};
 pub struct Files(pub BTreeMap<String, String>);
 
 /// The desired state of a job. A job of the settings uses `running` only.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct DesiredState {
     /// The number of the current definition of a deployed job.
     pub definition: Option<u64>,
     pub running: bool,
     /// Where it starts if it has no checkpoint yet.
     pub start: Option<String>,
+    /// The key that deployed the definition. `None`: the operator's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author: Option<String>,
 }
 
 /// The folder of one job.
@@ -206,6 +209,7 @@ mod tests {
             definition: Some(2),
             running: true,
             start: None,
+            author: Some("app".to_owned()),
         };
         job.set_desired_state(&desired).unwrap();
         job.delete_definitions_except(2);

@@ -10,14 +10,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use highwater_connect::OutsideAccess;
+use highwater_access::{Keys, Resource, Right};
+use highwater_connect::{Destination, OutsideAccess};
 use highwater_env::{Clock, EgressPolicy, OutputDisk, RealDisk};
 use highwater_job::config::{JobFile, Start};
 use highwater_job::live::{
     self, Checkpoints, DeclaredEndpoints, DiskCheckpoints, FollowError, Handle, JobContext,
     JobStatus,
 };
-use highwater_job::{Job, LoadError};
+use highwater_job::{Job, LoadError, job_file_of};
 use highwater_log::{HubName, Log, TransactionCoordinator};
 use highwater_queue::Queues;
 
@@ -58,6 +59,20 @@ pub enum JobError {
         "input \"{input}\" follows {path} in the job's folder, which is not on the machine of the node"
     )]
     NotOnNode { input: String, path: String },
+    #[error("key `{author}` deployed the job and has no right to {right} on {resource}")]
+    Right {
+        author: String,
+        right: &'static str,
+        resource: String,
+    },
+    #[error(
+        "key `{0}` deployed the job and is not a valid key of the node any more: deploy it again with another key"
+    )]
+    AuthorRevoked(String),
+    #[error(
+        "a Stream Analytics project names files by itself, so no key may deploy it: send job.toml"
+    )]
+    Project,
     #[error("the job could not be stored: {0}")]
     Storage(#[from] std::io::Error),
 }
@@ -75,6 +90,7 @@ pub struct JobResources {
     pub egress: EgressPolicy,
     /// What jobs of keys may reach.
     pub deployed_access: OutsideAccess,
+    pub keys: Arc<Keys>,
     /// The largest state of a job.
     pub state_bytes_max: u64,
     /// Threads for the partitions of one job.
@@ -108,6 +124,15 @@ struct Runtime {
     query: String,
     /// Why it cannot run.
     problem: Option<String>,
+}
+
+/// A loaded job and how to start it.
+struct Launch<'a> {
+    job: Job,
+    start: Option<&'a str>,
+    /// `start` counts though there are checkpoints.
+    fresh: bool,
+    author: Option<&'a str>,
 }
 
 /// A snapshot of a job.
@@ -182,12 +207,13 @@ impl Jobs {
     }
 
     /// Deploys a job, or a new version of one, and starts it. A running job is stopped first. If the new version cannot be
-    /// loaded, the old one keeps running.
+    /// loaded, the old one keeps running. `author` is the key that deploys it; `None` for the operator.
     pub async fn put(
         &self,
         name: &str,
         files: Files,
         start: Option<String>,
+        author: Option<String>,
     ) -> Result<JobView, JobError> {
         let named = HubName::new(name).is_ok_and(|name| !name.is_internal());
         if !named {
@@ -201,8 +227,9 @@ impl Jobs {
         if entry.declared.is_some() {
             return Err(JobError::Declared(name.to_owned()));
         }
-        let (jobs, stored) = (self.clone(), entry.clone());
-        let (number, job) = match blocking(move || jobs.store(&stored, &files)).await {
+        let (jobs, stored, by) = (self.clone(), entry.clone(), author.clone());
+        let storing = blocking(move || jobs.store(&stored, &files, by.as_deref()));
+        let (number, job) = match storing.await {
             Ok(stored) => stored,
             Err(error) => {
                 self.drop_if_empty(&entry);
@@ -214,21 +241,33 @@ impl Jobs {
             definition: Some(number),
             running: true,
             start: start.clone(),
+            author: author.clone(),
         })?;
         entry.folder.delete_definitions_except(number);
-        self.launch(&entry, job, start.as_deref(), true)?;
+        let launch = Launch {
+            job,
+            start: start.as_deref(),
+            fresh: true,
+            author: author.as_deref(),
+        };
+        self.launch(&entry, launch)?;
         Ok(entry.view())
     }
 
     /// Stores a definition and loads it.
-    fn store(&self, entry: &Entry, files: &Files) -> Result<(u64, Job), JobError> {
+    fn store(
+        &self,
+        entry: &Entry,
+        files: &Files,
+        author: Option<&str>,
+    ) -> Result<(u64, Job), JobError> {
         let before = entry
             .folder
             .desired_state()?
             .and_then(|desired| desired.definition);
         let number = before.map_or(1, |number| number + 1);
         let folder = entry.folder.store_definition(number, files)?;
-        let loaded = self.0.resources.load(&entry.name, folder);
+        let loaded = self.0.resources.load(&entry.name, folder, author);
         let runnable = loaded.and_then(check_followed_files);
         if runnable.is_err() {
             entry.folder.delete_definitions_except(before.unwrap_or(0));
@@ -255,14 +294,11 @@ impl Jobs {
         }
         self.run(&entry, start.as_deref(), true, start.is_some())
             .await?;
-        let definition = entry
-            .folder
-            .desired_state()?
-            .and_then(|desired| desired.definition);
+        let desired = entry.folder.desired_state()?.unwrap_or_default();
         entry.folder.set_desired_state(&DesiredState {
-            definition,
             running: true,
             start,
+            ..desired
         })?;
         Ok(entry.view())
     }
@@ -271,11 +307,11 @@ impl Jobs {
     pub async fn stop(&self, name: &str) -> Result<JobView, JobError> {
         let entry = self.entry(name)?;
         let _one = entry.changing.lock().await;
-        let desired = entry.folder.desired_state()?;
+        let desired = entry.folder.desired_state()?.unwrap_or_default();
         entry.folder.set_desired_state(&DesiredState {
-            definition: desired.as_ref().and_then(|desired| desired.definition),
             running: false,
             start: None,
+            ..desired
         })?;
         entry.stop().await;
         Ok(entry.view())
@@ -310,33 +346,38 @@ impl Jobs {
         runs: bool,
         fresh: bool,
     ) -> Result<(), JobError> {
-        let path = match (&entry.declared, entry.folder.desired_state()?) {
-            (Some(path), _) => path.clone(),
+        let (path, author) = match (&entry.declared, entry.folder.desired_state()?) {
+            (Some(path), _) => (path.clone(), None),
             (
                 None,
                 Some(DesiredState {
                     definition: Some(number),
+                    author,
                     ..
                 }),
-            ) => entry.folder.definition(number),
+            ) => (entry.folder.definition(number), author),
             (None, _) => return Err(JobError::Unknown(entry.name.clone())),
         };
         let (name, resources) = (entry.name.clone(), self.0.resources.clone());
-        let job = blocking(move || resources.load(&name, path)).await?;
+        let by = author.clone();
+        let job = blocking(move || resources.load(&name, path, by.as_deref())).await?;
         if !runs {
             entry.lock().query = job.query;
             return Ok(());
         }
-        self.launch(entry, job, start, fresh)
+        let launch = Launch {
+            job,
+            start,
+            fresh,
+            author: author.as_deref(),
+        };
+        self.launch(entry, launch)
     }
 
-    fn launch(
-        &self,
-        entry: &Entry,
-        job: Job,
-        start: Option<&str>,
-        fresh: bool,
-    ) -> Result<(), JobError> {
+    fn launch(&self, entry: &Entry, launch: Launch<'_>) -> Result<(), JobError> {
+        let Launch {
+            job, start, fresh, ..
+        } = launch;
         let resources = &self.0.resources;
         let checkpoints = DiskCheckpoints::new(Arc::new(RealDisk), entry.folder.checkpoints());
         let has_run = !checkpoints.list()?.is_empty();
@@ -354,10 +395,7 @@ impl Jobs {
                 hubs: Some((resources.log.clone(), resources.transactions.clone())),
                 queues: Some(resources.queues.clone()),
                 disk: Arc::new(OutputDisk),
-                access: OutsideAccess {
-                    egress: resources.egress.clone(),
-                    ..OutsideAccess::default()
-                },
+                access: resources.access(launch.author),
             }),
         };
         let options = live::Options {
@@ -466,9 +504,19 @@ fn check_followed_files(job: Job) -> Result<Job, JobError> {
 
 impl JobResources {
     /// Loads a job under the name that the node has for it, because its outputs know it by that name. A sharded hub is
-    /// replaced by its members, and files are followed.
-    fn load(&self, name: &str, path: PathBuf) -> Result<Job, JobError> {
-        let mut file = JobFile::load(&path)?;
+    /// replaced by its members, and files are followed. The rights of the author are checked before any file but the job file
+    /// is read.
+    fn load(&self, name: &str, path: PathBuf, author: Option<&str>) -> Result<Job, JobError> {
+        let job_file = job_file_of(&path);
+        let is_project = job_file.extension().is_some_and(|kind| kind == "json");
+        if author.is_some() && is_project {
+            return Err(JobError::Project);
+        }
+        let mut file = JobFile::load(&job_file)?;
+        if let Some(author) = author {
+            file.check_access(&self.deployed_access)?;
+            self.check_rights(&file, author)?;
+        }
         file.name = name.to_owned();
         file.follow_files()?;
         for input in &mut file.inputs {
@@ -476,6 +524,43 @@ impl JobResources {
             input.hubs = hubs.flat_map(|hub| self.members(hub)).collect();
         }
         Ok(Job::new(file)?)
+    }
+
+    /// What the job of this author may reach outside of the node.
+    fn access(&self, author: Option<&str>) -> OutsideAccess {
+        match author {
+            Some(_) => self.deployed_access.clone(),
+            None => OutsideAccess {
+                egress: self.egress.clone(),
+                ..OutsideAccess::default()
+            },
+        }
+    }
+
+    /// Refuses a job that reads or writes hubs and queues that its author may not.
+    fn check_rights(&self, file: &JobFile, author: &str) -> Result<(), JobError> {
+        let key = self.keys.get(author, self.clock.unix_millis());
+        let key = key.ok_or_else(|| JobError::AuthorRevoked(author.to_owned()))?;
+        let check = |right: Right, resource: Resource<'_>| match key.may(right, resource) {
+            true => Ok(()),
+            false => Err(JobError::Right {
+                author: author.to_owned(),
+                right: right.name(),
+                resource: resource.to_string(),
+            }),
+        };
+        for hub in file.inputs.iter().flat_map(|input| &input.hubs) {
+            // A key for a sharded hub need not have its members.
+            check(Right::Listen, Resource::Hub(hub))?;
+        }
+        for output in &file.outputs {
+            match output.settings.destination() {
+                Some(Destination::Hub(hub)) => check(Right::Send, Resource::Hub(hub))?,
+                Some(Destination::Queue(queue)) => check(Right::Send, Resource::Queue(queue))?,
+                None => {}
+            }
+        }
+        Ok(())
     }
 
     fn members(&self, hub: String) -> Vec<String> {

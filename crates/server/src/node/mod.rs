@@ -138,7 +138,7 @@ impl Node {
         let hub = hubs::open(&config, descriptors.files, clock.clone(), app.clone()).await?;
         let log: Arc<dyn Log> = Arc::new(hub.clone());
         let url = http.as_ref().map(|http| http.url.clone());
-        let services = Services::start(&config, &log, &clock, url).await?;
+        let services = Services::start(&config, &keys, &log, &clock, url).await?;
 
         let (audit, audit_writer) = audit::queue(clock.clone());
         let audit_writer = tokio::spawn(audit_writer.run(log.clone()));

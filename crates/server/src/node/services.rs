@@ -6,6 +6,7 @@ use std::fmt::Display;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use highwater_access::Keys;
 use highwater_env::random::Random;
 use highwater_env::{Clock, shutdown_signal};
 use highwater_hub::{groups, transactions};
@@ -36,6 +37,7 @@ impl Services {
     /// `url` is the base of links in notifications, unless the settings have one.
     pub(super) async fn start(
         config: &Config,
+        keys: &Arc<Keys>,
         log: &Arc<dyn Log>,
         clock: &Arc<dyn Clock>,
         url: Option<String>,
@@ -67,6 +69,7 @@ impl Services {
             sharded: config.sharded.clone().into(),
             egress: config.egress.clone(),
             deployed_access: config.deployed_access.clone(),
+            keys: keys.clone(),
             state_bytes_max: config.job_state_bytes_max,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
         };

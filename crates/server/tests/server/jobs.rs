@@ -409,3 +409,115 @@ async fn a_job_whose_function_does_not_return_fails_and_can_be_deleted() {
     assert_eq!(status, 404);
     node.stop().await;
 }
+
+/// Two keys that deploy jobs: `ops` for everything, `app` for the hub `in` and its own names.
+const KEYS: &str = r#"
+[[keys]]
+name = "ops"
+secret = "ops-secret"
+rights = ["send", "listen", "manage", "deploy"]
+[[keys]]
+name = "app"
+secret = "app-secret"
+rights = ["send", "listen", "deploy"]
+hubs = ["in", "app-out"]
+"#;
+
+async fn call_as(node: &Node, key: &str, line: &str, body: &str) -> (u16, Value) {
+    use base64::Engine;
+    let login = base64::engine::general_purpose::STANDARD.encode(format!("{key}:{key}-secret"));
+    let header = format!("authorization: Basic {login}");
+    let answer = call(node.http_address().unwrap(), line, &[&header], body).await;
+    let body = serde_json::from_str(&answer.body).unwrap_or(Value::Null);
+    (answer.status, body)
+}
+
+// proves G3
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_has_the_rights_of_the_key_that_deployed_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = format!("{HUBS}[hubs.app-out]\npartitions = 1\n{KEYS}");
+    let node = start(folder.path(), &settings).await;
+    let put =
+        async |key: &str, body: &str| call_as(&node, key, "PUT /api/jobs/app-double", body).await;
+    let (status, refused) = put("app", &job(DOUBLE)).await;
+    assert_eq!((status, &refused["code"]), (403, &json!("forbidden")));
+    let message = refused["message"].as_str().unwrap();
+    assert!(
+        message.contains("send") && message.contains("`out`"),
+        "{message}"
+    );
+    let own = job(DOUBLE).replace("hub = \\\"out\\\"", "hub = \\\"app-out\\\"");
+    let internal = own.replace("hub = \\\"in\\\"", "hub = \\\"__groups\\\"");
+    assert_eq!(put("app", &internal).await.0, 403);
+    let (status, made) = put("app", &own).await;
+    assert_eq!(status, 200, "{made}");
+    assert_eq!(put("ops", &job(DOUBLE)).await.0, 200);
+    assert_eq!(put("app", &own).await.0, 200);
+    node.stop().await;
+
+    let without_app = settings.split("[[keys]]\nname = \"app\"").next().unwrap();
+    let node = start(folder.path(), without_app).await;
+    let (_, seen) = call_as(&node, "ops", "GET /api/jobs/app-double", "").await;
+    assert_eq!(seen["state"], "failed", "{seen}");
+    let reason = seen["reason"].as_str().unwrap();
+    assert!(reason.contains("not a valid key"), "{reason}");
+    let (status, _) = call_as(&node, "ops", "POST /api/jobs/app-double/start", "").await;
+    assert_eq!(status, 403);
+    node.stop().await;
+}
+
+// proves G3
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_of_a_key_reaches_listed_folders_and_hosts_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let (listed, other) = (folder.path().join("listed"), folder.path().join("other"));
+    disk::create_folder(&listed).unwrap();
+    disk::create_folder(&other).unwrap();
+    write(&other.join("q.saql"), "SELECT secret FROM numbers");
+    let settings = format!("jobs.folders = [\"listed\"]\n{HUBS}{KEYS}");
+    let node = start(folder.path(), &settings).await;
+    let put_as = async |name: &str, job: &str| {
+        let body = json!({"files": {"job.toml": job}}).to_string();
+        call_as(&node, "ops", &format!("PUT /api/jobs/{name}"), &body).await
+    };
+    let put = async |job: &str| put_as("reach", job).await;
+    let input = "[inputs.numbers]\nhub = \"in\"\n";
+    let sql = "sql = \"SELECT n INTO out FROM numbers\"\nstart = \"beginning\"\n";
+    let to = |path: &Path| {
+        let path = path.display();
+        format!("{sql}{input}[outputs.out]\ntype = \"files\"\npath = \"{path}\"\n")
+    };
+    let (status, made) = put(&to(&listed.join("rows"))).await;
+    assert_eq!(status, 200, "{made}");
+    let query = format!("query = \"{}\"\n{input}", other.join("q.saql").display());
+    let files = format!("{sql}[inputs.numbers]\npath = \"{}\"\n", other.display());
+    for wrong in [to(&other), query, files] {
+        let (status, refused) = put(&wrong).await;
+        let message = refused["message"].as_str().unwrap_or_default();
+        assert!(
+            status == 400 && message.contains("jobs.folders"),
+            "{wrong}: {refused}"
+        );
+        assert!(!message.contains("secret"), "{message}");
+    }
+    let hook =
+        format!("{sql}{input}[outputs.out]\ntype = \"webhook\"\nurl = \"http://127.0.0.1:9/\"\n");
+    assert_eq!(put_as("hook", &hook).await.0, 200);
+    let line = "POST /hubs/in/messages?key=k";
+    assert_eq!(call_as(&node, "ops", line, "{\"n\":1}").await.0, 201);
+    let mut alarm = String::new();
+    for _ in 0..500 {
+        let (_, seen) = call_as(&node, "ops", "GET /api/jobs/hook", "").await;
+        alarm = seen["alarms"].to_string();
+        if alarm.contains("egress.allow") {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(alarm.contains("egress.allow"), "{alarm}");
+    let secret = hook.replace("http://127.0.0.1:9/", "http://h/${env:PATH}");
+    let (status, refused) = put(&secret).await;
+    assert_eq!(status, 400, "{refused}");
+    node.stop().await;
+}

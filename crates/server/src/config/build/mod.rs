@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use highwater_env::disk;
 use highwater_log::{CleanupPolicy, HubName, HubSettings, HubSpec};
+use highwater_settings::Secrets;
 
 use super::effective_settings::Settings;
 use super::error::Problem;
@@ -338,7 +339,14 @@ impl Build<'_> {
             format!("keys.{table}.secret_file"),
         );
         match (self.settings.text(&here), self.path(&file)) {
-            (Some(secret), None) => Some(secret.to_owned()),
+            (Some(secret), None) => match Secrets::default().resolve(secret) {
+                Ok(secret) => Some(secret.into_owned()),
+                Err(error) => {
+                    let hint = "write secret = \"${env:NAME}\" or \"${file:/path}\"";
+                    self.problem(&here, error.to_string(), hint);
+                    None
+                }
+            },
             (None, Some(path)) => match disk::read_to_string(&path) {
                 Ok(text) => Some(text.trim_end_matches(['\r', '\n']).to_owned()),
                 Err(error) => {
