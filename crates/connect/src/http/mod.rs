@@ -221,9 +221,11 @@ async fn handshake(
 
 impl Origin {
     fn of(uri: &Uri) -> Result<Origin, HttpError> {
+        // The URL may hold a secret, so it is not shown.
         let wrong = || {
-            let example = "https://example.org/hook";
-            HttpError::Request(format!("`{uri}` is not a URL: write one such as {example}"))
+            let reason =
+                "the URL has no scheme or host: write one such as https://example.org/hook";
+            HttpError::Request(reason.to_owned())
         };
         let tls = match uri.scheme() {
             Some(scheme) if *scheme == Scheme::HTTPS => true,

@@ -334,10 +334,14 @@ fn handler(
                 egress: parts.egress.clone(),
                 ..http::Options::default()
             };
-            let url = resolve_secrets(url)?;
+            let resolved = resolve_secrets(url)?;
+            let parsed = parse_url(&resolved).map_err(|why| match &resolved {
+                Cow::Borrowed(_) => why,
+                Cow::Owned(_) => format!("`{url}` is no URL with its secrets"),
+            });
             Arc::new(webhook::Webhook::new(
                 http::Client::new(options),
-                parse_url(&url)?,
+                parsed?,
                 &spec.name,
                 authorization.as_ref(),
                 spec.transient.clone(),
