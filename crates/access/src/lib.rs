@@ -16,6 +16,7 @@ mod right;
 pub mod sas;
 mod scram;
 mod secret;
+mod token;
 
 pub use audit::{AuditEvent, AuditLog, NoAudit};
 pub use key::{Key, KeyScope, Keys, NameLists};
@@ -27,3 +28,4 @@ pub use resource::Resource;
 pub use right::{Right, Rights};
 pub use scram::{ScramHash, ScramVerifier};
 pub use secret::{KeySecret, SECRET_LEN_MIN};
+pub use token::{SigningKeys, TokenError, TokenPolicy};

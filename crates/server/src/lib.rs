@@ -19,4 +19,5 @@ pub mod sharded;
 pub mod stored_keys;
 mod text;
 mod tls;
+pub mod tokens;
 pub mod workflows;

@@ -26,6 +26,7 @@ use crate::jobs::DeclaredJob;
 use crate::processors::{ProcessorSpec, notify};
 use crate::queues;
 use crate::sharded::ShardedHub;
+use crate::tokens::TokenSettings;
 use crate::workflows::Workflow;
 use highwater_access::Key;
 
@@ -47,6 +48,8 @@ pub struct Config {
     pub http: Option<http::Options>,
     pub kafka: Vec<KafkaListener>,
     pub keys: Vec<Key>,
+    /// `None`: no tokens are accepted.
+    pub tokens: Option<TokenSettings>,
     /// Created at the start if missing.
     pub hubs: Vec<HubSpec>,
     pub sharded: Vec<ShardedHub>,

@@ -126,6 +126,15 @@ settings! {
     "keys.*.quota.partitions_per_hour": Count(1, 1_000_000) = "",
         "partitions that clients create in an hour";
 
+    "tokens.jwks": Path = "",
+        "a JWKS file with the public keys of an identity provider, whose bearer tokens (RS256, ES256) then count as keys";
+    "tokens.issuer": Text = "",
+        "the claim `iss` of its tokens";
+    "tokens.audience": Text = "",
+        "a value of the claim `aud` of its tokens";
+    "tokens.key_claim": Text = "sub",
+        "the claim with the name of the key whose rights the token has";
+
     "hubs.*.partitions": Count(1, 1024) = "4",
         "partitions; can be increased later, never decreased";
     "hubs.*.retention": TimeOrForever = "7d",

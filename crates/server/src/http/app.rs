@@ -22,6 +22,7 @@ use crate::jobs::Jobs;
 use crate::processors::Processors;
 use crate::sharded::ShardedHub;
 use crate::stored_keys::StoredKeys;
+use crate::tokens::Tokens;
 use crate::workflows::Workflows;
 use highwater_access::{Keys, Principal, Resource, Right};
 
@@ -32,6 +33,7 @@ pub struct App {
     pub(super) budget: Arc<Budget>,
     pub(super) metrics: Metrics,
     pub(super) round_robin: RoundRobin,
+    tokens: OnceLock<Arc<Tokens>>,
     pub(super) login_delays: LoginDelays,
     stopping: watch::Sender<bool>,
     auto_create: Option<u32>,
@@ -100,6 +102,7 @@ impl App {
             budget: Budget::new(options.in_flight_bytes_max),
             metrics: Metrics::default(),
             round_robin: RoundRobin::default(),
+            tokens: OnceLock::new(),
             login_delays: LoginDelays::default(),
             stopping: watch::Sender::new(false),
             backend: OnceLock::new(),
@@ -114,6 +117,15 @@ impl App {
     /// Serves requests from now on. A second call has no effect.
     pub fn serve_from(&self, backend: Backend) {
         let _ = self.backend.set(backend);
+    }
+
+    /// Accepts bearer tokens, too. A second call has no effect.
+    pub fn accept_tokens(&self, tokens: Arc<Tokens>) {
+        let _ = self.tokens.set(tokens);
+    }
+
+    pub(super) fn tokens(&self) -> Option<&Tokens> {
+        self.tokens.get().map(|tokens| &**tokens)
     }
 
     pub fn progress(&self) -> &Progress {

@@ -50,11 +50,21 @@ pub(super) fn authenticate(
         let pair = STANDARD.decode(rest.trim()).map_err(|_| wrong())?;
         authenticate_pair(app, &String::from_utf8(pair).map_err(|_| wrong())?)?
     } else if scheme.eq_ignore_ascii_case("Bearer") {
-        authenticate_pair(app, rest.trim())?
+        authenticate_bearer(app, rest.trim())?
     } else {
         return Err(refused("the Authorization header has an unknown scheme"));
     };
     Ok(Principal::Key(key))
+}
+
+/// `name:secret`, or a token of an identity provider, which has no colon.
+fn authenticate_bearer(app: &App, bearer: &str) -> Result<Arc<Key>, Error> {
+    match app.tokens() {
+        Some(tokens) if !bearer.contains(':') => tokens
+            .verify(bearer, app.now_ms())
+            .map_err(|error| refused(&error.to_string())),
+        _ => authenticate_pair(app, bearer),
+    }
 }
 
 fn authenticate_pair(app: &App, pair: &str) -> Result<Arc<Key>, Error> {

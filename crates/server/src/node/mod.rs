@@ -26,6 +26,7 @@ use crate::kafka;
 use crate::processors::ProcessorError;
 use crate::sharded::ReservedNames;
 use crate::stored_keys::StoredKeys;
+use crate::tokens::Tokens;
 use highwater_access::Keys;
 use services::Services;
 
@@ -46,6 +47,8 @@ pub enum NodeError {
         queue: String,
         error: highwater_queue::CreateError,
     },
+    #[error("the keys of the tokens' issuer cannot be read: {0}")]
+    Tokens(std::io::Error),
     #[error("the stored keys cannot be read: {0}")]
     Keys(std::io::Error),
     #[error("the stored jobs cannot be read: {0}")]
@@ -130,6 +133,10 @@ impl Node {
             DescriptorBudget::for_process(highwater_hub::Options::default().files_open);
         let kafka_connections = limit_connections(&descriptors, &mut options, &config);
         let app = App::new(options, keys.clone(), config.auto_create, clock.clone());
+        if let Some(settings) = config.tokens.clone() {
+            let tokens = Tokens::open(settings, keys.clone()).map_err(NodeError::Tokens)?;
+            app.accept_tokens(tokens);
+        }
         let kafka_listeners = kafka::bind(&config, kafka_connections).await?;
         let http = match &config.http {
             Some(options) => Some(listen(&app, options).await?),

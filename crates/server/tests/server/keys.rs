@@ -190,3 +190,33 @@ async fn changes_and_refusals_are_in_the_audit_log() {
     assert!(field(&events[0], "from").starts_with("127.0.0.1:"));
     node.stop().await;
 }
+
+// proves G4
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_of_the_issuer_has_the_rights_of_the_key_it_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let vectors: Value =
+        serde_json::from_str(include_str!("../../../access/src/token_vectors.json")).unwrap();
+    whole_node::write(
+        &folder.path().join("jwks.json"),
+        &vectors["jwks"].to_string(),
+    );
+    let settings = format!(
+        "{SETTINGS}[[keys]]\nname = \"app\"\nsecret = \"app-secret\"\nrights = [\"send\"]\n\
+         [tokens]\njwks = \"jwks.json\"\nissuer = \"https://id.example\"\naudience = \"highwater\"\n"
+    );
+    let clock = Arc::new(SimClock::at_unix_nanos(1_500_000_000_000));
+    let node = whole_node::start(folder.path(), &settings, clock.clone()).await;
+    let address = node.http_address().unwrap();
+    let token = vectors["rsa"].as_str().unwrap();
+    assert_eq!(send(address, token).await, 201);
+    call_as(address, token, "GET /metrics", "")
+        .await
+        .is(403, "forbidden");
+    let other = vectors["other_audience"].as_str().unwrap();
+    assert_eq!(send(address, other).await, 401);
+    clock.set_unix_nanos(2_100_000_000_000);
+    assert_eq!(send(address, token).await, 401, "it has expired");
+    assert_eq!(send(address, "app:app-secret").await, 201);
+    node.stop().await;
+}

@@ -18,7 +18,10 @@ use super::error::Problem;
 use super::{Config, Durability, KafkaListener, TlsFiles};
 use crate::http;
 use crate::sharded::reserved_name;
-use highwater_access::{Key, KeyScope, KeySecret, NameLists, Quota, Right, Rights, SECRET_LEN_MIN};
+use crate::tokens::TokenSettings;
+use highwater_access::{
+    Key, KeyScope, KeySecret, NameLists, Quota, Right, Rights, SECRET_LEN_MIN, TokenPolicy,
+};
 use highwater_time::Instant;
 
 pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<Problem>> {
@@ -52,6 +55,7 @@ pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<P
         queues: build.each("queues", Build::queue),
         processors: build.each("processors", Build::processor),
         notify: build.notify(),
+        tokens: build.tokens(),
         keys,
     };
     match build.problems.is_empty() {
@@ -295,6 +299,27 @@ impl Build<'_> {
         let expires_ms = self.expiry(&at("expires"))?;
         let key = Key::with_secrets(&name, secrets, rights, scope);
         Some(key.expires(expires_ms).limited(self.quota(&at("quota"))))
+    }
+
+    fn tokens(&mut self) -> Option<TokenSettings> {
+        let jwks = self.path("tokens.jwks")?;
+        let text = |key: &str| self.settings.text(key).map(str::to_owned);
+        let (issuer, audience) = (text("tokens.issuer"), text("tokens.audience"));
+        let (Some(issuer), Some(audience)) = (issuer, audience) else {
+            let message = "tokens need an issuer and an audience".to_owned();
+            let hint = "write issuer = \"https://..\" and audience = \"..\"";
+            self.problem("tokens.jwks", message, hint);
+            return None;
+        };
+        let key_claim = text("tokens.key_claim").unwrap_or_default();
+        Some(TokenSettings {
+            jwks,
+            policy: TokenPolicy {
+                issuer,
+                audience,
+                key_claim,
+            },
+        })
     }
 
     /// The outer `None`: invalid.
