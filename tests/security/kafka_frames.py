@@ -32,7 +32,7 @@ def describe_configs(topics):
     """All settings of each topic, once for each time that it is named."""
     topic = 2
     resources = b"".join(struct.pack(">b", topic) + string(name) + struct.pack(">i", -1) for name in topics)
-    return frame(DESCRIBE_CONFIGS, 0, struct.pack(">i", len(topics)) + resources)
+    return frame(DESCRIBE_CONFIGS, 1, struct.pack(">i", len(topics)) + resources + b"\0")
 
 
 def login(user, password):

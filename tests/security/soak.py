@@ -152,11 +152,12 @@ async def unread(port, requests, seconds=8):
     """Writes requests and reads nothing."""
     _, writer = await asyncio.open_connection(HOST, port)
     try:
-        for request in requests:
-            writer.write(request)
-            await asyncio.wait_for(writer.drain(), seconds)
-        await asyncio.sleep(seconds)
-    except asyncio.TimeoutError:
+        async with asyncio.timeout(seconds):
+            for request in requests:
+                writer.write(request)
+                await writer.drain()
+            await asyncio.sleep(seconds)
+    except TimeoutError:
         pass
     finally:
         writer.transport.abort()
