@@ -68,7 +68,7 @@ impl KeyScope {
 
     fn covers(&self, resource: Resource<'_>) -> bool {
         match resource {
-            Resource::Node => self.hubs == NamePatterns::All,
+            Resource::Node => *self == KeyScope::UNLIMITED,
             Resource::AnyHub => true,
             Resource::Hub(name) | Resource::Queue(name) => self.hubs.cover(name),
             Resource::Workflow(name) => self.hubs.cover_joined(WORKFLOW_JOURNAL_PREFIX, name),

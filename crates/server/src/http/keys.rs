@@ -141,8 +141,14 @@ pub(super) async fn rotate(mut request: ApiRequest<'_>) -> Result<Reply, Error> 
     let name = percent_decode(name);
     let example = "{\"keep_previous\":false}, or no body";
     let rotation: Rotation = request.read_optional_json(example).await?;
-    let rotated = stored_keys(request.app)?.rotate(&name, rotation.keep_previous);
-    let body = json!({"name": name, "secret": rotated.await?});
+    let stored = stored_keys(request.app)?;
+    // The answer has the new secret, so it is worth all rights of the key.
+    let records = stored.list().await;
+    if let Some(record) = records.iter().find(|record| record.spec.name == *name) {
+        check_rights(&request.caller, &record.spec.rights)?;
+    }
+    let secret = stored.rotate(&name, rotation.keep_previous).await?;
+    let body = json!({"name": name, "secret": secret});
     Ok(reply::json(StatusCode::OK, &body))
 }
 

@@ -105,6 +105,8 @@ async fn a_key_expires_and_gives_no_right_that_its_maker_lacks() {
     let body = r#"{"name":"more","rights":["send"]}"#;
     let refused = call_as(address, &manager, "POST /api/keys", body).await;
     refused.is(403, "forbidden");
+    let rotated = call_as(address, &manager, "POST /api/keys/app/rotate", "").await;
+    rotated.is(403, "forbidden");
     for name in ["", "a:b", "anonymous", "a b"] {
         let body = json!({"name": name, "rights": ["send"]}).to_string();
         let wrong = call_as(address, ROOT, "POST /api/keys", &body).await;
