@@ -517,8 +517,9 @@ fn lane_determines_group(plan: &Plan, window: &WindowNode) -> bool {
         _ => None,
     };
     let over: Vec<usize> = input.substream.iter().filter_map(column).collect();
-    let told = |key: &Key| column(&key.expr).is_some_and(|column| over.contains(&column));
-    !input.substream.is_empty() && window.keys.iter().all(told)
+    let is_substream_key =
+        |key: &Key| column(&key.expr).is_some_and(|column| over.contains(&column));
+    !input.substream.is_empty() && window.keys.iter().all(is_substream_key)
 }
 
 fn pane_fill(plan: &Plan, window: &WindowNode) -> Box<dyn Operator> {

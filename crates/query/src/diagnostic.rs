@@ -125,16 +125,16 @@ impl Diagnostic {
 
     /// The diagnostic as text, with its line; `name` stands for the query.
     pub fn render(&self, source: &str, name: &str) -> String {
-        let place = LinePosition::of(source, self.span);
+        let position = LinePosition::of(source, self.span);
         let severity = match self.severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
         };
-        let number = place.line.to_string();
+        let number = position.line.to_string();
         let gutter = " ".repeat(number.len());
-        let (text, before, width) = place.excerpt();
+        let (text, before, width) = position.excerpt();
         let mut out = format!("{severity}[{}]: {}\n", self.code, self.message);
-        let _ = writeln!(out, "{gutter}--> {name}:{number}:{}", place.column);
+        let _ = writeln!(out, "{gutter}--> {name}:{number}:{}", position.column);
         let _ = writeln!(out, "{gutter} |");
         let _ = writeln!(out, "{}", format!("{number} | {text}").trim_end());
         let carets = format!("{}{}", " ".repeat(before), "^".repeat(width));

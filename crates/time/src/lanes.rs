@@ -324,12 +324,15 @@ mod tests {
             lanes.expire(at(second));
             assert!(lanes.len() <= 1_000 && lanes.slots.len() <= 2_000);
         }
-        let room = [
+        let capacities = [
             lanes.slots.capacity(),
             lanes.ids.capacity(),
             lanes.expiries.capacity(),
         ];
-        assert!(room.into_iter().all(|places| places <= 4_096), "{room:?}");
+        assert!(
+            capacities.iter().all(|capacity| *capacity <= 4_096),
+            "{capacities:?}"
+        );
         assert!(lanes.free.len() <= 1_000);
     }
 

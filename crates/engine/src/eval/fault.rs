@@ -25,14 +25,14 @@ pub struct Faults {
     warnings: BTreeMap<usize, Warning>,
 }
 
-/// A correction of a value in a row that did not fail for it, and the place in the query.
+/// A correction of a value in a row that did not fail for it, and the position in the query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Warning {
     pub span: Span,
     pub text: &'static str,
 }
 
-/// The failure of a row, and the place in the query.
+/// The failure of a row, and the position in the query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub span: Span,

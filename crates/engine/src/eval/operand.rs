@@ -34,7 +34,7 @@ pub(super) enum NumericOperand<'a> {
     Floats(Operand<'a, f64>),
 }
 
-/// The rows of a kernel call, its place in the query, and the sink for failures.
+/// The rows of a kernel call, its position in the query, and the sink for failures.
 pub(super) struct KernelContext<'a> {
     pub span: Span,
     pub rows: &'a Rows,

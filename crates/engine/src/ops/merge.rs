@@ -194,8 +194,8 @@ impl Merge {
             .collect();
         let mut rows: Vec<(u32, u32)> = Vec::with_capacity(CHUNK_ROWS);
         for run in runs {
-            let place = sources.partition_point(|source| *source < (run.port, run.chunk)) as u32;
-            rows.extend((run.start..run.start + run.rows).map(|row| (place, row as u32)));
+            let source = sources.partition_point(|source| *source < (run.port, run.chunk)) as u32;
+            rows.extend((run.start..run.start + run.rows).map(|row| (source, row as u32)));
         }
         Chunk::interleave(&chunks, &rows)
     }

@@ -195,8 +195,8 @@ impl DataErrors {
         self.warnings.count += other.warnings.count;
         self.warnings.first = self.warnings.first.take().or(other.warnings.first);
         self.count += other.count;
-        let room = SAMPLES_MAX - self.samples.len();
-        self.samples.extend(other.samples.into_iter().take(room));
+        let free = SAMPLES_MAX - self.samples.len();
+        self.samples.extend(other.samples.into_iter().take(free));
     }
 
     /// Returns the rows of `chunk` that did not fail, and counts the others.

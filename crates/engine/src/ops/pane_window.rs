@@ -258,13 +258,13 @@ impl PaneWindow {
         let start = self.grid.window_start(end);
         let inside = self.cells.cells_of(lane).skip_while(|(_, e)| *e <= start);
         for (cell, _) in inside.take_while(|(_, e)| *e <= end) {
-            let place = &mut self.group_rows[self.cells.group(cell) as usize];
-            if place.0 != self.window {
-                *place = (self.window, self.due.shown.len() as u32);
+            let known = &mut self.group_rows[self.cells.group(cell) as usize];
+            if known.0 != self.window {
+                *known = (self.window, self.due.shown.len() as u32);
                 self.due.push_row(cell, end, lane);
             }
             self.due.parts.push(cell);
-            self.due.rows.push(place.1);
+            self.due.rows.push(known.1);
         }
     }
 
@@ -348,7 +348,7 @@ impl DueWindows {
         let mut watermarks = self.watermarks.iter().peekable();
         let mut names = self.names.iter().peekable();
         let mut passed = 0;
-        let mut place = |row: usize, out: &mut RowWriter| {
+        let mut push_marks = |row: usize, out: &mut RowWriter| {
             loop {
                 while let Some(name) = names.next_if(|name| name.after <= passed) {
                     out.push_name(name);
@@ -364,9 +364,11 @@ impl DueWindows {
         for start in (0..slots.len()).step_by(CHUNK_ROWS) {
             let block = start..slots.len().min(start + CHUNK_ROWS);
             let (ends, slots) = (&self.ends[block.clone()], &slots[block]);
-            groups.emit(ends, slots, out, errors, |row, out| place(start + row, out));
+            groups.emit(ends, slots, out, errors, |row, out| {
+                push_marks(start + row, out)
+            });
         }
-        place(slots.len(), out);
+        push_marks(slots.len(), out);
     }
 
     fn clear(&mut self) {

@@ -197,8 +197,8 @@ impl PaneJoiner {
             return; // between two windows, where the hop is longer than the window
         }
         let shares = self.panes.entry(share.end).or_default();
-        let place = shares.partition_point(|(other, _)| *other <= port);
-        shares.insert(place, (port, PaneGroups::Unindexed(share.groups)));
+        let index = shares.partition_point(|(other, _)| *other <= port);
+        shares.insert(index, (port, PaneGroups::Unindexed(share.groups)));
         self.due = Some(self.due.map_or(window, |due| due.min(window)));
     }
 
@@ -279,16 +279,16 @@ impl PaneJoiner {
             };
             slots.clear();
             for (at, &id) in share.ids.iter().enumerate() {
-                let place = &mut self.group_slots[id as usize];
-                if place.0 != self.window {
-                    *place = (self.window, joined.ids.len() as u32);
+                let known = &mut self.group_slots[id as usize];
+                if known.0 != self.window {
+                    *known = (self.window, joined.ids.len() as u32);
                     vec_growth::reserve(&mut joined.ids, 1);
                     joined.ids.push(id);
                     if let Some(look) = share.original_keys.get(at as u32) {
-                        joined.original_keys.set(place.1, look.into());
+                        joined.original_keys.set(known.1, look.into());
                     }
                 }
-                slots.push(place.1);
+                slots.push(known.1);
             }
             for (index, accumulator) in joined.accumulators.iter_mut().enumerate() {
                 accumulator.grow(joined.ids.len());

@@ -143,17 +143,17 @@ pub(super) fn with_interpreter<T>(
     INTERPRETERS.with(|interpreters| {
         let interpreters = &mut *interpreters.borrow_mut();
         loop {
-            let place =
+            let index =
                 interpreter_index(scripts, interpreters).map_err(|failure| failure.message)?;
-            let crowded = !interpreters[place].1.objects.is_empty();
-            let result = body(&mut interpreters[place].1);
-            interpreters[place].1.slot.end();
+            let crowded = !interpreters[index].1.objects.is_empty();
+            let result = body(&mut interpreters[index].1);
+            interpreters[index].1.slot.end();
             let failure = match result {
                 Ok(done) => return Ok(done),
                 Err(failure) => failure,
             };
             if failure.broken {
-                interpreters.swap_remove(place);
+                interpreters.swap_remove(index);
             }
             if !(failure.broken && crowded) {
                 return Err(failure.message);
@@ -167,8 +167,8 @@ fn interpreter_index(
     interpreters: &mut Vec<(Weak<Scripts>, Interpreter)>,
 ) -> Result<usize, Failure> {
     let ours = |(of, _): &(Weak<Scripts>, Interpreter)| of.as_ptr() == Arc::as_ptr(scripts);
-    if let Some(place) = interpreters.iter().position(ours) {
-        return Ok(place);
+    if let Some(index) = interpreters.iter().position(ours) {
+        return Ok(index);
     }
     interpreters.retain(|(of, _)| of.strong_count() > 0);
     interpreters.push((Arc::downgrade(scripts), Interpreter::new(scripts)?));

@@ -68,8 +68,8 @@ impl<'a> Binder<'a> {
             analytic.calls.len() - 1
         });
         let column = AnalyticColumn::Call(call);
-        let place = analytic.columns.iter().position(|known| *known == column);
-        Ok(place.unwrap_or_else(|| {
+        let known = analytic.columns.iter().position(|known| *known == column);
+        Ok(known.unwrap_or_else(|| {
             analytic.columns.push(column);
             analytic.columns.len() - 1
         }))

@@ -326,7 +326,7 @@ fn uncarried(node: &Node, expr: &Expr) -> Option<(NodeId, Expr)> {
     let mut expr = expr.clone();
     let mut below = None;
     let mut made_here = false;
-    let mut place = |e: &mut Expr| {
+    expr.visit_mut(|e| {
         let ExprKind::Column(column) = &mut e.kind else {
             return;
         };
@@ -337,8 +337,7 @@ fn uncarried(node: &Node, expr: &Expr) -> Option<(NodeId, Expr)> {
             }
             _ => made_here = true,
         }
-    };
-    expr.visit_mut(&mut place);
+    });
     below.filter(|_| !made_here).map(|below| (below, expr))
 }
 

@@ -335,7 +335,7 @@ impl Binder<'_> {
 
     /// The position in `node` of column `column` of `below`, which it reads; added if necessary.
     pub(super) fn carry(&mut self, node: NodeId, below: NodeId, column: usize) -> usize {
-        fn place<T: PartialEq>(columns: &mut Vec<T>, wanted: T) -> usize {
+        fn position_of<T: PartialEq>(columns: &mut Vec<T>, wanted: T) -> usize {
             columns
                 .iter()
                 .position(|known| *known == wanted)
@@ -346,16 +346,16 @@ impl Binder<'_> {
         }
         match &mut self.plan.nodes[node.0] {
             Node::Join(join) if join.left == below => {
-                place(&mut join.columns, (Side::Left, column))
+                position_of(&mut join.columns, (Side::Left, column))
             }
-            Node::Join(join) => place(&mut join.columns, (Side::Right, column)),
+            Node::Join(join) => position_of(&mut join.columns, (Side::Right, column)),
             Node::Lookup(lookup) if lookup.from == below => {
-                place(&mut lookup.columns, (Side::Left, column))
+                position_of(&mut lookup.columns, (Side::Left, column))
             }
-            Node::Lookup(lookup) => place(&mut lookup.columns, (Side::Right, column)),
-            Node::Apply { columns, .. } => place(columns, ApplyColumn::Carried(column)),
+            Node::Lookup(lookup) => position_of(&mut lookup.columns, (Side::Right, column)),
+            Node::Apply { columns, .. } => position_of(columns, ApplyColumn::Carried(column)),
             Node::Analytic(analytic) => {
-                place(&mut analytic.columns, AnalyticColumn::Carried(column))
+                position_of(&mut analytic.columns, AnalyticColumn::Carried(column))
             }
             _ => column,
         }

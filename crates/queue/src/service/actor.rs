@@ -130,7 +130,7 @@ impl Actor {
     pub(super) async fn run(mut self) {
         let mut commands = Vec::new();
         loop {
-            let room = self.in_flight_bytes < self.options.in_flight_bytes_max as u64;
+            let has_capacity = self.in_flight_bytes < self.options.in_flight_bytes_max as u64;
             let max = self.options.commands_max;
             let wait = self.next_wait();
             tokio::select! {
@@ -138,7 +138,7 @@ impl Actor {
                 result = next_append(&mut self.appends), if !self.appends.is_empty() => {
                     self.append_finished(result).await;
                 }
-                count = self.commands.recv_many(&mut commands, max), if room => {
+                count = self.commands.recv_many(&mut commands, max), if has_capacity => {
                     let stop = |command: &Command| matches!(command, Command::Stop);
                     let stopping = count == 0 || commands.iter().any(stop);
                     self.run_round(&mut commands);

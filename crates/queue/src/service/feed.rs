@@ -104,13 +104,16 @@ async fn feed_partition(
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), RunError> {
     let target = Arc::new(FeedQueue(queue));
-    let (place, bounds) = (partition.topic_partition(), partition.bounds());
-    let mut stored = target.last(place).await.map_err(RunError::Position)?;
+    let (topic_partition, bounds) = (partition.topic_partition(), partition.bounds());
+    let mut stored = target
+        .last(topic_partition)
+        .await
+        .map_err(RunError::Position)?;
     // An end never goes back, so this is a new hub with the same name.
     if stored.is_some_and(|stored| stored > bounds.end) {
         let anew = target
             .0
-            .restart_feed(place.hub.to_string(), place.partition);
+            .restart_feed(topic_partition.hub.to_string(), topic_partition.partition);
         anew.await
             .map_err(|error| RunError::Position(storage_error(&error)))?;
         stored = None;
@@ -151,13 +154,17 @@ async fn enqueue(target: Arc<FeedQueue>, events: Vec<Delivery<Event>>) -> Result
         let Some(last) = piece.last() else {
             return Ok(());
         };
-        let (place, next) = (
+        let (topic_partition, next) = (
             last.event.topic_partition().clone(),
             last.event.offset().0 + 1,
         );
         let messages = piece.iter().map(message).collect();
-        let hub = place.hub.to_string();
-        match target.0.feed(hub, place.partition, messages, next).await {
+        let hub = topic_partition.hub.to_string();
+        match target
+            .0
+            .feed(hub, topic_partition.partition, messages, next)
+            .await
+        {
             Ok(_) => rest = behind,
             Err(error) if error.is_over_limit() && piece.len() > 1 => count = piece.len() / 2,
             Err(error) => return Err(Failure::transient(error)),
@@ -192,8 +199,15 @@ fn content(event: &Event) -> Content {
 struct FeedQueue(Queue);
 
 impl PositionStore for FeedQueue {
-    fn last(&self, place: &TopicPartition) -> BoxFuture<Result<Option<Offset>, GroupError>> {
-        let (queue, hub, partition) = (self.0.clone(), place.hub.to_string(), place.partition);
+    fn last(
+        &self,
+        topic_partition: &TopicPartition,
+    ) -> BoxFuture<Result<Option<Offset>, GroupError>> {
+        let (queue, hub, partition) = (
+            self.0.clone(),
+            topic_partition.hub.to_string(),
+            topic_partition.partition,
+        );
         Box::pin(async move {
             let next = queue.feed_position(hub, partition).await;
             let next = next.map_err(|error| storage_error(&error))?;
@@ -201,8 +215,16 @@ impl PositionStore for FeedQueue {
         })
     }
 
-    fn store(&self, place: &TopicPartition, next: Offset) -> BoxFuture<Result<(), GroupError>> {
-        let (queue, hub, partition) = (self.0.clone(), place.hub.to_string(), place.partition);
+    fn store(
+        &self,
+        topic_partition: &TopicPartition,
+        next: Offset,
+    ) -> BoxFuture<Result<(), GroupError>> {
+        let (queue, hub, partition) = (
+            self.0.clone(),
+            topic_partition.hub.to_string(),
+            topic_partition.partition,
+        );
         Box::pin(async move {
             let stored = queue.feed(hub, partition, Vec::new(), next.0).await;
             stored.map(drop).map_err(|error| storage_error(&error))
@@ -217,14 +239,14 @@ fn storage_error(error: &Error) -> GroupError {
 impl DeadLetterSink for FeedQueue {
     fn put(&self, letter: &DeadLetter) -> BoxFuture<Result<(), String>> {
         let event = &letter.event;
-        let place = event.topic_partition().clone();
+        let topic_partition = event.topic_partition().clone();
         let (offset, content) = (event.offset().0, content(event));
         let reason = letter.attempts.last().map(|attempt| attempt.reason.clone());
         let queue = self.0.clone();
         Box::pin(async move {
-            let (hub, reason) = (place.hub.to_string(), reason.unwrap_or_default());
+            let (hub, reason) = (topic_partition.hub.to_string(), reason.unwrap_or_default());
             let put = queue
-                .feed_unreadable(hub, place.partition, offset, content, reason)
+                .feed_unreadable(hub, topic_partition.partition, offset, content, reason)
                 .await;
             put.map_err(|error| error.to_string())
         })

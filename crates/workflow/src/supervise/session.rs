@@ -87,11 +87,11 @@ impl Session<'_> {
             return;
         }
         let options = &self.supervisor.options;
-        let room = options.instances_max.saturating_sub(self.core.count());
+        let capacity = options.instances_max.saturating_sub(self.core.count());
         let third = options.lock / 3;
         let claim = Claim {
             lock: self.lock,
-            most: room.min(CLAIM_MAX),
+            most: capacity.min(CLAIM_MAX),
             wait_ms: third.as_millis() as u64,
             lasts_ms: options.lock.as_millis() as u64,
         };
@@ -182,15 +182,15 @@ impl Session<'_> {
 /// Splits a round into reports of bounded size.
 fn reports(lock: ClaimLock, round: &Round) -> Vec<OutcomeReport> {
     let mut reports: Vec<OutcomeReport> = Vec::new();
-    let mut room = 0;
+    let mut bytes_left = 0;
     for (id, value) in round.records() {
         let bytes = id.len() + value.len();
-        if bytes > room {
+        if bytes > bytes_left {
             let events = Vec::new();
             reports.push(OutcomeReport { lock, events });
-            room = REPORT_BYTES;
+            bytes_left = REPORT_BYTES;
         }
-        room = room.saturating_sub(bytes);
+        bytes_left = bytes_left.saturating_sub(bytes);
         if let Some(report) = reports.last_mut() {
             report.events.push(ReportedEvent {
                 id: id.to_string(),

@@ -189,9 +189,9 @@ impl PartitionKeys {
             && self.table.capacity() / 8 > self.table.len()
         {
             let colds = &self.colds;
-            let room = self.table.len() * 2;
+            let capacity = self.table.len() * 2;
             self.table
-                .shrink_to(room, |&slot| colds[slot as usize].hash);
+                .shrink_to(capacity, |&slot| colds[slot as usize].hash);
         }
     }
 

@@ -143,8 +143,8 @@ impl Join {
                 return;
             }
             self.unmatched.pop_first();
-            if let Some((_, place)) = self.left.buffered_row(row) {
-                self.push_unmatched(due_at, place);
+            if let Some((_, row_ref)) = self.left.buffered_row(row) {
+                self.push_unmatched(due_at, row_ref);
             }
         }
     }
@@ -189,7 +189,7 @@ impl Join {
                     pairs.push(Pair {
                         time,
                         left,
-                        right: Some(next.place),
+                        right: Some(next.row_ref),
                     });
                 }
             });
@@ -223,11 +223,11 @@ impl Join {
                 let newest = time.saturating_add(self.high);
                 self.right.find(hash, key, |right_time, right| {
                     let holds =
-                        |check: &TimeCheck| check.holds(chunks, next.place, time, right_time);
+                        |check: &TimeCheck| check.holds(chunks, next.row_ref, time, right_time);
                     if right_time <= newest && checks.iter().all(holds) {
                         pairs.push(Pair {
                             time,
-                            left: next.place,
+                            left: next.row_ref,
                             right: Some(right),
                         });
                     }
@@ -235,14 +235,14 @@ impl Join {
                 pairs[before..].reverse();
             }
             self.set_matched(before);
-            let due = self.due(time, next.place);
+            let due = self.due(time, next.row_ref);
             if due > time && (has_key || self.output.outer) {
                 self.left.keep(next, time);
                 if self.output.outer {
                     self.unmatched.add(due, &self.left);
                 }
             } else if self.output.outer {
-                self.push_unmatched(time, next.place);
+                self.push_unmatched(time, next.row_ref);
             }
         }
     }

@@ -96,7 +96,7 @@ impl JoinOutput {
             .iter()
             .map(|pair| {
                 pair.right
-                    .map_or(SideChunks::NOTHING, |place| rights.row(place))
+                    .map_or(SideChunks::NOTHING, |row_ref| rights.row(row_ref))
             })
             .collect();
         let columns = self.columns.iter().map(|&(from, column)| match from {
@@ -128,14 +128,14 @@ impl<'a> SideChunks<'a> {
         }
     }
 
-    fn row(&mut self, place: RowRef) -> (u32, u32) {
-        let chunk = place.chunk.wrapping_sub(self.side.first()) as usize;
+    fn row(&mut self, row_ref: RowRef) -> (u32, u32) {
+        let chunk = row_ref.chunk.wrapping_sub(self.side.first()) as usize;
         let part = &mut self.of_chunk[chunk];
         if *part == u32::MAX {
             *part = self.chunks.len() as u32;
             self.chunks.push(chunk);
         }
-        (*part, place.row)
+        (*part, row_ref.row)
     }
 
     fn column(&self, column: usize, rows: &[(u32, u32)]) -> Column {

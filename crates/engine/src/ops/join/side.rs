@@ -45,7 +45,7 @@ pub(in crate::ops) const ROW_BYTES: usize =
 struct BufferedRow {
     hash: u64,
     time: i64,
-    place: RowRef,
+    row_ref: RowRef,
     /// The start of its key in its chunk.
     key: u32,
     /// The previous row with the same key; itself if there is none.
@@ -73,7 +73,7 @@ pub(super) struct JoinSide {
 /// The next row that the watermark has passed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NextRow {
-    pub place: RowRef,
+    pub row_ref: RowRef,
     /// The index of its chunk, valid until chunks are dropped.
     chunk: usize,
 }
@@ -149,23 +149,23 @@ impl JoinSide {
             true => (chunk, row + 1),
             false => (chunk + 1, 0),
         };
-        let place = RowRef {
+        let row_ref = RowRef {
             chunk: self.first.wrapping_add(chunk as u32),
             row: row as u32,
         };
-        Some(NextRow { place, chunk })
+        Some(NextRow { row_ref, chunk })
     }
 
     /// Hash and key of a row, unless one of its keys is NULL.
     #[inline]
     pub(super) fn key(&self, next: NextRow) -> Option<(u64, &[u8])> {
-        let (keys, row) = (&self.chunks[next.chunk].keys, next.place.row as usize);
+        let (keys, row) = (&self.chunks[next.chunk].keys, next.row_ref.row as usize);
         keys.key(row).map(|key| (keys.hash(row), key))
     }
 
     /// Buffers a row for later rows of the other side.
     pub(super) fn keep(&mut self, next: NextRow, time: i64) {
-        let row = next.place.row as usize;
+        let row = next.row_ref.row as usize;
         let keys = &self.chunks[next.chunk].keys;
         let id = self.base.wrapping_add(self.rows.len() as u32);
         let hash = keys.hash(row);
@@ -182,7 +182,7 @@ impl JoinSide {
         self.rows.push_back(BufferedRow {
             hash,
             time,
-            place: next.place,
+            row_ref: next.row_ref,
             key: keys.start(row),
             before: before.unwrap_or(id),
         });
@@ -202,7 +202,7 @@ impl JoinSide {
         });
         let mut at = newest;
         while let Some((id, kept)) = at.and_then(|id| Some((id, self.buffered_by_id(id)?))) {
-            visit(kept.time, kept.place);
+            visit(kept.time, kept.row_ref);
             at = (kept.before != id).then_some(kept.before);
         }
     }
@@ -225,12 +225,12 @@ impl JoinSide {
         for (guess, hash) in guesses.iter_mut().zip(hashes) {
             *guess = self.index.guess(*hash);
         }
-        let mut places = [None; PREFETCH_ROWS];
-        for (place, id) in places.iter_mut().zip(guesses) {
+        let mut found = [None; PREFETCH_ROWS];
+        for (found, id) in found.iter_mut().zip(guesses) {
             let kept = id.and_then(|id| self.buffered_by_id(id));
-            *place = kept.map(|kept| (kept.place.chunk, kept.key));
+            *found = kept.map(|kept| (kept.row_ref.chunk, kept.key));
         }
-        let keys = places.iter().flatten().map(|&(chunk, key)| {
+        let keys = found.iter().flatten().map(|&(chunk, key)| {
             let chunk = chunk.wrapping_sub(self.first) as usize;
             u32::from(self.chunks[chunk].keys.first_byte(key))
         });
@@ -244,7 +244,7 @@ impl JoinSide {
 
     /// Time and position of a buffered row, counted from the oldest.
     pub(super) fn buffered_row(&self, index: usize) -> Option<(i64, RowRef)> {
-        self.rows.get(index).map(|kept| (kept.time, kept.place))
+        self.rows.get(index).map(|kept| (kept.time, kept.row_ref))
     }
 
     /// Drops the buffered rows before `time` and returns their number.
@@ -271,13 +271,13 @@ impl JoinSide {
         self.first
     }
 
-    pub(super) fn set_matched(&mut self, place: RowRef) {
-        let chunk = place.chunk.wrapping_sub(self.first) as usize;
-        self.chunks[chunk].matched[place.row as usize] = true;
+    pub(super) fn set_matched(&mut self, row_ref: RowRef) {
+        let chunk = row_ref.chunk.wrapping_sub(self.first) as usize;
+        self.chunks[chunk].matched[row_ref.row as usize] = true;
     }
 
-    pub(super) fn is_matched(&self, place: RowRef) -> bool {
-        self.chunk(place.chunk).matched[place.row as usize]
+    pub(super) fn is_matched(&self, row_ref: RowRef) -> bool {
+        self.chunk(row_ref.chunk).matched[row_ref.row as usize]
     }
 
     /// Drops chunks without buffered or waiting rows.
@@ -285,7 +285,7 @@ impl JoinSide {
         let kept = self
             .rows
             .front()
-            .map(|kept| kept.place.chunk.wrapping_sub(self.first) as usize);
+            .map(|kept| kept.row_ref.chunk.wrapping_sub(self.first) as usize);
         let done = kept.unwrap_or(self.ahead.0).min(self.ahead.0);
         self.chunks.drain(..done);
         self.first = self.first.wrapping_add(done as u32);
@@ -318,12 +318,12 @@ impl JoinSide {
     /// Merges the buffered rows of chunks that the watermark has passed into one chunk.
     fn merge_chunks(&mut self, start: usize, end: usize) {
         let first = self.first;
-        let chunk_of = |kept: &BufferedRow| kept.place.chunk.wrapping_sub(first) as usize;
+        let chunk_of = |kept: &BufferedRow| kept.row_ref.chunk.wrapping_sub(first) as usize;
         let from = self.rows.partition_point(|kept| chunk_of(kept) < start);
         let to = self.rows.partition_point(|kept| chunk_of(kept) < end);
         let (mut rows, mut keys, mut matched) = (Vec::new(), RowKeys::default(), Vec::new());
         for kept in self.rows.range_mut(from..to) {
-            let (chunk, row) = (chunk_of(kept), kept.place.row);
+            let (chunk, row) = (chunk_of(kept), kept.row_ref.row);
             let stored = &self.chunks[chunk];
             match stored.keys.key(row as usize) {
                 Some(key) => keys.push(key),
@@ -333,7 +333,7 @@ impl JoinSide {
                 matched.push(stored.matched[row as usize]);
             }
             kept.key = keys.start(rows.len());
-            kept.place = RowRef {
+            kept.row_ref = RowRef {
                 chunk: first.wrapping_add(start as u32),
                 row: rows.len() as u32,
             };
@@ -361,15 +361,15 @@ impl JoinSide {
         }
         self.ahead.0 -= gone;
         for kept in self.rows.range_mut(to..) {
-            kept.place.chunk = kept.place.chunk.wrapping_sub(gone as u32);
+            kept.row_ref.chunk = kept.row_ref.chunk.wrapping_sub(gone as u32);
         }
     }
 
     pub(super) fn snapshot(&self, out: &mut Vec<u8>) {
         out.count(self.rows.len());
         for kept in &self.rows {
-            let chunk = kept.place.chunk.wrapping_sub(self.first) as usize;
-            self.snapshot_row(chunk, kept.place.row as usize, out);
+            let chunk = kept.row_ref.chunk.wrapping_sub(self.first) as usize;
+            self.snapshot_row(chunk, kept.row_ref.row as usize, out);
         }
         let (chunk, row) = self.ahead;
         let start = |at: usize| if at == chunk { row } else { 0 };
@@ -461,7 +461,7 @@ impl BufferedRow {
     #[inline]
     fn has_key(&self, hash: u64, key: &[u8], chunks: &VecDeque<BufferedChunk>, first: u32) -> bool {
         self.hash == hash
-            && chunks[self.place.chunk.wrapping_sub(first) as usize]
+            && chunks[self.row_ref.chunk.wrapping_sub(first) as usize]
                 .keys
                 .is(self.key, key)
     }

@@ -275,7 +275,7 @@ impl KeySessions {
         }
     }
 
-    /// Empties a place whose aggregates are empty already.
+    /// Empties a slot whose aggregates are empty already.
     fn vacate(&mut self, slot: u32) {
         let session = &mut self.list.all[slot as usize];
         session.state = State::Vacant;
@@ -395,7 +395,7 @@ impl KeySessions {
     }
 }
 
-/// The next place of a slice.
+/// The next slot of a slice.
 fn take_slot(
     slice: &mut Slice,
     free: &mut Vec<u32>,

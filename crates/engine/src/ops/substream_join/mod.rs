@@ -75,7 +75,7 @@ impl SubstreamJoin {
         }
     }
 
-    /// Processes every step whose place in the sequence is final.
+    /// Processes every step whose position in the sequence is final.
     fn run(&mut self, context: &mut Context<'_>) {
         let mut out = OutputBuilder::new(self.width);
         while let Some((port, until)) = self.next() {

@@ -347,11 +347,11 @@ impl Renumber {
         for (index, node) in plan.nodes.into_iter().enumerate() {
             let columns = self.positions(&node, &used.columns[index]);
             self.columns.push(columns);
-            let place = match used.node[index] {
+            let new = match used.node[index] {
                 true => self.node(node, NodeId(index), &mut inputs),
                 false => NodeId(0),
             };
-            self.nodes.push(place);
+            self.nodes.push(new);
         }
         for Output { name, from } in plan.outputs {
             let from = self.nodes[from.0];

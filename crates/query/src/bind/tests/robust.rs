@@ -1,4 +1,4 @@
-//! Whatever the text, compiling ends, in a plan or in errors with a place.
+//! Compiling any text ends, in a plan or in errors with a position.
 
 use proptest::prelude::*;
 

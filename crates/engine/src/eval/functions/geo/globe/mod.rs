@@ -15,15 +15,15 @@ use vector::{ArcIntersection, Vector};
 
 pub(super) use shape::{Shape, check_ring, runs_over_itself};
 
-/// Whether two shapes have a place in common.
+/// Whether two shapes have a point in common.
 pub(super) fn intersects(a: &Shape, b: &Shape) -> bool {
     let touches = |a: &Shape, b: &Shape| {
-        let mut places = a
+        let mut points = a
             .points
             .iter()
             .copied()
             .chain(a.drawn().map(|arc| arc.from));
-        places.any(|place| b.position(place) != Position::Outside)
+        points.any(|point| b.position(point) != Position::Outside)
     };
     let crosses = || {
         a.drawn().any(|arc| {
@@ -71,8 +71,8 @@ pub(super) fn overlaps(a: &Shape, b: &Shape) -> bool {
 /// On which sides of `b` the pieces of `a` lie.
 fn lie(a: &Shape, b: &Shape) -> Vec<Position> {
     let mut found = Vec::new();
-    let mut see = |place: Vector| {
-        let position = b.position(place);
+    let mut see = |point: Vector| {
+        let position = b.position(point);
         if !found.contains(&position) {
             found.push(position);
         }
@@ -83,16 +83,16 @@ fn lie(a: &Shape, b: &Shape) -> Vec<Position> {
         for other in b.drawn() {
             match arc.meets(other) {
                 ArcIntersection::Nowhere => {}
-                ArcIntersection::Crossing(place) => cuts.push(place),
+                ArcIntersection::Crossing(point) => cuts.push(point),
                 ArcIntersection::Touching => {
                     let ends = [other.from, other.to];
                     cuts.extend(ends.into_iter().filter(|end| arc.holds(*end)));
                 }
             }
         }
-        let along = |place: &Vector| {
-            let turned = arc.from.cross(*place).dot(arc.normal);
-            turned.atan2(arc.from.dot(*place))
+        let along = |point: &Vector| {
+            let turned = arc.from.cross(*point).dot(arc.normal);
+            turned.atan2(arc.from.dot(*point))
         };
         cuts.sort_by(|a, b| along(a).total_cmp(&along(b)));
         let pieces = cuts.windows(2).filter(|cut| !cut[0].is_close(cut[1]));
@@ -108,6 +108,6 @@ fn share_insides(a: &Shape, b: &Shape) -> bool {
         let beside = |step: f64| arc.middle().plus(arc.normal.times(step)).unit();
         steps.map(beside)
     });
-    let inside = near.find(|place| a.position(*place) == Position::Inside);
-    inside.is_some_and(|place| b.position(place) == Position::Inside)
+    let inside = near.find(|point| a.position(*point) == Position::Inside);
+    inside.is_some_and(|point| b.position(point) == Position::Inside)
 }

@@ -1,4 +1,4 @@
-//! Shapes on the globe, and where a place lies to them.
+//! Shapes on the globe, and the position of a point relative to them.
 //!
 //! A ring has its inside on the left, so one that runs clockwise around a town is the whole globe but the town. Holes are
 //! rings like others: a polygon is what lies to the left of all of its rings.
@@ -68,12 +68,12 @@ impl Shape {
     }
 
     fn add_line(&mut self, line: &LineString) -> Result<(), Malformed> {
-        let places = places(line.coords().copied());
-        let arcs = ways(&places)?;
+        let points = distinct_points(line.coords().copied());
+        let arcs = ways(&points)?;
         if arcs.is_empty() {
             return Err(TWO_POINTS);
         }
-        if let (Some(first), Some(last)) = (places.first(), places.last())
+        if let (Some(first), Some(last)) = (points.first(), points.last())
             && !first.is_close(*last)
         {
             self.ends.extend([*first, *last]);
@@ -101,17 +101,17 @@ impl Shape {
         self.arcs.iter().chain(rings.flatten())
     }
 
-    pub(super) fn position(&self, place: Vector) -> Position {
-        let mut edge = self.ends.iter().any(|end| end.is_close(place));
+    pub(super) fn position(&self, point: Vector) -> Position {
+        let mut edge = self.ends.iter().any(|end| end.is_close(point));
         for area in &self.areas {
-            match area.position(place) {
+            match area.position(point) {
                 Position::Inside => return Position::Inside,
                 Position::Edge => edge = true,
                 Position::Outside => {}
             }
         }
-        let on_line = || self.arcs.iter().any(|arc| arc.holds(place));
-        let on_point = || self.points.iter().any(|point| point.is_close(place));
+        let on_line = || self.arcs.iter().any(|arc| arc.holds(point));
+        let on_point = || self.points.iter().any(|own| own.is_close(point));
         match edge {
             true => Position::Edge,
             false if on_line() || on_point() => Position::Inside,
@@ -129,31 +129,31 @@ impl Area {
         Ok(Area { rings: rings? })
     }
 
-    fn position(&self, place: Vector) -> Position {
-        let on_edge = |ring: &Vec<Arc>| ring.iter().any(|arc| arc.holds(place));
+    fn position(&self, point: Vector) -> Position {
+        let on_edge = |ring: &Vec<Arc>| ring.iter().any(|arc| arc.holds(point));
         if self.rings.iter().any(on_edge) {
             return Position::Edge;
         }
-        match self.rings.iter().all(|ring| is_left(ring, place)) {
+        match self.rings.iter().all(|ring| is_left(ring, point)) {
             true => Position::Inside,
             false => Position::Outside,
         }
     }
 }
 
-/// Whether a place that is not on a ring lies to the left of it.
+/// Whether a point that is not on a ring lies to the left of it.
 ///
-/// The way from the middle of an edge to the place begins on the side of that edge on which the place is, and changes
-/// sides wherever it crosses another edge. The edge that the place lies furthest away from tells most clearly.
-fn is_left(ring: &[Arc], place: Vector) -> bool {
-    let distance = |arc: &&Arc| arc.left(place).abs();
+/// The arc from the middle of an edge to the point begins on the point's side of that edge, and changes sides wherever it
+/// crosses another edge. The edge that is furthest from the point gives the clearest result.
+fn is_left(ring: &[Arc], point: Vector) -> bool {
+    let distance = |arc: &&Arc| arc.left(point).abs();
     let Some(base) = ring
         .iter()
         .max_by(|a, b| distance(a).total_cmp(&distance(b)))
     else {
         return false;
     };
-    let way = Arc::new(base.middle(), place);
+    let way = Arc::new(base.middle(), point);
     let crossed = |arc: &&Arc| {
         // An end on the way counts as one side of it, so that of two edges that meet there one is crossed or none.
         let (a, b) = (way.left(arc.from), way.left(arc.to));
@@ -164,14 +164,14 @@ fn is_left(ring: &[Arc], place: Vector) -> bool {
         way.from.cross(at).dot(way.normal) >= 0.0 && at.cross(way.to).dot(way.normal) >= 0.0
     };
     let crossings = ring.iter().filter(crossed).count();
-    (base.left(place) > 0.0) != (crossings % 2 == 1)
+    (base.left(point) > 0.0) != (crossings % 2 == 1)
 }
 
-/// Directions of places, without those that repeat the one before.
-fn places(coords: impl Iterator<Item = Coord>) -> Vec<Vector> {
-    let mut places: Vec<Vector> = coords.map(Vector::of).collect();
-    places.dedup_by(|a, b| a.is_close(*b));
-    places
+/// Directions of points, without repetitions of the previous one.
+fn distinct_points(coords: impl Iterator<Item = Coord>) -> Vec<Vector> {
+    let mut points: Vec<Vector> = coords.map(Vector::of).collect();
+    points.dedup_by(|a, b| a.is_close(*b));
+    points
 }
 
 fn way(from: Vector, to: Vector) -> Result<Arc, Malformed> {
@@ -181,8 +181,8 @@ fn way(from: Vector, to: Vector) -> Result<Arc, Malformed> {
     }
 }
 
-fn ways(places: &[Vector]) -> Result<Vec<Arc>, Malformed> {
-    places
+fn ways(points: &[Vector]) -> Result<Vec<Arc>, Malformed> {
+    points
         .windows(2)
         .map(|pair| way(pair[0], pair[1]))
         .collect()
@@ -190,12 +190,12 @@ fn ways(places: &[Vector]) -> Result<Vec<Arc>, Malformed> {
 
 /// A ring through these points, closed if it is not.
 fn ring(coords: impl Iterator<Item = Coord>) -> Result<Vec<Arc>, Malformed> {
-    let mut places = places(coords);
-    while places.len() > 1 && places[0].is_close(places[places.len() - 1]) {
-        places.pop();
+    let mut points = distinct_points(coords);
+    while points.len() > 1 && points[0].is_close(points[points.len() - 1]) {
+        points.pop();
     }
-    places.extend(places.first().copied());
-    let ring = ways(&places)?;
+    points.extend(points.first().copied());
+    let ring = ways(&points)?;
     match ring.len() >= 3 && has_inside(&ring) {
         true => Ok(ring),
         false => Err(THREE_POINTS),
@@ -218,7 +218,7 @@ pub(in super::super) fn check_ring(points: &[Coord]) -> Result<(), Malformed> {
     ring(points.iter().copied()).map(drop)
 }
 
-/// The first point whose way there shares more than a place with an earlier part of the line.
+/// The first point whose arc shares more than a point with an earlier part of the line.
 pub(in super::super) fn runs_over_itself(points: &[Coord]) -> Result<Option<usize>, Malformed> {
     let arcs: Vec<Option<Arc>> = points
         .windows(2)

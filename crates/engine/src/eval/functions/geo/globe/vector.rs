@@ -1,6 +1,6 @@
 //! Directions from the middle of the earth, and the arcs between them.
 //!
-//! A place on the WGS-84 ellipsoid is the direction in which it is seen from the middle, so the latitude of a map, which
+//! A point on the WGS-84 ellipsoid is the direction in which it is seen from the middle, so the latitude of a map, which
 //! stands upright on the ellipsoid, is turned into that of the middle first. An edge is where the plane through its two
 //! ends and the middle cuts the surface, the short way: a *great elliptic arc*, which as directions is a great circle.
 
@@ -22,8 +22,8 @@ pub(super) struct Vector {
 
 impl Vector {
     /// Of longitude and latitude in degrees.
-    pub(super) fn of(place: Coord) -> Vector {
-        let (longitude, latitude) = (place.x.to_radians(), place.y.to_radians());
+    pub(super) fn of(point: Coord) -> Vector {
+        let (longitude, latitude) = (point.x.to_radians(), point.y.to_radians());
         let (sin, cos) = latitude.sin_cos();
         Vector {
             x: cos * longitude.cos(),
@@ -106,18 +106,18 @@ impl Arc {
         self.from.plus(self.to).unit()
     }
 
-    /// How far to the left of the arc's plane a place lies.
-    pub(super) fn left(&self, place: Vector) -> f64 {
-        self.normal.dot(place)
+    /// How far to the left of the arc's plane a point lies.
+    pub(super) fn left(&self, point: Vector) -> f64 {
+        self.normal.dot(point)
     }
 
-    pub(super) fn holds(&self, place: Vector) -> bool {
-        if place.is_close(self.from) || place.is_close(self.to) {
+    pub(super) fn holds(&self, point: Vector) -> bool {
+        if point.is_close(self.from) || point.is_close(self.to) {
             return true;
         }
-        self.left(place).abs() <= CLOSE
-            && self.from.cross(place).dot(self.normal) > 0.0
-            && place.cross(self.to).dot(self.normal) > 0.0
+        self.left(point).abs() <= CLOSE
+            && self.from.cross(point).dot(self.normal) > 0.0
+            && point.cross(self.to).dot(self.normal) > 0.0
     }
 
     pub(super) fn meets(&self, other: &Arc) -> ArcIntersection {
@@ -144,9 +144,9 @@ impl Arc {
         let candidates = [other.from, other.to, self.from, self.to];
         let shared = candidates
             .into_iter()
-            .filter(|place| self.holds(*place) && other.holds(*place));
+            .filter(|point| self.holds(*point) && other.holds(*point));
         let mut shared = shared.collect::<Vec<_>>().into_iter();
         let first = shared.next();
-        first.is_some_and(|first| shared.any(|place| !place.is_close(first)))
+        first.is_some_and(|first| shared.any(|point| !point.is_close(first)))
     }
 }
