@@ -1,7 +1,10 @@
 //! Authorization: the node implements [`Authorizer`], this crate asks it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use highwater_access::{AuditEvent, Limiter, ScramHash, ScramVerifier};
 pub(crate) use highwater_access::{Resource, Right};
 use subtle::ConstantTimeEq;
 
@@ -27,6 +30,29 @@ impl Identity {
 pub trait Authorizer: Send + Sync {
     /// `None` if user and password do not match; compare with [`same_secret`].
     fn login(&self, user: &str, password: &str) -> Option<Identity>;
+
+    /// The verifier of a user's secret; `None` if there is no such user.
+    fn scram_verifier(&self, _user: &str, _hash: ScramHash) -> Option<ScramVerifier> {
+        None
+    }
+
+    /// Records a refused login. Returns the delay before it is answered.
+    fn refuse_login(&self, _user: &str, _from: SocketAddr) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Whether there are users, so that listeners require a login unless they are anonymous.
+    fn has_users(&self) -> bool {
+        false
+    }
+
+    /// The quota of a user; `None` if it has none.
+    fn limiter(&self, _identity: &Identity) -> Option<Arc<Limiter>> {
+        None
+    }
+
+    /// Records a change of topics or groups in the audit log.
+    fn audit(&self, _event: AuditEvent) {}
 
     fn may(&self, who: &Identity, right: Right, on: Resource<'_>) -> bool;
 }

@@ -1,9 +1,10 @@
 //! The state that all connections share, and the dispatch of a request to its handler.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use highwater_env::Clock;
+use highwater_env::random::Random;
 use highwater_log::{BoxFuture, GroupCoordinator, Log, TransactionCoordinator};
 use kafka_protocol::messages::ApiKey;
 
@@ -17,6 +18,7 @@ use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::request::{ProtocolError, RequestContext};
 use crate::response::EncodedResponse;
+use crate::sasl::ScramChallenge;
 
 /// The log and coordinators that the server makes available.
 #[derive(Clone)]
@@ -36,6 +38,35 @@ pub(crate) struct Broker {
     pub fetch_memory: MemoryBudget,
     /// For other requests and responses, until they are written.
     pub response_memory: MemoryBudget,
+    pub challenges: ChallengeSource,
+}
+
+/// The random numbers of logins.
+pub(crate) struct ChallengeSource {
+    random: Mutex<Random>,
+    secret: [u8; 16],
+}
+
+impl ChallengeSource {
+    pub(crate) fn new(mut random: Random) -> ChallengeSource {
+        let secret = random_bytes(&mut random);
+        let random = Mutex::new(random);
+        ChallengeSource { random, secret }
+    }
+
+    pub(crate) fn next(&self) -> ScramChallenge {
+        let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+        let nonce = u128::from_be_bytes(random_bytes(&mut random));
+        ScramChallenge {
+            nonce: format!("{nonce:032x}"),
+            secret: self.secret,
+        }
+    }
+}
+
+fn random_bytes(random: &mut Random) -> [u8; 16] {
+    let high = u128::from(random.next_u64()) << 64;
+    (high | u128::from(random.next_u64())).to_be_bytes()
 }
 
 /// The most memory of a decoded request and its response for each byte of the request, unless the handler estimates it.

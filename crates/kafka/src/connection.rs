@@ -5,12 +5,13 @@
 
 use std::future::Future;
 use std::io;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use highwater_access::{ConnectionPermit, Limiter, Usage};
 use kafka_protocol::messages::ApiKey;
 use kafka_protocol::protocol::StrBytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadHalf, WriteHalf};
@@ -25,10 +26,14 @@ use crate::memory_budget::{MemoryBudget, Share};
 use crate::queue::{Queue, Work};
 use crate::request::{self, ListenerInfo, ProtocolError, RequestContext, RequestHead};
 use crate::response::{ConnectionAction, EncodedResponse, Output};
+use crate::sasl::SaslExchange;
 use crate::warnings::WarningLimiter;
 
 /// No further response is built while this many bytes wait to be written.
 const OUTPUT_BYTES_MAX: usize = 1 << 20;
+
+/// The longest pause of a client that exceeds its quota; it may be paused again.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// The state that connections share, beyond the broker.
 pub(crate) struct ServerContext {
@@ -67,11 +72,15 @@ pub(crate) struct Connection<S> {
 
 /// The other end of the connection.
 struct Client {
-    address: IpAddr,
+    address: SocketAddr,
     host: Arc<str>,
     listener: Arc<ListenerInfo>,
     /// `None` until the client has authenticated.
     identity: Option<Identity>,
+    sasl: Option<Arc<Mutex<SaslExchange>>>,
+    /// The quota of the user.
+    limiter: Option<Arc<Limiter>>,
+    permit: Option<ConnectionPermit>,
 }
 
 enum Event {
@@ -89,7 +98,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     pub(crate) fn new(
         common: Arc<ServerContext>,
         stream: S,
-        address: IpAddr,
+        address: SocketAddr,
         listener: Arc<ListenerInfo>,
     ) -> Connection<S> {
         let (reader, writer) = tokio::io::split(stream);
@@ -103,8 +112,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             writer,
             client: Client {
                 address,
-                host: format!("/{address}").into(),
+                host: format!("/{}", address.ip()).into(),
                 identity: (!listener.sasl).then(Identity::anonymous),
+                sasl: listener.sasl.then(Arc::default),
+                limiter: None,
+                permit: None,
                 listener,
             },
             frames: Frames::new(options.frame_bytes_max),
@@ -195,7 +207,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             Event::Tick => return self.tick(),
             Event::Stalled => {
                 let reason = "the client does not read its responses";
-                let address = self.client.address;
+                let address = self.client.address.ip();
                 self.common.warnings.connection_closed(address, &reason);
                 return false;
             }
@@ -205,6 +217,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 
     fn respond(&mut self, response: EncodedResponse) {
+        let bytes: usize = response.pieces.iter().map(Bytes::len).sum();
+        self.charge(Usage::BytesOut, bytes);
         if self.output.bytes() == 0 {
             self.extend_write_deadline();
         }
@@ -212,7 +226,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         match response.action {
             ConnectionAction::Continue => {}
             ConnectionAction::Authenticated(identity) => {
-                self.client.identity = Some(identity);
+                self.authenticate(identity);
                 self.set_timer(self.common.broker.options.idle_timeout / 2);
             }
             ConnectionAction::Pause(time) => self.pause = Some(Box::pin(tokio::time::sleep(time))),
@@ -220,11 +234,40 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         }
     }
 
+    /// Sets the user of the connection. One that has as many connections as it may have is disconnected.
+    fn authenticate(&mut self, identity: Identity) {
+        let limiter = self.common.broker.services.authorizer.limiter(&identity);
+        self.client.permit = None;
+        self.client.permit = limiter.as_ref().and_then(|limiter| limiter.connect());
+        if limiter.is_some() && self.client.permit.is_none() {
+            let reason = "the key has too many connections";
+            let address = self.client.address.ip();
+            self.common.warnings.connection_closed(address, &reason);
+            self.close();
+        }
+        self.client.limiter = limiter;
+        self.client.identity = Some(identity);
+    }
+
+    /// Charges usage to the quota of the user, and stops reading for as long as it is exceeded.
+    fn charge(&mut self, usage: Usage, amount: usize) {
+        let Some(limiter) = &self.client.limiter else {
+            return;
+        };
+        let now = self.common.broker.services.clock.elapsed();
+        limiter.charge(usage, amount as u64, now);
+        let delay = limiter.delay(now).min(PAUSE_MAX);
+        if !delay.is_zero() {
+            self.common.broker.metrics.throttled.add(1);
+            self.pause = Some(Box::pin(tokio::time::sleep(delay)));
+        }
+    }
+
     fn fail(&mut self, error: &ProtocolError) {
         self.common.broker.metrics.malformed.add(1);
         self.common
             .warnings
-            .connection_closed(self.client.address, error);
+            .connection_closed(self.client.address.ip(), error);
         self.close();
     }
 
@@ -283,6 +326,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             let Some(frame) = self.frames.next(length) else {
                 return;
             };
+            self.charge(Usage::Requests, 1);
+            self.charge(Usage::BytesIn, frame.len());
             match RequestHead::read(&frame) {
                 Ok(head) => {
                     let (broker, client) = (&self.common.broker, &self.client);
@@ -357,8 +402,11 @@ impl Client {
             correlation: head.correlation,
             client_id,
             identity,
+            client: self.address,
             client_host: Arc::clone(&self.host),
+            limiter: self.limiter.clone(),
             listener: Arc::clone(&self.listener),
+            sasl: self.sasl.clone(),
         };
         Ok((context, frame))
     }

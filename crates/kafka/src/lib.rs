@@ -31,6 +31,7 @@ mod options;
 mod queue;
 mod request;
 mod response;
+mod sasl;
 mod server;
 mod shape;
 mod warnings;

@@ -89,6 +89,8 @@ pub struct Listener {
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// Clients must authenticate first. Without SASL they are [`Identity::anonymous`](crate::Identity::anonymous).
     pub sasl: bool,
+    /// Clients need no login although there are users.
+    pub anonymous: bool,
 }
 
 impl Listener {
@@ -98,6 +100,7 @@ impl Listener {
             advertised: None,
             tls: None,
             sasl: false,
+            anonymous: false,
         }
     }
 }

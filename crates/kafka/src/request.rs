@@ -1,8 +1,11 @@
 //! One request: its header, its client, and the encoding of its response.
 
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use highwater_access::{AuditEvent, Limiter, Usage};
 use highwater_log::{
     GroupCoordinator, HubInfo, HubName, Log, Partition, TopicPartition, TransactionCoordinator,
 };
@@ -17,6 +20,7 @@ use crate::codes::{ErrorCode, OK};
 use crate::frame::FrameError;
 use crate::memory_budget::Share;
 use crate::response::{EncodedResponse, Frame};
+use crate::sasl::SaslExchange;
 use crate::shape::{self, ShapeError};
 
 /// Requests and responses up to this size are not counted in the memory of the server.
@@ -40,8 +44,12 @@ pub(crate) struct RequestContext {
     pub correlation: i32,
     pub client_id: StrBytes,
     pub identity: Identity,
+    pub client: SocketAddr,
     pub client_host: Arc<str>,
+    pub limiter: Option<Arc<Limiter>>,
     pub listener: Arc<ListenerInfo>,
+    /// The login of the connection; `None` if the listener has no authentication.
+    pub sasl: Option<Arc<Mutex<SaslExchange>>>,
 }
 
 /// Why a connection is closed.
@@ -164,6 +172,40 @@ impl RequestContext {
         let bytes: usize = response.pieces.iter().map(Bytes::len).sum();
         share.shrink_to(bytes);
         Ok(EncodedResponse { share, ..response })
+    }
+
+    /// How long the client must wait because of its quota.
+    pub(crate) fn quota_delay(&self) -> Duration {
+        let limiter = self.limiter.as_ref();
+        limiter.map_or(Duration::ZERO, |limiter| limiter.delay(self.elapsed()))
+    }
+
+    /// Charges new partitions to the quota of the client, unless it is used up.
+    pub(crate) fn charge_partitions(&self, count: u32) -> Result<(), Code> {
+        let Some(limiter) = &self.limiter else {
+            return Ok(());
+        };
+        if !limiter.partition_delay(self.elapsed()).is_zero() {
+            return Err(Code::ThrottlingQuotaExceeded);
+        }
+        limiter.charge(Usage::Partitions, u64::from(count), self.elapsed());
+        Ok(())
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.broker.services.clock.elapsed()
+    }
+
+    /// Records a change in the audit log, or its refusal.
+    pub(crate) fn audit(&self, resource: &str, code: Option<Code>) {
+        let code = code.map(|code| code.to_string());
+        self.broker.services.authorizer.audit(AuditEvent {
+            who: self.identity.name().to_owned(),
+            from: Some(self.client),
+            operation: format!("{:?}", self.api.key),
+            resource: resource.to_owned(),
+            outcome: code.unwrap_or_else(|| "ok".into()),
+        });
     }
 
     pub(crate) fn log(&self) -> &dyn Log {

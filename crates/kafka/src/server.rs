@@ -2,10 +2,11 @@
 
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use highwater_env::random::Random;
 use highwater_env::shutdown_signal;
 use kafka_protocol::protocol::StrBytes;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -14,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use crate::broker::{Broker, Services};
+use crate::broker::{Broker, ChallengeSource, Services};
 use crate::connection::{Connection, ServerContext};
 use crate::memory_budget::MemoryBudget;
 use crate::metrics::{Metrics, MetricsSnapshot};
@@ -150,6 +151,7 @@ fn common(options: Options, services: Services, stop: watch::Receiver<bool>) -> 
         broker: Arc::new(Broker {
             fetch_memory: MemoryBudget::new(options.server_fetch_bytes_max),
             response_memory: MemoryBudget::new(options.server_response_bytes_max),
+            challenges: ChallengeSource::new(Random::from_os()),
             services,
             options,
             metrics: Arc::default(),
@@ -169,7 +171,7 @@ where
         sasl: options.listeners.iter().any(|listener| listener.sasl),
     };
     let common = common(options, services, stopped);
-    let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
     Connection::new(common, stream, address, Arc::new(listener))
         .run()
         .await;
@@ -234,21 +236,23 @@ fn serve_connection(
     address: SocketAddr,
     slot: Slot,
 ) -> impl Future<Output = ()> + Send + use<> {
-    let listener_info = listener_info(&listener.options, &stream);
+    let authorizer = &common.broker.services.authorizer;
+    let requires_login = !listener.options.anonymous && authorizer.has_users();
+    let listener_info = listener_info(&listener.options, &stream, requires_login);
     let tls = listener.tls.clone();
     async move {
         let _slot = slot;
         // Responses are small and awaited. A socket that refuses this works without it.
         let _ = stream.set_nodelay(true);
         let Some(tls) = tls else {
-            return Connection::new(common, stream, address.ip(), listener_info)
+            return Connection::new(common, stream, address, listener_info)
                 .run()
                 .await;
         };
         let limit = common.broker.options.login_timeout;
         match tokio::time::timeout(limit, tls.accept(stream)).await {
             Ok(Ok(stream)) => {
-                Connection::new(common, stream, address.ip(), listener_info)
+                Connection::new(common, stream, address, listener_info)
                     .run()
                     .await
             }
@@ -262,7 +266,11 @@ fn serve_connection(
 }
 
 /// Without an advertised address, clients are told the address that they connected to.
-fn listener_info(options: &Listener, stream: &TcpStream) -> Arc<ListenerInfo> {
+fn listener_info(
+    options: &Listener,
+    stream: &TcpStream,
+    requires_login: bool,
+) -> Arc<ListenerInfo> {
     let reached = stream.local_addr().unwrap_or(options.address);
     let (host, port) = match &options.advertised {
         Some((host, port)) => (host.clone(), *port),
@@ -271,6 +279,6 @@ fn listener_info(options: &Listener, stream: &TcpStream) -> Arc<ListenerInfo> {
     Arc::new(ListenerInfo {
         host: StrBytes::from_string(host),
         port,
-        sasl: options.sasl,
+        sasl: options.sasl || requires_login,
     })
 }

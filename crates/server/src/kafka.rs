@@ -2,8 +2,11 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use highwater_access::{Keys, Resource, Right};
+use highwater_access::{
+    AuditEvent, AuditLog, Keys, Limiter, LoginDelays, Resource, Right, ScramHash, ScramVerifier,
+};
 use highwater_env::Clock;
 use highwater_kafka::{
     Authorizer, BindError, BoundListeners, Handle, Identity, Listener, Options, Services,
@@ -52,12 +55,13 @@ impl KafkaServer {
 pub(crate) async fn bind(
     config: &Config,
     connections_max: usize,
+    has_keys: bool,
 ) -> Result<Option<BoundListeners>, ListenError> {
     if config.kafka.is_empty() {
         return Ok(None);
     }
-    if !config.keys.is_empty() {
-        for listener in config.kafka.iter().filter(|listener| !listener.sasl) {
+    if has_keys {
+        for listener in config.kafka.iter().filter(|listener| listener.anonymous) {
             tracing::warn!(
                 address = %listener.listen,
                 "anonymous = true: Kafka clients need no key here and have all rights"
@@ -101,6 +105,7 @@ fn listener(settings: &KafkaListener) -> Result<Listener, TlsError> {
         advertised: settings.advertised.clone(),
         tls: settings.tls.as_ref().map(tls::server_config).transpose()?,
         sasl: settings.sasl,
+        anonymous: settings.anonymous,
     })
 }
 
@@ -109,11 +114,22 @@ fn listener(settings: &KafkaListener) -> Result<Listener, TlsError> {
 pub(crate) struct KeyAuthorizer {
     keys: Arc<Keys>,
     clock: Arc<dyn Clock>,
+    audit: Arc<dyn AuditLog>,
+    login_delays: LoginDelays,
 }
 
 impl KeyAuthorizer {
-    pub(crate) fn new(keys: Arc<Keys>, clock: Arc<dyn Clock>) -> KeyAuthorizer {
-        KeyAuthorizer { keys, clock }
+    pub(crate) fn new(
+        keys: Arc<Keys>,
+        clock: Arc<dyn Clock>,
+        audit: Arc<dyn AuditLog>,
+    ) -> KeyAuthorizer {
+        KeyAuthorizer {
+            keys,
+            clock,
+            audit,
+            login_delays: LoginDelays::default(),
+        }
     }
 
     fn now_ms(&self) -> i64 {
@@ -131,6 +147,35 @@ impl Authorizer for KeyAuthorizer {
             .keys
             .authenticate(name, secret.as_bytes(), self.now_ms())?;
         Some(Identity::new(&key.name))
+    }
+
+    fn scram_verifier(&self, user: &str, hash: ScramHash) -> Option<ScramVerifier> {
+        let key = self.keys.get(user, self.now_ms())?;
+        key.verifiers(hash).next().cloned()
+    }
+
+    fn refuse_login(&self, user: &str, from: SocketAddr) -> Duration {
+        self.audit.record(AuditEvent {
+            who: user.to_owned(),
+            from: Some(from),
+            operation: "login".into(),
+            resource: String::new(),
+            outcome: "refused".into(),
+        });
+        self.login_delays.failed(from.ip(), self.clock.elapsed())
+    }
+
+    fn has_users(&self) -> bool {
+        !self.keys.is_empty()
+    }
+
+    fn limiter(&self, who: &Identity) -> Option<Arc<Limiter>> {
+        let key = self.keys.get(who.name(), self.now_ms())?;
+        key.limiter.is_limited().then(|| key.limiter.clone())
+    }
+
+    fn audit(&self, event: AuditEvent) {
+        self.audit.record(event);
     }
 
     fn may(&self, who: &Identity, right: Right, on: Resource<'_>) -> bool {
@@ -154,7 +199,7 @@ fn connection_string(text: &str) -> Option<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_access::{Key, KeyScope, Rights};
+    use highwater_access::{Key, KeyScope, NoAudit, Rights};
     use highwater_env::SimClock;
 
     fn authorizer() -> KeyAuthorizer {
@@ -166,6 +211,7 @@ mod tests {
         KeyAuthorizer::new(
             Arc::new(Keys::new(keys)),
             Arc::new(SimClock::at_unix_nanos(0)),
+            Arc::new(NoAudit),
         )
     }
 

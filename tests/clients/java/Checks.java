@@ -52,6 +52,7 @@ public final class Checks {
         todo.check("punctuation_txn", Checks::punctuationTxn);
         todo.check("sasl_ok", () -> roundTrip("sasl", sasl(Harness.need(Harness.SASL, "SASL listener"), Harness.PASSWORD)));
         todo.check("sasl_wrong", Checks::saslWrong);
+        todo.check("sasl_scram", Checks::saslScram);
         todo.check("tls", Checks::tls);
         todo.end();
     }
@@ -543,6 +544,12 @@ public final class Checks {
         return new Object[] {"bootstrap.servers", bootstrap, "security.protocol", "SASL_PLAINTEXT", "sasl.mechanism", "PLAIN", "sasl.jaas.config", jaas};
     }
 
+    static Object[] scram(String bootstrap, String mechanism, String password) {
+        String module = "org.apache.kafka.common.security.scram.ScramLoginModule";
+        String jaas = module + " required username=\"" + Harness.USER + "\" password=\"" + password + "\";";
+        return new Object[] {"bootstrap.servers", bootstrap, "security.protocol", "SASL_PLAINTEXT", "sasl.mechanism", mechanism, "sasl.jaas.config", jaas};
+    }
+
     static void roundTrip(String what, Object[] conf) throws Exception {
         String topic = create(what, 1);
         produce(producer(conf), topic, records(), 1, null);
@@ -550,7 +557,19 @@ public final class Checks {
     }
 
     static void saslWrong() throws Exception {
-        Object[] conf = sasl(Harness.need(Harness.SASL, "SASL listener"), "wrong");
+        refused(sasl(Harness.need(Harness.SASL, "SASL listener"), "wrong"));
+    }
+
+    static void saslScram() throws Exception {
+        Harness.need(Harness.HTTP, "keys with SCRAM verifiers");
+        for (String mechanism : List.of("SCRAM-SHA-256", "SCRAM-SHA-512")) {
+            String broker = Harness.need(Harness.SASL, "SASL listener");
+            roundTrip(mechanism.toLowerCase(), scram(broker, mechanism, Harness.PASSWORD));
+            refused(scram(broker, mechanism, "wrong"));
+        }
+    }
+
+    static void refused(Object[] conf) throws Exception {
         try (var admin = Admin.create(with(plain(), conf))) {
             Harness.fails("wrong password", List.of("SaslAuthenticationException"), () -> get(admin.listTopics().names()));
         }

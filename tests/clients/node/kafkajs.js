@@ -153,7 +153,14 @@ function checkGroupLog(seen, total) {
   assert.strictEqual(once.size, seen.length, 'records delivered twice to a member in one generation')
 }
 
-const sasl = (broker, secret) => ({ brokers: [broker], sasl: { mechanism: 'plain', username: user, password: secret }, retry: { retries: 1 } })
+const sasl = (broker, secret, mechanism = 'plain') => ({ brokers: [broker], sasl: { mechanism, username: user, password: secret }, retry: { retries: 1 } })
+
+async function refused(conf) {
+  const client = kafka(conf).admin()
+  let error
+  try { await client.connect() } catch (thrown) { error = thrown }
+  assert(error && error.name === 'KafkaJSSASLAuthenticationError', `want an authentication error, got ${error}`)
+}
 
 async function roundTrip(what, conf) {
   const topic = await create(what)
@@ -383,11 +390,15 @@ const checks = {
 
   async sasl_ok() { await roundTrip('sasl', sasl(need(env.HW_SASL, 'SASL listener'), password)) },
 
-  async sasl_wrong() {
-    const client = kafka(sasl(need(env.HW_SASL, 'SASL listener'), 'wrong')).admin()
-    let error
-    try { await client.connect() } catch (thrown) { error = thrown }
-    assert(error && error.name === 'KafkaJSSASLAuthenticationError', `want an authentication error, got ${error}`)
+  async sasl_wrong() { await refused(sasl(need(env.HW_SASL, 'SASL listener'), 'wrong')) },
+
+  async sasl_scram() {
+    const broker = need(env.HW_SASL, 'SASL listener')
+    need(env.HW_HTTP, 'keys with SCRAM verifiers')
+    for (const mechanism of ['scram-sha-256', 'scram-sha-512']) {
+      await roundTrip(mechanism, sasl(broker, password, mechanism))
+      await refused(sasl(broker, 'wrong', mechanism))
+    }
   },
 
   async tls() {

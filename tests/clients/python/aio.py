@@ -236,10 +236,10 @@ class Aio:
         stored = wait(self.admin.list_consumer_group_offsets(group))
         return {(p.topic, p.partition): at.offset for p, at in stored.items()}
 
-    def sasl(self, bootstrap, password, ca=None):
+    def sasl(self, bootstrap, password, ca=None, mechanism="PLAIN"):
         conf = {
             "bootstrap_servers": bootstrap,
-            "sasl_mechanism": "PLAIN",
+            "sasl_mechanism": mechanism,
             "sasl_plain_username": USER,
             "sasl_plain_password": password,
         }

@@ -237,10 +237,10 @@ class Confluent:
     def delete_group(self, group):
         self.admin.delete_consumer_groups([group])[group].result(WAIT_S)
 
-    def sasl(self, bootstrap, password, ca=None):
+    def sasl(self, bootstrap, password, ca=None, mechanism="PLAIN"):
         conf = {
             "bootstrap.servers": bootstrap,
-            "sasl.mechanism": "PLAIN",
+            "sasl.mechanism": mechanism,
             "sasl.username": USER,
             "sasl.password": password,
         }

@@ -214,10 +214,10 @@ class KafkaPython:
         if answer != "OK":
             raise AssertionError(answer)
 
-    def sasl(self, bootstrap, password, ca=None):
+    def sasl(self, bootstrap, password, ca=None, mechanism="PLAIN"):
         conf = {
             "bootstrap_servers": bootstrap,
-            "sasl_mechanism": "PLAIN",
+            "sasl_mechanism": mechanism,
             "sasl_plain_username": USER,
             "sasl_plain_password": password,
         }

@@ -97,7 +97,7 @@ class Scenarios:
         groups += [self.static_fence, self.groups_admin, self.punctuation]
         writers = [self.idempotent_cut, self.txn, self.txn_cut, self.txn_open, self.txn_fence, self.txn_offsets]
         writers += [self.punctuation_txn]
-        for check in plain + groups + writers + [self.sasl_ok, self.sasl_wrong, self.tls]:
+        for check in plain + groups + writers + [self.sasl_ok, self.sasl_wrong, self.sasl_scram, self.tls]:
             self.todo.report(check.__name__, check)
         self.todo.end()
 
@@ -376,6 +376,13 @@ class Scenarios:
     def sasl_wrong(self):
         need(SASL, "SASL listener")
         self.client.refused(self.client.sasl(SASL, "wrong"))
+
+    def sasl_scram(self):
+        need(SASL, "SASL listener")
+        need(HTTP, "keys with SCRAM verifiers")
+        for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512"]:
+            self.round_trip(mechanism.lower(), self.client.sasl(SASL, PASSWORD, mechanism=mechanism))
+            self.client.refused(self.client.sasl(SASL, "wrong", mechanism=mechanism))
 
     def tls(self):
         need(TLS, "TLS listener")

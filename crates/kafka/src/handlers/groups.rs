@@ -327,14 +327,18 @@ pub(crate) async fn delete(
     let ids = distinct(request.groups_names);
     let mut results = Vec::with_capacity(ids.len());
     for id in ids {
-        let code = match context.allow(Right::Manage, Resource::Group(&id)) {
-            Ok(()) => code_of(&context.groups().delete(id.to_string()).await),
-            Err(code) => code.code(),
+        let deleted = match context.allow(Right::Manage, Resource::Group(&id)) {
+            Ok(()) => {
+                let deleted = context.groups().delete(id.to_string()).await;
+                deleted.map_err(|error| error.kind())
+            }
+            Err(code) => Err(code),
         };
+        context.audit(&id, deleted.err());
         results.push(
             DeletableGroupResult::default()
                 .with_group_id(id)
-                .with_error_code(context.count_error(code)),
+                .with_error_code(context.count_error(code_of(&deleted))),
         );
     }
     DeleteGroupsResponse::default().with_results(results)

@@ -139,11 +139,14 @@ async fn create(context: &RequestContext, name: HubName) -> Result<Arc<HubInfo>,
         partitions: context.broker.options.partitions_default,
         settings: HubSettings::default(),
     };
+    context.charge_partitions(spec.partitions)?;
     let allowed = context.log().check_automatic_creation(spec.partitions);
     let created = match allowed {
         Ok(()) => context.log().create(spec).await,
         Err(error) => Err(error),
     };
+    let code = created.as_ref().err().map(|error| error.kind());
+    context.audit(name.as_str(), code);
     // Another client may have created it meanwhile. A name can be taken by something that is not a hub.
     created.or_else(|error| {
         let found = context.log().hub(name.as_str());

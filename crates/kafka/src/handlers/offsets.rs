@@ -368,6 +368,7 @@ pub(crate) async fn delete(
             .groups()
             .delete_offsets(group.clone(), existing.collect())
             .await;
+        context.audit(&group, deleted.as_ref().err().map(|error| error.kind()));
         topics.extend(topic_results(
             context,
             codes,

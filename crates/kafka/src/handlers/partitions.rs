@@ -24,6 +24,12 @@ pub(crate) async fn create(
     let mut results = Vec::with_capacity(request.topics.len());
     for topic in request.topics {
         let grown = grow(context, &topic, request.validate_only).await;
+        if !request.validate_only {
+            context.audit(
+                &topic.name,
+                grown.as_ref().err().map(|refusal| refusal.code),
+            );
+        }
         let response = CreatePartitionsTopicResult::default().with_name(topic.name);
         results.push(with_refusal!(context, response, grown));
     }
@@ -48,6 +54,7 @@ async fn grow(
         return Err(Refusal::new(Code::InvalidPartitions, reason));
     }
     if !validate_only {
+        context.charge_partitions(count - hub.partitions)?;
         context.log().grow(&hub.name, count).await?;
     }
     Ok(())
@@ -65,6 +72,7 @@ pub(crate) async fn delete_records(
         let mut partitions = Vec::with_capacity(topic.partitions.len());
         for one in topic.partitions {
             let trimmed = trim(context, &topic.name, one.partition_index, one.offset).await;
+            context.audit(&topic.name, trimmed.as_ref().err().copied());
             let response =
                 DeleteRecordsPartitionResult::default().with_partition_index(one.partition_index);
             partitions.push(match trimmed {

@@ -195,7 +195,10 @@ async fn acknowledge(
         };
         return Ok(EncodedResponse::default().then(action));
     }
-    let response = ProduceResponse::default().with_responses(responses);
+    let quota_ms = context.quota_delay().as_millis() as i32;
+    let response = ProduceResponse::default()
+        .with_responses(responses)
+        .with_throttle_time_ms(quota_ms);
     if !full {
         return context.encode(&response);
     }

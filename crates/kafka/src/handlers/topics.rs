@@ -41,6 +41,12 @@ pub(crate) async fn create(
             Some(1) => create_hub(context, &topic, request.validate_only).await,
             _ => Err(Refusal::new(Code::InvalidRequest, "a topic is named twice")),
         };
+        if !request.validate_only {
+            context.audit(
+                &topic.name,
+                created.as_ref().err().map(|refusal| refusal.code),
+            );
+        }
         topics.push(create_result(context, topic, created));
     }
     CreateTopicsResponse::default().with_topics(topics)
@@ -61,6 +67,7 @@ async fn create_hub(
     context.allow(Right::Manage, Resource::Hub(&topic.name))?;
     let spec = spec(context, topic)?;
     if !validate_only {
+        context.charge_partitions(spec.partitions)?;
         let hub = context.log().create(spec).await?;
         return Ok(CreatedHub {
             id: Some(uuid_of(&hub)),
@@ -181,6 +188,11 @@ pub(crate) async fn delete(
                 Err(code.into()),
             ),
         };
+        let name = response.name.as_ref().map_or("", |name| name.as_str());
+        context.audit(
+            name,
+            deleted.as_ref().err().map(|refusal: &Refusal| refusal.code),
+        );
         responses.push(match deleted {
             Err(refusal) if context.version < 5 => {
                 response.with_error_code(context.error_code(&refusal.code))

@@ -1,14 +1,23 @@
 //! Authentication, authorization and TLS.
 // proves U3
 
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crate::common::*;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use highwater_access::{AuditEvent, Limiter, Quota, Resource, Right, ScramHash, ScramVerifier};
+use highwater_kafka::{Authorizer, Identity};
+use hmac::{Hmac, KeyInit, Mac};
 use kafka_protocol::messages::*;
 use kafka_protocol::protocol::Request;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use sha2::{Digest, Sha256, Sha512};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -36,10 +45,11 @@ async fn the_usual_sequence_logs_a_client_in() {
     let server = guarded().await;
     let mut client = server.connect().await;
     client.call(0, &ApiVersionsRequest::default()).await;
-    let scram = SaslHandshakeRequest::default().with_mechanism(text("SCRAM-SHA-256"));
-    let response = client.call(1, &scram).await;
+    let kerberos = SaslHandshakeRequest::default().with_mechanism(text("GSSAPI"));
+    let response = client.call(1, &kerberos).await;
     assert_eq!(response.error_code, 33);
-    assert_eq!(response.mechanisms, [text("PLAIN")]);
+    let mechanisms = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"].map(text);
+    assert_eq!(response.mechanisms, mechanisms);
     let plain = SaslHandshakeRequest::default().with_mechanism(text("PLAIN"));
     assert_eq!(client.call(1, &plain).await.error_code, 0);
     let response = client.call(2, &token("all", "secret")).await;
@@ -186,6 +196,225 @@ async fn each_right_allows_its_own_requests_only() {
         .call(9, &MetadataRequest::default().with_topics(None))
         .await;
     assert!(response.topics.is_empty());
+}
+
+/// The rights of [`RightsByName`], with a quota, an audit log, and users that may come later.
+#[derive(Default)]
+struct TestAccess {
+    limiter: Option<Arc<Limiter>>,
+    has_users: AtomicBool,
+    events: Mutex<Vec<AuditEvent>>,
+}
+
+const SALT: &[u8] = b"salt of the test";
+
+impl Authorizer for TestAccess {
+    fn login(&self, user: &str, password: &str) -> Option<Identity> {
+        RightsByName.login(user, password)
+    }
+
+    fn scram_verifier(&self, user: &str, hash: ScramHash) -> Option<ScramVerifier> {
+        let known = user == "all";
+        known.then(|| ScramVerifier::new(hash, b"secret", SALT, 4096))
+    }
+
+    fn refuse_login(&self, user: &str, from: SocketAddr) -> Duration {
+        self.audit(AuditEvent {
+            who: user.into(),
+            from: Some(from),
+            operation: "login".into(),
+            resource: String::new(),
+            outcome: "refused".into(),
+        });
+        Duration::from_secs(3)
+    }
+
+    fn has_users(&self) -> bool {
+        self.has_users.load(Ordering::Relaxed)
+    }
+
+    fn limiter(&self, _: &Identity) -> Option<Arc<Limiter>> {
+        self.limiter.clone()
+    }
+
+    fn audit(&self, event: AuditEvent) {
+        self.events.lock().unwrap().push(event);
+    }
+
+    fn may(&self, who: &Identity, right: Right, on: Resource<'_>) -> bool {
+        *who == Identity::anonymous() || RightsByName.may(who, right, on)
+    }
+}
+
+async fn start_with_access(access: &Arc<TestAccess>) -> TestServer {
+    start_with(|_, services| services.authorizer = access.clone()).await
+}
+
+fn with_users() -> Arc<TestAccess> {
+    Arc::new(TestAccess {
+        has_users: AtomicBool::new(true),
+        ..TestAccess::default()
+    })
+}
+
+fn hmac(hash: ScramHash, key: &[u8], text: &[u8]) -> Vec<u8> {
+    fn of<M: Mac + KeyInit>(key: &[u8], text: &[u8]) -> Vec<u8> {
+        let mut mac = <M as KeyInit>::new_from_slice(key).unwrap();
+        mac.update(text);
+        mac.finalize().into_bytes().to_vec()
+    }
+    match hash {
+        ScramHash::Sha256 => of::<Hmac<Sha256>>(key, text),
+        ScramHash::Sha512 => of::<Hmac<Sha512>>(key, text),
+    }
+}
+
+/// The proof of a client that knows the password.
+fn proof(hash: ScramHash, password: &str, messages: &str) -> Vec<u8> {
+    let mut round = hmac(hash, password.as_bytes(), &[SALT, &[0, 0, 0, 1]].concat());
+    let mut salted = round.clone();
+    for _ in 1..4096 {
+        round = hmac(hash, password.as_bytes(), &round);
+        salted.iter_mut().zip(&round).for_each(|(a, b)| *a ^= b);
+    }
+    let client_key = hmac(hash, &salted, b"Client Key");
+    let stored_key = match hash {
+        ScramHash::Sha256 => Sha256::digest(&client_key).to_vec(),
+        ScramHash::Sha512 => Sha512::digest(&client_key).to_vec(),
+    };
+    let signature = hmac(hash, &stored_key, messages.as_bytes());
+    client_key
+        .iter()
+        .zip(signature)
+        .map(|(a, b)| a ^ b)
+        .collect()
+}
+
+/// Logs in by SCRAM; the error code of the last response.
+async fn scram(client: &mut Client, hash: ScramHash, user: &str, password: &str) -> i16 {
+    let mechanism = match hash {
+        ScramHash::Sha256 => "SCRAM-SHA-256",
+        ScramHash::Sha512 => "SCRAM-SHA-512",
+    };
+    let handshake = SaslHandshakeRequest::default().with_mechanism(text(mechanism));
+    assert_eq!(client.call(1, &handshake).await.error_code, 0);
+    let token = |text: String| SaslAuthenticateRequest::default().with_auth_bytes(text.into());
+    let first = format!("n={user},r=nonce");
+    let response = client.call(2, &token(format!("n,,{first}"))).await;
+    assert_eq!(response.error_code, 0);
+    let server_first = String::from_utf8(response.auth_bytes.to_vec()).unwrap();
+    let (nonce, _) = server_first.split_once(',').unwrap();
+    let last = format!("c=biws,{nonce}");
+    let proof = proof(hash, password, &format!("{first},{server_first},{last}"));
+    let last = format!("{last},p={}", STANDARD.encode(proof));
+    let response = client.call(2, &token(last)).await;
+    let signed = response.auth_bytes.starts_with(b"v=");
+    assert_eq!(signed, response.error_code == 0);
+    response.error_code
+}
+
+#[tokio::test]
+async fn scram_logs_a_client_in_that_knows_the_password() {
+    let server = start_with_access(&with_users()).await;
+    for hash in [ScramHash::Sha256, ScramHash::Sha512] {
+        let mut client = server.connect().await;
+        assert_eq!(scram(&mut client, hash, "all", "secret").await, 0);
+        client.call(9, &MetadataRequest::default()).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_scram_login_is_delayed_recorded_and_closed() {
+    let access = with_users();
+    let server = start_with_access(&access).await;
+    for (user, password) in [("all", "wrong"), ("nobody", "secret")] {
+        let mut client = server.connect().await;
+        let began = tokio::time::Instant::now();
+        let code = scram(&mut client, ScramHash::Sha256, user, password).await;
+        assert_eq!(code, 58);
+        assert!(began.elapsed() >= Duration::from_secs(3));
+        assert_eq!(client.receive_frame().await, None);
+        let event = access.events.lock().unwrap().pop().unwrap();
+        assert_eq!((&*event.who, &*event.operation), (user, "login"));
+    }
+}
+
+#[tokio::test]
+async fn the_first_user_closes_a_listener_that_is_not_anonymous() {
+    let access = Arc::new(TestAccess::default());
+    let server = start_with_access(&access).await;
+    let mut client = server.connect().await;
+    client.call(9, &MetadataRequest::default()).await;
+    access.has_users.store(true, Ordering::Relaxed);
+    let mut client = server.connect().await;
+    client.send(9, &MetadataRequest::default()).await;
+    assert_eq!(client.receive_frame().await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_above_its_quota_is_throttled() {
+    let quota = Quota {
+        bytes_in_per_second: Some(1_000),
+        partitions_per_hour: Some(2),
+        connections_max: Some(1),
+        ..Quota::default()
+    };
+    let access = Arc::new(TestAccess {
+        limiter: Some(Arc::new(Limiter::new(quota))),
+        has_users: AtomicBool::new(true),
+        ..TestAccess::default()
+    });
+    let server = start_with_access(&access).await;
+    let hub = server.make("t", 1).await;
+    let mut client = logged_in(&server, "all").await;
+    let began = tokio::time::Instant::now();
+    let large = batch(&[&"x".repeat(5_000)]);
+    let response = client.call(9, &produce(&hub, 9, -1, &[(0, large)])).await;
+    assert_eq!(response.responses[0].partition_responses[0].error_code, 0);
+    assert!(response.throttle_time_ms >= 4_000);
+    client.call(0, &ApiVersionsRequest::default()).await;
+    assert!(began.elapsed() >= Duration::from_secs(4));
+
+    let create = |name: &str, partitions| {
+        let topic = create_topics_request::CreatableTopic::default()
+            .with_name(topic(name))
+            .with_num_partitions(partitions)
+            .with_replication_factor(1);
+        CreateTopicsRequest::default().with_topics(vec![topic])
+    };
+    for (name, code) in [("a", 0), ("b", 89)] {
+        let response = client.call(7, &create(name, 5)).await;
+        assert_eq!(response.topics[0].error_code, code, "{name}");
+    }
+    let mut second = server.connect().await;
+    second.send(2, &token("all", "secret")).await;
+    second.receive_frame().await.unwrap();
+    assert_eq!(second.receive_frame().await, None);
+}
+
+#[tokio::test]
+async fn changes_are_recorded_in_the_audit_log() {
+    let access = with_users();
+    let server = start_with_access(&access).await;
+    server.make("t", 1).await;
+    let mut client = logged_in(&server, "manage").await;
+    let delete = DeleteTopicsRequest::default().with_topic_names(vec![topic("t"), topic("u")]);
+    client.call(4, &delete).await;
+    let group = DeleteGroupsRequest::default().with_groups_names(vec![GroupId(text("g"))]);
+    client.call(2, &group).await;
+    let events = access.events.lock().unwrap();
+    let events: Vec<_> = events
+        .iter()
+        .map(|event| (&*event.who, &*event.operation, &*event.resource))
+        .collect();
+    assert_eq!(
+        events,
+        [
+            ("manage", "DeleteTopics", "t"),
+            ("manage", "DeleteTopics", "u"),
+            ("manage", "DeleteGroups", "g"),
+        ]
+    );
 }
 
 const CERTIFICATE: &[u8] = include_bytes!("../data/localhost.crt");

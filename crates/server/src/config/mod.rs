@@ -84,6 +84,8 @@ pub struct KafkaListener {
     pub advertised: Option<(String, u16)>,
     pub tls: Option<TlsFiles>,
     pub sasl: bool,
+    /// Clients need no key although there are keys.
+    pub anonymous: bool,
 }
 
 /// PEM files.

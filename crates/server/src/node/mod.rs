@@ -137,7 +137,8 @@ impl Node {
             let tokens = Tokens::open(settings, keys.clone()).map_err(NodeError::Tokens)?;
             app.accept_tokens(tokens);
         }
-        let kafka_listeners = kafka::bind(&config, kafka_connections).await?;
+        let has_keys = !keys.is_empty();
+        let kafka_listeners = kafka::bind(&config, kafka_connections, has_keys).await?;
         let http = match &config.http {
             Some(options) => Some(listen(&app, options).await?),
             None => None,
@@ -156,7 +157,11 @@ impl Node {
             log: log.clone(),
             groups: Arc::new(services.groups.clone()),
             transactions: Arc::new(services.transactions.clone()),
-            authorizer: Arc::new(kafka::KeyAuthorizer::new(keys, clock.clone())),
+            authorizer: Arc::new(kafka::KeyAuthorizer::new(
+                keys,
+                clock.clone(),
+                audit.clone(),
+            )),
             clock,
         };
         let stop_listeners = watch::Sender::new(false);

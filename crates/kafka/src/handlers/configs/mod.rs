@@ -182,6 +182,10 @@ macro_rules! alter_resources {
                 $request.validate_only,
             );
             let altered = altered.await;
+            if !$request.validate_only {
+                let code = altered.as_ref().err().map(|refusal| refusal.code);
+                $context.audit(&resource.resource_name, code);
+            }
             let response = $messages::AlterConfigsResourceResponse::default()
                 .with_resource_type(resource.resource_type)
                 .with_resource_name(resource.resource_name);

@@ -34,6 +34,7 @@ const WAIT_MAX: Duration = Duration::from_secs(300);
 /// The contents of a response.
 #[derive(Debug, Default)]
 pub(crate) struct FetchBody {
+    pub throttle_ms: i32,
     pub code: i16,
     pub topics: Vec<FetchedTopic>,
 }
@@ -73,7 +74,11 @@ pub(crate) async fn fetch(
         return encode::encode(
             context.version,
             context.correlation,
-            FetchBody { code, topics },
+            FetchBody {
+                throttle_ms: 0,
+                code,
+                topics,
+            },
         );
     }
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
@@ -206,6 +211,7 @@ impl PendingFetch {
             self.topics[read.topic].partitions.push(read.fetched);
         }
         FetchBody {
+            throttle_ms: context.quota_delay().as_millis() as i32,
             code: 0,
             topics: self.topics,
         }

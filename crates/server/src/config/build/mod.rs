@@ -162,7 +162,8 @@ impl Build<'_> {
 
     fn kafka(&mut self, has_keys: bool) -> Vec<KafkaListener> {
         let first = self.settings.address("kafka.listen").map(|listen| {
-            let sasl = has_keys && !self.settings.flag("kafka.anonymous");
+            let anonymous = self.settings.flag("kafka.anonymous");
+            let sasl = has_keys && !anonymous;
             let listener = ListenerCheck {
                 table: "kafka",
                 listen,
@@ -176,6 +177,7 @@ impl Build<'_> {
                 advertised: self.advertised("kafka"),
                 tls: None,
                 sasl,
+                anonymous,
             }
         });
         let names = self.settings.tables("kafka.listeners");
@@ -208,7 +210,8 @@ impl Build<'_> {
             self.problem(&anonymous, message, "remove one of the two");
         }
         let tls = self.tls(&table);
-        let sasl = self.settings.flag(&sasl) || has_keys && !self.settings.flag(&anonymous);
+        let anonymous = self.settings.flag(&anonymous);
+        let sasl = self.settings.flag(&sasl) || has_keys && !anonymous;
         let listener = ListenerCheck {
             table: &table,
             listen,
@@ -221,6 +224,7 @@ impl Build<'_> {
             advertised: self.advertised(&table),
             tls,
             sasl,
+            anonymous,
         })
     }
 

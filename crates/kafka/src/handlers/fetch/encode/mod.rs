@@ -47,7 +47,7 @@ impl Writer {
     fn body(&mut self, correlation: i32, body: FetchBody) {
         self.text().put_i32(correlation);
         self.no_tagged_fields();
-        self.text().put_i32(0); // throttle time
+        self.text().put_i32(body.throttle_ms);
         if self.version >= 7 {
             self.text().put_i16(body.code);
             self.text().put_i32(0); // session

@@ -40,6 +40,7 @@ fn codec_response(body: &FetchBody, version: i16) -> FetchResponse {
     });
     let code = if version >= 7 { body.code } else { 0 };
     FetchResponse::default()
+        .with_throttle_time_ms(5)
         .with_error_code(code)
         .with_responses(topics.collect())
 }
@@ -93,7 +94,7 @@ proptest! {
         topics in prop::collection::vec(topic(), 0..4),
         version in 4i16..=16,
     ) {
-        let body = FetchBody { code, topics };
+        let body = FetchBody { throttle_ms: 5, code, topics };
         let api = Api::of(ApiKey::Fetch as i16).unwrap();
         let codec = request::encode(&api, version, 77, &codec_response(&body, version)).unwrap();
         let ours = encode(version, 77, body).unwrap();
