@@ -15,6 +15,7 @@ mod kafka;
 pub mod node;
 pub mod processors;
 mod queues;
+mod reload;
 pub mod sharded;
 pub mod stored_keys;
 mod text;

@@ -1,8 +1,7 @@
 //! TLS for listeners, whose certificates are read again when their files change.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, RwLock, Weak};
-use std::time::Duration;
+use std::sync::{Arc, RwLock};
 
 use highwater_env::disk;
 use rustls::ServerConfig;
@@ -14,9 +13,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
 use crate::config::TlsFiles;
-
-/// How often the files are checked for changes.
-const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
+use crate::reload::WatchedFiles;
 
 /// Why TLS cannot be configured.
 #[derive(Debug, thiserror::Error)]
@@ -33,15 +30,10 @@ pub(crate) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
     Ok(TlsAcceptor::from(server_config(files)?))
 }
 
-/// New connections get the certificate that is in the files; a task reloads it as long as the configuration is in use.
+/// New connections get the certificate that is in the files.
 pub(crate) fn server_config(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let certificate = Arc::new(Certificate {
-        current: RwLock::new(Arc::new(read(files, &provider)?)),
-        files: files.clone(),
-        provider: provider.clone(),
-    });
-    tokio::spawn(reload(Arc::downgrade(&certificate), stamps(files)));
+    let certificate = Certificate::open(files, &provider)?;
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
@@ -64,37 +56,28 @@ impl ResolvesServerCert for Certificate {
     }
 }
 
-type Stamps = [Option<disk::Stamp>; 2];
+impl Certificate {
+    fn open(
+        files: &TlsFiles,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Arc<Certificate>, TlsError> {
+        let watched = WatchedFiles::new(vec![files.cert.clone(), files.key.clone()]);
+        let certificate = Arc::new(Certificate {
+            current: RwLock::new(Arc::new(read(files, provider)?)),
+            files: files.clone(),
+            provider: provider.clone(),
+        });
+        watched.watch(&certificate, Certificate::reload);
+        Ok(certificate)
+    }
 
-fn stamps(files: &TlsFiles) -> Stamps {
-    [&files.cert, &files.key].map(|path| disk::stamp(path).ok().flatten())
-}
-
-async fn reload(certificate: Weak<Certificate>, mut known: Stamps) {
-    loop {
-        tokio::time::sleep(RELOAD_INTERVAL).await;
-        let Some(certificate) = certificate.upgrade() else {
-            return;
-        };
-        let files = &certificate.files;
-        let found = stamps(files);
-        if found == known {
-            continue;
-        }
-        let path = files.cert.display();
-        match read(files, &certificate.provider) {
-            Ok(new) => {
-                let mut current = certificate
-                    .current
-                    .write()
-                    .expect("no thread panics with the lock");
-                *current = Arc::new(new);
-                known = found;
-                tracing::info!("the certificate {path} was reloaded");
-            }
-            // The files may be written one after the other: the next check tries again.
-            Err(error) => tracing::warn!(%error, "the certificate {path} was not reloaded"),
-        }
+    fn reload(&self) -> Result<(), TlsError> {
+        let new = Arc::new(read(&self.files, &self.provider)?);
+        *self
+            .current
+            .write()
+            .expect("no thread panics with the lock") = new;
+        Ok(())
     }
 }
 
@@ -127,6 +110,7 @@ pub(crate) fn random_bytes<const N: usize>() -> std::io::Result<[u8; N]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reload;
 
     const CERTIFICATE: &str = include_str!("../tests/server/http/cert.pem");
     const KEY: &str = include_str!("../tests/server/http/key.pem");
@@ -148,19 +132,14 @@ mod tests {
             key: path("key.pem"),
         };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let certificate = Arc::new(Certificate {
-            current: RwLock::new(Arc::new(read(&files, &provider).unwrap())),
-            files: files.clone(),
-            provider,
-        });
+        let certificate = Certificate::open(&files, &provider).unwrap();
         let current = || certificate.current.read().unwrap().clone();
         let first = current();
-        tokio::spawn(reload(Arc::downgrade(&certificate), stamps(&files)));
         write("cert.pem", "no certificate");
-        tokio::time::sleep(2 * RELOAD_INTERVAL).await;
+        tokio::time::sleep(2 * reload::INTERVAL).await;
         assert!(Arc::ptr_eq(&first, &current()));
         write("cert.pem", &format!("{CERTIFICATE}\n{CERTIFICATE}"));
-        tokio::time::sleep(2 * RELOAD_INTERVAL).await;
+        tokio::time::sleep(2 * reload::INTERVAL).await;
         assert_eq!(current().cert.len(), 2);
     }
 }

@@ -2,14 +2,12 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, RwLock, Weak};
-use std::time::Duration;
+use std::sync::{Arc, RwLock};
 
 use highwater_access::{Key, Keys, SigningKeys, TokenError, TokenPolicy};
 use highwater_env::disk;
 
-/// How often the file is checked for changes.
-const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
+use crate::reload::WatchedFiles;
 
 /// Tokens that the settings accept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,15 +27,25 @@ pub struct Tokens {
 
 impl Tokens {
     pub fn open(settings: TokenSettings, keys: Arc<Keys>) -> io::Result<Arc<Tokens>> {
-        let stamp = disk::stamp(&settings.jwks).ok().flatten();
+        let watched = WatchedFiles::new(vec![settings.jwks.clone()]);
         let signing_keys = RwLock::new(read(&settings)?);
         let tokens = Arc::new(Tokens {
             settings,
             keys,
             signing_keys,
         });
-        tokio::spawn(reload(Arc::downgrade(&tokens), stamp));
+        watched.watch(&tokens, Tokens::reload);
         Ok(tokens)
+    }
+
+    fn reload(&self) -> io::Result<()> {
+        let new = read(&self.settings)?;
+        let mut keys = self
+            .signing_keys
+            .write()
+            .expect("no thread panics with the lock");
+        *keys = new;
+        Ok(())
     }
 
     /// The key that a valid token names.
@@ -52,28 +60,4 @@ impl Tokens {
 fn read(settings: &TokenSettings) -> io::Result<SigningKeys> {
     let text = disk::read_to_string(&settings.jwks)?;
     SigningKeys::parse(&text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
-}
-
-async fn reload(tokens: Weak<Tokens>, mut known: Option<disk::Stamp>) {
-    loop {
-        tokio::time::sleep(RELOAD_INTERVAL).await;
-        let Some(tokens) = tokens.upgrade() else {
-            return;
-        };
-        let settings = &tokens.settings;
-        let found = disk::stamp(&settings.jwks).ok().flatten();
-        if found == known {
-            continue;
-        }
-        let path = settings.jwks.display();
-        match read(settings) {
-            Ok(new) => {
-                let keys = tokens.signing_keys.write();
-                *keys.expect("no thread panics with the lock") = new;
-                known = found;
-                tracing::info!("the keys of {path} were reloaded");
-            }
-            Err(error) => tracing::warn!(%error, "the keys of {path} were not reloaded"),
-        }
-    }
 }
