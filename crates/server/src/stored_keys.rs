@@ -1,7 +1,7 @@
 //! Keys that are added, rotated and revoked while the node runs.
 //!
-//! They are in `keys.json` in the data folder, which only its owner may read. It has the verifiers of secrets, and a secret
-//! itself only if the key signs shared access signatures. A change is on the disk before it counts.
+//! They are in `keys.json` in the data folder, which a node creates for its owner alone. It has the verifiers of secrets, and
+//! a secret itself only if the key signs shared access signatures. A change is on the disk before it counts.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
