@@ -14,7 +14,7 @@ const UNPACKED_MAX: usize = 1 << 17;
 
 /// Any bytes are a batch or are refused. A batch that is taken can be stamped and found again, its records are as many
 /// as it says or one of them is wrong, and put together anew they are the same.
-pub fn batch(bytes: &[u8]) -> u64 {
+pub(crate) fn batch(bytes: &[u8]) -> u64 {
     let _ = ProducerStates::restore(bytes);
     walked(bytes);
     let sealed = sealed(bytes);

@@ -36,13 +36,13 @@ fn hash(of: impl Hash) -> u64 {
 
 /// Any text is a query or has errors that can be shown. Nothing is declared, so FROM fails and little beyond the parser
 /// has a say.
-pub fn parser(bytes: &[u8]) -> u64 {
+pub(crate) fn parser(bytes: &[u8]) -> u64 {
     let text = String::from_utf8_lossy(bytes);
     checked(&text, &Catalog::default()).0
 }
 
 /// The same with any input, which lets queries get through to a plan. A plan can be explained and laid out.
-pub fn binder(bytes: &[u8]) -> u64 {
+pub(crate) fn binder(bytes: &[u8]) -> u64 {
     let text = String::from_utf8_lossy(bytes);
     let (kind, compiled) = checked(&text, &catalog());
     let Some(compiled) = compiled else {
@@ -112,13 +112,13 @@ fn shape(text: &str) -> u64 {
 
 /// A query over random events gives the same rows however they are cut into chunks, wherever watermarks stand, and with
 /// a restart in between.
-pub fn engine(bytes: &[u8]) -> u64 {
+pub(crate) fn engine(bytes: &[u8]) -> u64 {
     let (kind, rows) = run(bytes);
     hash((kind, rows))
 }
 
 /// What kind of query it is, and how many rows came out if it could be run.
-pub fn run(bytes: &[u8]) -> (u64, Option<usize>) {
+pub(crate) fn run(bytes: &[u8]) -> (u64, Option<usize>) {
     let text = String::from_utf8_lossy(bytes);
     let (kind, compiled) = checked(&text, &catalog());
     let Some(Compiled { plan, .. }) = compiled else {
@@ -346,7 +346,7 @@ fn decode<'b>(fields: Vec<Field>, blocks: impl IntoIterator<Item = &'b [u8]>) ->
 
 /// A line of JSON is an event or a bad line, whatever is read of it and however it came; and what we take for JSON is
 /// JSON to others.
-pub fn json_decoder(bytes: &[u8]) -> u64 {
+pub(crate) fn json_decoder(bytes: &[u8]) -> u64 {
     let all = decode(fields(), [bytes]);
     let lines = decode(fields(), bytes.split_inclusive(|byte| *byte == b'\n'));
     assert_eq!(
@@ -384,7 +384,7 @@ pub fn json_decoder(bytes: &[u8]) -> u64 {
 }
 
 /// A file of CSV is read to its end, and every record is an event or a bad one.
-pub fn csv(bytes: &[u8]) -> u64 {
+pub(crate) fn csv(bytes: &[u8]) -> u64 {
     let read = file(bytes, Format::Csv(CsvFormat::default()), fields());
     let lines = bytes.iter().filter(|byte| **byte == b'\n').count() + 1;
     assert!(read.events <= lines, "more events than lines");
@@ -392,7 +392,7 @@ pub fn csv(bytes: &[u8]) -> u64 {
 }
 
 /// A file of Avro is read to its end, or to where it is damaged; what takes no bytes has a limit.
-pub fn avro(bytes: &[u8]) -> u64 {
+pub(crate) fn avro(bytes: &[u8]) -> u64 {
     let read = file(bytes, Format::Avro, all_fields());
     assert!(
         read.events <= EVENTS_MAX,
@@ -402,7 +402,7 @@ pub fn avro(bytes: &[u8]) -> u64 {
 }
 
 /// The same of Parquet. A few bytes may stand for any number of equal rows, so not all need be read.
-pub fn parquet(bytes: &[u8]) -> u64 {
+pub(crate) fn parquet(bytes: &[u8]) -> u64 {
     file(bytes, Format::Parquet, all_fields()).kind
 }
 
@@ -475,7 +475,7 @@ fn file(bytes: &[u8], format: Format, fields: Vec<Field>) -> FileRead {
 // Jobs.
 
 /// Any text is a job file or has mistakes that can be shown.
-pub fn job_file(bytes: &[u8]) -> u64 {
+pub(crate) fn job_file(bytes: &[u8]) -> u64 {
     let text = String::from_utf8_lossy(bytes);
     match JobFile::parse(&text, "job.toml") {
         Ok(_) => 0,
@@ -487,7 +487,7 @@ pub fn job_file(bytes: &[u8]) -> u64 {
 
 /// Any bytes on a connection are answered with whole answers, or end it. Time is that of the runtime, which jumps ahead
 /// whenever there is nothing to do, so that an idle connection is closed at once.
-pub fn kafka(bytes: &[u8]) -> u64 {
+pub(crate) fn kafka(bytes: &[u8]) -> u64 {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)

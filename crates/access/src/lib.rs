@@ -3,8 +3,6 @@
 //! Every listener (HTTP, Kafka) authenticates its clients in its own protocol and gets a [`Principal`]. What the principal
 //! may do is decided here, by [`Key::may`], so that a right means the same on every listener.
 
-#![warn(unreachable_pub)]
-
 mod audit;
 mod key;
 mod login_delays;

@@ -4,8 +4,6 @@
 //! an input or output, a node); 2 usage error (arguments, job file, query); 3 the run finished, but events were lost to
 //! errors.
 
-#![warn(unreachable_pub)]
-
 mod bench;
 mod check;
 mod client;

@@ -25,8 +25,6 @@
 //! the bytes may be damaged or of another version. Bytes that a released version has written never change meaning;
 //! `tests/formats` holds every release to that.
 
-#![warn(unreachable_pub)]
-
 mod reader;
 pub mod varint;
 mod writer;

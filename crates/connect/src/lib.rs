@@ -17,8 +17,6 @@
 //! assert_eq!((decoded.bad[0].line, decoded.bad[0].column), (2, 11));
 //! ```
 
-#![warn(unreachable_pub)]
-
 #[cfg(feature = "avro")]
 mod avro;
 mod bytes;

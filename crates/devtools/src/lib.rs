@@ -5,8 +5,6 @@
 //! - [`golden`] finds golden cases, runs them and compares the rows.
 //! - [`tollbooth`] generates the demo's events: toll booths with skewed clocks, late and repeated events.
 
-#![warn(unreachable_pub)]
-
 pub mod golden;
 mod job_picture;
 pub mod picture;

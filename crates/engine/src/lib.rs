@@ -4,8 +4,6 @@
 //! no clock. A [`PhysicalPlan`] decides which steps run on each partition and which run once; a [`Pipeline`] runs them,
 //! and its state can be snapshot and restored at any point.
 
-#![warn(unreachable_pub)]
-
 mod chunk;
 pub mod codec;
 mod column;

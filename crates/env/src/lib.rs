@@ -12,8 +12,6 @@
 //! assert_eq!(clock.unix_nanos(), 2_000_000_000);
 //! ```
 
-#![warn(unreachable_pub)]
-
 mod clock;
 mod descriptors;
 pub mod disk;

@@ -59,8 +59,6 @@
 //! machines that can be used alone. This crate knows no handler, SQL, HTTP
 //! or hub.
 
-#![warn(unreachable_pub)]
-
 mod batch_stage;
 mod breaker;
 pub mod circuit;

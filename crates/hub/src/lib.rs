@@ -34,8 +34,6 @@
 //! `highwater-env`. `partition` is its asynchronous interface. [`groups`] and [`transactions`] are coordinators over
 //! any log. This crate knows neither Kafka's protocol nor SQL.
 
-#![warn(unreachable_pub)]
-
 mod catalogue;
 mod coordinator;
 pub mod groups;

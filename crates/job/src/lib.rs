@@ -1,7 +1,5 @@
 //! A job: a query with its inputs, its time policy and its outputs.
 
-#![warn(unreachable_pub)]
-
 mod account;
 mod combiner;
 pub mod config;

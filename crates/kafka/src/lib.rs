@@ -15,8 +15,6 @@
 //! Input is not trusted: lengths are checked before memory is reserved, responses are counted in a memory budget until
 //! they are written, and a malformed request closes only its own connection.
 
-#![warn(unreachable_pub)]
-
 mod access;
 mod api;
 mod broker;

@@ -44,8 +44,6 @@
 //!
 //! [`MemoryLog`] is a log for tests, and [`testing`] has doubles of it.
 
-#![warn(unreachable_pub)]
-
 pub mod batch;
 mod catalogue;
 mod group;

@@ -29,8 +29,6 @@
 //! );
 //! ```
 
-#![warn(unreachable_pub)]
-
 mod ast;
 mod bind;
 mod diagnostic;

@@ -32,8 +32,6 @@
 //!
 //! This crate knows nothing of HTTP, of files, or of what a message is for.
 
-#![warn(unreachable_pub)]
-
 mod codec;
 mod journal;
 mod machine;

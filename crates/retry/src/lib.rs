@@ -13,8 +13,6 @@
 //! other side asked for (`Retry-After`) and a random number. It neither sleeps nor reads a clock, so callers can be
 //! tested without waiting. Callers that never give up and have no jitter need a [`Backoff`] only.
 
-#![warn(unreachable_pub)]
-
 use std::time::Duration;
 
 /// How often and how soon a failed operation is tried again. The default is exponential from 200 ms

@@ -5,8 +5,6 @@
 //! [`workflows`] runs the workflows of the settings, and [`node`] assembles the parts. This crate knows nothing of the
 //! command line.
 
-#![warn(unreachable_pub)]
-
 mod audit;
 pub mod config;
 pub mod http;

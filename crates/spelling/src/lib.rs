@@ -6,8 +6,6 @@
 //! assert_eq!(nearest("conut", ["SUM", "COUNT"]), Some("COUNT"));
 //! ```
 
-#![warn(unreachable_pub)]
-
 /// The candidate closest to `name`, ignoring case, or `None` if none is close enough to suggest.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = fold(name);

@@ -53,8 +53,6 @@
 //! assert_eq!(released.rows, [0, 1, 4, 3, 2]);
 //! ```
 
-#![warn(unreachable_pub)]
-
 mod combined_watermark;
 mod duration;
 mod instant;

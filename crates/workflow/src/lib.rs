@@ -53,8 +53,6 @@
 //!   process of its own.
 //! - `journal`, `history`, `versions`: the records on the log.
 
-#![warn(unreachable_pub)]
-
 pub mod call;
 mod core;
 pub mod definition;

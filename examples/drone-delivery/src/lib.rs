@@ -6,8 +6,6 @@
 //! - [`chaos`] injects faults, `load` generates traffic, `check` reads the journals and reports whether anything was lost,
 //!   left behind or done twice.
 
-#![warn(unreachable_pub)]
-
 pub mod chaos;
 pub mod check;
 pub mod client;

@@ -9,7 +9,7 @@ use highwater_time::Instant;
 
 use crate::files;
 
-pub fn words() -> Vec<String> {
+pub(crate) fn words() -> Vec<String> {
     let words = "null boolean int long float double bytes string fixed enum array record union name type items size \
                  symbols fields logicalType decimal timestamp-millis date scale avro.schema avro.codec deflate snappy \
                  zstandard PAR1 { } [ ] : ,";
@@ -18,7 +18,7 @@ pub fn words() -> Vec<String> {
     words.chain(bytes).collect()
 }
 
-pub fn avro_files() -> Vec<Vec<u8>> {
+pub(crate) fn avro_files() -> Vec<Vec<u8>> {
     let mut all = files("cases", &|name| name.ends_with(".avro"));
     let schemas: [(&str, i64, &[u8]); 7] = [
         (r#""long""#, 3, b"\x02\x04\x06"),
@@ -84,7 +84,7 @@ fn avro_file(schema: &str, events: i64, body: &[u8]) -> Vec<u8> {
     [b"Obj\x01", &header[..], &marker, &block, &marker].concat()
 }
 
-pub fn parquet_files() -> Vec<Vec<u8>> {
+pub(crate) fn parquet_files() -> Vec<Vec<u8>> {
     let mut all = files("cases", &|name| name.ends_with(".parquet"));
     let fields = [(
         "x".into(),

@@ -6,7 +6,7 @@ use highwater_env::random::Random;
 /// Longer inputs are cut: except for limits, a fault in a long input also shows in a short one.
 const BYTES_MAX: usize = 20_000;
 
-pub struct Mutator<'d> {
+pub(crate) struct Mutator<'d> {
     pub random: Random,
     /// Words of the language.
     pub words: &'d [String],
@@ -20,7 +20,7 @@ impl Mutator<'_> {
     }
 
     /// Applies a few mutations; `other` is an input to copy from.
-    pub fn change(&mut self, input: &[u8], other: &[u8]) -> Vec<u8> {
+    pub(crate) fn change(&mut self, input: &[u8], other: &[u8]) -> Vec<u8> {
         let mut changed = input.to_vec();
         for _ in 0..=self.below(4) {
             changed = match self.below(8) {
@@ -142,7 +142,7 @@ impl Mutator<'_> {
 }
 
 /// Words, numbers, texts in quotes, runs of blanks, and single characters.
-pub fn tokens(input: &[u8]) -> Vec<&[u8]> {
+pub(crate) fn tokens(input: &[u8]) -> Vec<&[u8]> {
     let mut tokens = Vec::new();
     let mut rest = input;
     while let Some(first) = rest.first() {
@@ -168,7 +168,7 @@ pub fn tokens(input: &[u8]) -> Vec<&[u8]> {
 }
 
 /// Removes words while the text still `fails`.
-pub fn smallest(input: &[u8], fails: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+pub(crate) fn smallest(input: &[u8], fails: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let mut smallest = input.to_vec();
     let mut size = tokens(&smallest).len() / 2;
     let mut tries = 0;

@@ -12,10 +12,10 @@ use highwater_log::{
 };
 
 /// Tokio's clock, which stands still while any task can run.
-pub struct TokioClock(tokio::time::Instant);
+pub(crate) struct TokioClock(tokio::time::Instant);
 
 impl TokioClock {
-    pub fn start() -> Arc<TokioClock> {
+    pub(crate) fn start() -> Arc<TokioClock> {
         Arc::new(TokioClock(tokio::time::Instant::now()))
     }
 }
@@ -31,7 +31,7 @@ impl Clock for TokioClock {
 }
 
 /// Runs under a paused clock.
-pub fn paused<T>(work: impl Future<Output = T>) -> T {
+pub(crate) fn paused<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -40,7 +40,7 @@ pub fn paused<T>(work: impl Future<Output = T>) -> T {
         .block_on(work)
 }
 
-pub async fn partition() -> Arc<dyn Partition> {
+pub(crate) async fn partition() -> Arc<dyn Partition> {
     let log = MemoryLog::new(|| 0);
     let name = HubName::new("tolls").unwrap();
     let spec = HubSpec {
@@ -53,7 +53,7 @@ pub async fn partition() -> Arc<dyn Partition> {
 }
 
 /// One record for each key, three to a batch; the value is the number of the record.
-pub async fn append(partition: &Arc<dyn Partition>, keys: &[Option<u8>]) {
+pub(crate) async fn append(partition: &Arc<dyn Partition>, keys: &[Option<u8>]) {
     for (batch, keys) in keys.chunks(3).enumerate() {
         let number = |n: usize| (batch * 3 + n).to_string().into_bytes();
         let values: Vec<_> = (0..keys.len()).map(number).collect();
@@ -67,14 +67,14 @@ pub async fn append(partition: &Arc<dyn Partition>, keys: &[Option<u8>]) {
     }
 }
 
-pub fn number(event: &Event) -> usize {
+pub(crate) fn number(event: &Event) -> usize {
     let text = std::str::from_utf8(event.value().unwrap()).unwrap();
     text.parse().unwrap()
 }
 
 /// Stores dead letters; fails the first few times.
 #[derive(Default)]
-pub struct Letters {
+pub(crate) struct Letters {
     pub kept: Mutex<Vec<DeadLetter>>,
     pub refusals: Mutex<u32>,
 }
@@ -94,7 +94,7 @@ impl DeadLetterSink for Letters {
 type EventCheck = Box<dyn Fn(Offset) + Send + Sync>;
 
 /// A position store that is slow; every third store fails.
-pub struct Slow {
+pub(crate) struct Slow {
     pub stored: Arc<Mutex<Vec<Offset>>>,
     pub takes: Duration,
     pub calls: Mutex<u32>,
@@ -104,7 +104,7 @@ pub struct Slow {
 }
 
 impl Slow {
-    pub fn new(takes: Duration, check: impl Fn(Offset) + Send + Sync + 'static) -> Slow {
+    pub(crate) fn new(takes: Duration, check: impl Fn(Offset) + Send + Sync + 'static) -> Slow {
         Slow {
             stored: Arc::default(),
             takes,

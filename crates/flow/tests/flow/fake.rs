@@ -12,7 +12,7 @@ use highwater_log::{
 
 /// Accepts positions of generation 3 of `readers` only.
 #[derive(Default)]
-pub struct OnlyPositions(Mutex<BTreeMap<TopicPartition, OffsetAndMetadata>>);
+pub(crate) struct OnlyPositions(Mutex<BTreeMap<TopicPartition, OffsetAndMetadata>>);
 
 fn now<T: Send + 'static>(value: T) -> BoxFuture<T> {
     Box::pin(ready(value))

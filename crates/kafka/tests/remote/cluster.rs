@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use crate::proxy::Proxy;
 
 /// Dropping it ends all tasks.
-pub struct TestCluster {
+pub(crate) struct TestCluster {
     /// The log of the broker.
     pub log: Arc<dyn Log>,
     /// The log's clock, in Unix milliseconds.
@@ -30,14 +30,14 @@ pub struct TestCluster {
     _tasks: JoinSet<()>,
 }
 
-pub async fn cluster() -> TestCluster {
+pub(crate) async fn cluster() -> TestCluster {
     let now = Arc::new(AtomicI64::new(1_000));
     let clock = Arc::clone(&now);
     let log = MemoryLog::new(move || clock.load(Ordering::Relaxed));
     cluster_over(Arc::new(log), now, |_, _| {}).await
 }
 
-pub async fn cluster_over(
+pub(crate) async fn cluster_over(
     log: Arc<dyn Log>,
     now: Arc<AtomicI64>,
     change: impl FnOnce(&mut Options, &mut Services),
@@ -100,7 +100,7 @@ pub async fn cluster_over(
 
 impl TestCluster {
     /// Tests wait for results, so patience is long; tests of failures shorten it.
-    pub fn options(&self) -> client::Options {
+    pub(crate) fn options(&self) -> client::Options {
         client::Options {
             backoff_min: Duration::from_millis(5),
             backoff_max: Duration::from_millis(100),
@@ -109,31 +109,31 @@ impl TestCluster {
         }
     }
 
-    pub async fn remote(&self) -> Remote {
+    pub(crate) async fn remote(&self) -> Remote {
         connect(self.options()).await.unwrap()
     }
 
     /// Creates a hub, then a client.
-    pub async fn with_hub(&self, hub: &str, partitions: u32) -> Remote {
+    pub(crate) async fn with_hub(&self, hub: &str, partitions: u32) -> Remote {
         self.log.create(spec(hub, partitions)).await.unwrap();
         self.remote().await
     }
 }
 
-pub async fn connect(options: client::Options) -> Result<Remote, client::ConnectError> {
+pub(crate) async fn connect(options: client::Options) -> Result<Remote, client::ConnectError> {
     Remote::connect(options, Arc::new(RealClock::new())).await
 }
 
-pub fn name(name: &str) -> HubName {
+pub(crate) fn name(name: &str) -> HubName {
     HubName::new(name).unwrap()
 }
 
-pub fn topic_partition(hub: &str, partition: u32) -> TopicPartition {
+pub(crate) fn topic_partition(hub: &str, partition: u32) -> TopicPartition {
     let hub = name(hub);
     TopicPartition { hub, partition }
 }
 
-pub fn spec(hub: &str, partitions: u32) -> HubSpec {
+pub(crate) fn spec(hub: &str, partitions: u32) -> HubSpec {
     HubSpec {
         name: name(hub),
         partitions,
@@ -141,7 +141,7 @@ pub fn spec(hub: &str, partitions: u32) -> HubSpec {
     }
 }
 
-pub fn value(text: &str) -> NewRecord<'_> {
+pub(crate) fn value(text: &str) -> NewRecord<'_> {
     NewRecord {
         key: None,
         value: Some(text.as_bytes()),
@@ -149,7 +149,11 @@ pub fn value(text: &str) -> NewRecord<'_> {
     }
 }
 
-pub fn batch(values: &[&str], producer: Option<(Producer, i32)>, transactional: bool) -> Batch {
+pub(crate) fn batch(
+    values: &[&str],
+    producer: Option<(Producer, i32)>,
+    transactional: bool,
+) -> Batch {
     let mut builder = BatchBuilder::new();
     for text in values {
         builder.push(&value(text));
@@ -162,13 +166,13 @@ pub fn batch(values: &[&str], producer: Option<(Producer, i32)>, transactional: 
     builder.build(&seal).unwrap()
 }
 
-pub async fn append(partition: &Arc<dyn Partition>, values: &[&str]) -> i64 {
+pub(crate) async fn append(partition: &Arc<dyn Partition>, values: &[&str]) -> i64 {
     let records: Vec<_> = values.iter().map(|text| value(text)).collect();
     partition.append_records(&records).await.unwrap().offset.0
 }
 
 /// Offset, time and value of every record.
-pub fn contents(fetched: &FetchData) -> Vec<(i64, i64, String)> {
+pub(crate) fn contents(fetched: &FetchData) -> Vec<(i64, i64, String)> {
     let mut decompressor = Decompressor::new(1 << 20);
     let mut found = Vec::new();
     for piece in &fetched.pieces {
@@ -189,7 +193,7 @@ pub fn contents(fetched: &FetchData) -> Vec<(i64, i64, String)> {
 }
 
 /// The values of a whole partition in the broker's log.
-pub async fn stored(cluster: &TestCluster, hub: &str, partition: u32) -> Vec<String> {
+pub(crate) async fn stored(cluster: &TestCluster, hub: &str, partition: u32) -> Vec<String> {
     let partition = cluster.log.partition(hub, partition).unwrap();
     let read = partition.read(
         highwater_log::Offset(0),

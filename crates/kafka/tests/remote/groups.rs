@@ -69,7 +69,11 @@ fn sync(joined: &JoinResponse, assignments: &[(&str, &'static [u8])]) -> SyncReq
     }
 }
 
-pub fn commit(member: Membership, topic_partition: TopicPartition, offset: i64) -> OffsetCommit {
+pub(crate) fn commit(
+    member: Membership,
+    topic_partition: TopicPartition,
+    offset: i64,
+) -> OffsetCommit {
     let stored = OffsetAndMetadata {
         offset: Offset(offset),
         leader_epoch: -1,
@@ -82,7 +86,7 @@ pub fn commit(member: Membership, topic_partition: TopicPartition, offset: i64) 
 }
 
 /// A group of one, and its member.
-pub async fn stable(remote: &Remote, group: &str) -> Membership {
+pub(crate) async fn stable(remote: &Remote, group: &str) -> Membership {
     let joined = join(remote, group, "").await.unwrap();
     let assigned = [(joined.member.as_str(), &b"all"[..])];
     let mut first = sync(&joined, &assigned);

@@ -15,19 +15,19 @@ use tokio::task::JoinSet;
 
 /// The fixed part of a request header.
 #[derive(Clone, Copy, Debug)]
-pub struct RequestHead {
+pub(crate) struct RequestHead {
     pub key: i16,
     pub version: i16,
     correlation: i32,
 }
 
 impl RequestHead {
-    pub fn is(&self, key: ApiKey) -> bool {
+    pub(crate) fn is(&self, key: ApiKey) -> bool {
         self.key == key as i16
     }
 
     /// Responds in the broker's name.
-    pub fn respond<R: Request>(&self, response: &R::Response) -> ProxyAction {
+    pub(crate) fn respond<R: Request>(&self, response: &R::Response) -> ProxyAction {
         let mut frame = Vec::new();
         ResponseHeader::default()
             .with_correlation_id(self.correlation)
@@ -38,14 +38,14 @@ impl RequestHead {
     }
 
     /// Responds with these bytes as the body.
-    pub fn respond_raw(&self, body: &[u8]) -> ProxyAction {
+    pub(crate) fn respond_raw(&self, body: &[u8]) -> ProxyAction {
         ProxyAction::Respond([&self.correlation.to_be_bytes()[..], body].concat().into())
     }
 }
 
 /// The action for a request.
 #[derive(Clone, Debug)]
-pub enum ProxyAction {
+pub(crate) enum ProxyAction {
     Forward,
     /// The broker never sees the request, and the connection ends.
     Drop,
@@ -61,7 +61,7 @@ pub enum ProxyAction {
 
 type Script = Box<dyn FnMut(RequestHead) -> ProxyAction + Send>;
 
-pub struct Proxy {
+pub(crate) struct Proxy {
     pub address: SocketAddr,
     listener: Mutex<Option<TcpListener>>,
     script: Arc<Mutex<Script>>,
@@ -70,7 +70,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    pub async fn bind() -> Proxy {
+    pub(crate) async fn bind() -> Proxy {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         Proxy {
             address: listener.local_addr().unwrap(),
@@ -82,7 +82,7 @@ impl Proxy {
     }
 
     /// Forwards bytes without reading requests, for TLS.
-    pub fn serve_bytes(&self, upstream: SocketAddr) {
+    pub(crate) fn serve_bytes(&self, upstream: SocketAddr) {
         let listener = self.listener.lock().unwrap().take().unwrap();
         self.tasks.lock().unwrap().spawn(async move {
             let mut connections = JoinSet::new();
@@ -96,7 +96,7 @@ impl Proxy {
         });
     }
 
-    pub fn serve(&self, upstream: SocketAddr) {
+    pub(crate) fn serve(&self, upstream: SocketAddr) {
         let listener = self.listener.lock().unwrap().take().unwrap();
         let (script, seen) = (Arc::clone(&self.script), Arc::clone(&self.seen));
         self.tasks.lock().unwrap().spawn(async move {
@@ -114,12 +114,12 @@ impl Proxy {
     }
 
     /// Sets the action for each request from now on.
-    pub fn script(&self, script: impl FnMut(RequestHead) -> ProxyAction + Send + 'static) {
+    pub(crate) fn script(&self, script: impl FnMut(RequestHead) -> ProxyAction + Send + 'static) {
         *self.script.lock().unwrap() = Box::new(script);
     }
 
     /// Applies `act` to the first `times` requests with this key.
-    pub fn first(
+    pub(crate) fn first(
         &self,
         key: ApiKey,
         times: usize,
@@ -136,7 +136,7 @@ impl Proxy {
     }
 
     /// The number of requests with this key.
-    pub fn count(&self, key: ApiKey) -> usize {
+    pub(crate) fn count(&self, key: ApiKey) -> usize {
         let seen = self.seen.lock().unwrap();
         seen.iter().filter(|head| head.is(key)).count()
     }

@@ -15,7 +15,7 @@ use kafka_protocol::messages::ApiKey;
 use crate::cluster::*;
 use crate::proxy::ProxyAction;
 
-pub async fn begin(remote: &Remote, id: &str) -> TransactionRef {
+pub(crate) async fn begin(remote: &Remote, id: &str) -> TransactionRef {
     let producer = remote.init_producer(InitProducerRequest {
         transactional_id: Some(id.into()),
         timeout: Duration::from_secs(60),
@@ -27,7 +27,7 @@ pub async fn begin(remote: &Remote, id: &str) -> TransactionRef {
     }
 }
 
-pub async fn write(
+pub(crate) async fn write(
     remote: &Remote,
     transaction: &TransactionRef,
     partition: &Arc<dyn Partition>,
@@ -44,7 +44,7 @@ pub async fn write(
 }
 
 /// The records that a reader of committed records gets.
-pub async fn seen(partition: &Arc<dyn Partition>) -> Vec<String> {
+pub(crate) async fn seen(partition: &Arc<dyn Partition>) -> Vec<String> {
     let read = partition.read(Offset(0), 1 << 20, Isolation::Committed);
     let fetched = read.await.unwrap();
     let mut skip = highwater_log::batch::ReadCommittedFilter::new(&fetched.aborted);
@@ -122,7 +122,7 @@ async fn offsets_of_a_transaction_count_when_it_commits() {
     offsets_count_when_it_commits(&remote, &transaction, "readers", &topic_partition("h", 0)).await;
 }
 
-pub async fn offsets_count_when_it_commits(
+pub(crate) async fn offsets_count_when_it_commits(
     remote: &Remote,
     transaction: &TransactionRef,
     group: &str,

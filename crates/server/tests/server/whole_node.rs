@@ -9,7 +9,7 @@ use highwater_server::config::Sources;
 use highwater_server::node::Node;
 
 /// A node with its data in `folder/data`, HTTP on any port, and no Kafka listener.
-pub async fn start(folder: &Path, settings: &str, clock: Arc<dyn Clock>) -> Node {
+pub(crate) async fn start(folder: &Path, settings: &str, clock: Arc<dyn Clock>) -> Node {
     let file = folder.join("highwater.toml");
     write(&file, settings);
     let flag = |key: &str, value: &str| (key.to_owned(), value.to_owned());
@@ -26,7 +26,7 @@ pub async fn start(folder: &Path, settings: &str, clock: Arc<dyn Clock>) -> Node
     Node::start(loaded.config, clock).await.unwrap()
 }
 
-pub fn write(path: &Path, text: &str) {
+pub(crate) fn write(path: &Path, text: &str) {
     let mut file = disk::create_atomic(path).unwrap();
     file.write_all(text.as_bytes()).unwrap();
     file.commit().unwrap();

@@ -7,7 +7,7 @@ use highwater_time::*;
 use proptest::prelude::*;
 
 #[derive(Clone, Copy, Debug)]
-pub enum Step {
+pub(crate) enum Step {
     Event {
         time: Instant,
         arrival: Instant,
@@ -20,7 +20,7 @@ pub enum Step {
 
 /// What is known of arrivals.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Known {
+pub(crate) enum Known {
     Each,
     All,
     Nothing,
@@ -28,15 +28,15 @@ pub enum Known {
 
 /// How a stream is cut into batches. Each cut says how many events the batch has at most, and
 /// whether the timeline is stopped and restored from a snapshot after it.
-pub type Cuts = Vec<(usize, bool)>;
+pub(crate) type Cuts = Vec<(usize, bool)>;
 
-pub const ALL_ARRIVED: Instant = Instant::from_ticks(40);
+pub(crate) const ALL_ARRIVED: Instant = Instant::from_ticks(40);
 
 fn at(ticks: i64) -> Instant {
     Instant::from_ticks(ticks)
 }
 
-pub fn tolerance() -> impl Strategy<Value = Duration> {
+pub(crate) fn tolerance() -> impl Strategy<Value = Duration> {
     prop_oneof![Just(0i64), 0..12i64, Just(100)].prop_map(Duration::from_ticks)
 }
 
@@ -44,7 +44,7 @@ fn action() -> impl Strategy<Value = ViolationAction> {
     prop_oneof![Just(ViolationAction::Adjust), Just(ViolationAction::Drop)]
 }
 
-pub fn policies() -> impl Strategy<Value = TimePolicy> {
+pub(crate) fn policies() -> impl Strategy<Value = TimePolicy> {
     let tolerances = (tolerance(), tolerance(), prop::option::of(tolerance()));
     let actions = (action(), action(), action());
     (tolerances, actions).prop_map(|((late, disorder, early), (a, b, c))| TimePolicy {
@@ -57,12 +57,12 @@ pub fn policies() -> impl Strategy<Value = TimePolicy> {
     })
 }
 
-pub fn known() -> impl Strategy<Value = Known> {
+pub(crate) fn known() -> impl Strategy<Value = Known> {
     prop_oneof![4 => Just(Known::Each), 1 => Just(Known::All), 1 => Just(Known::Nothing)]
 }
 
 /// Arrivals hardly ever go back; event times lie around them.
-pub fn streams(keys: u8) -> impl Strategy<Value = Vec<Step>> {
+pub(crate) fn streams(keys: u8) -> impl Strategy<Value = Vec<Step>> {
     let arrival_step = prop_oneof![6 => 0..3i64, 1 => 0..15i64, 1 => -3..0i64];
     let step = (arrival_step, -20..15i64, 0..keys, 0..10u8);
     prop::collection::vec(step, 0..80).prop_map(|steps| {
@@ -85,18 +85,18 @@ pub fn streams(keys: u8) -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
-pub fn cuts() -> impl Strategy<Value = Cuts> {
+pub(crate) fn cuts() -> impl Strategy<Value = Cuts> {
     prop::collection::vec((1..9usize, any::<bool>()), 1..12)
 }
 
 /// One event after the other, never interrupted.
-pub fn no_cuts() -> Cuts {
+pub(crate) fn no_cuts() -> Cuts {
     vec![(1, false)]
 }
 
 /// A run of events that are pushed together.
 #[derive(Default)]
-pub struct Batch {
+pub(crate) struct Batch {
     pub first: u64,
     pub times: Vec<Instant>,
     pub arrivals: Vec<Instant>,
@@ -105,7 +105,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    pub fn events(&self, known: Known) -> EventBatch<'_> {
+    pub(crate) fn events(&self, known: Known) -> EventBatch<'_> {
         let arrivals = match known {
             Known::Each => Arrivals::Each(&self.arrivals),
             Known::All => Arrivals::All(ALL_ARRIVED),
@@ -118,7 +118,7 @@ impl Batch {
         }
     }
 
-    pub fn keys(&self) -> EventKeys<'_> {
+    pub(crate) fn keys(&self) -> EventKeys<'_> {
         EventKeys {
             offsets: &self.key_offsets,
             bytes: &self.key_bytes,
@@ -127,13 +127,13 @@ impl Batch {
 }
 
 /// What happens next to a timeline.
-pub enum Act {
+pub(crate) enum Act {
     Push(Batch),
     Punctuate(Instant),
     Restart,
 }
 
-pub fn acts(steps: &[Step], cuts: &Cuts) -> Vec<Act> {
+pub(crate) fn acts(steps: &[Step], cuts: &Cuts) -> Vec<Act> {
     let mut acts = Vec::new();
     let mut row = 0;
     let mut rest = steps;
@@ -157,7 +157,7 @@ pub fn acts(steps: &[Step], cuts: &Cuts) -> Vec<Act> {
 }
 
 /// Keys have different lengths, and the first is empty.
-pub fn key_bytes(key: u8) -> Vec<u8> {
+pub(crate) fn key_bytes(key: u8) -> Vec<u8> {
     vec![b'k'; key.into()]
 }
 
@@ -180,7 +180,7 @@ fn batch(first: u64, steps: &[Step]) -> Batch {
 
 /// The rules of requirements T3 to T6 for one event, spelled out once more: the verdict, the
 /// timestamp, and the watermark of the event's own clock and of its arrival.
-pub fn judge(
+pub(crate) fn judge(
     policy: &TimePolicy,
     time: Instant,
     arrival: Option<Instant>,
@@ -219,7 +219,7 @@ pub fn judge(
 }
 
 /// What the counters must be, given every event's fate.
-pub fn count(fates: &[JudgedEvent]) -> VerdictCounts {
+pub(crate) fn count(fates: &[JudgedEvent]) -> VerdictCounts {
     let mut counts = VerdictCounts {
         read: fates.len() as u64,
         ..VerdictCounts::default()

@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 
 /// A received request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub(crate) struct Asked {
     pub line: String,
     pub key: String,
     pub body: String,
@@ -29,7 +29,7 @@ pub struct Asked {
 
 /// A scripted answer.
 #[derive(Clone, Debug)]
-pub enum Reply {
+pub(crate) enum Reply {
     Answer(u16, &'static str),
     /// Never.
     Silence,
@@ -39,7 +39,7 @@ pub enum Reply {
 
 /// Scripted answers by method and path; the last one repeats.
 #[derive(Clone, Default)]
-pub struct Script(Arc<Mutex<State>>);
+pub(crate) struct Script(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
@@ -48,7 +48,7 @@ struct State {
 }
 
 impl Script {
-    pub fn on(&self, line: &str, replies: &[Reply]) {
+    pub(crate) fn on(&self, line: &str, replies: &[Reply]) {
         let mut state = self.0.lock().unwrap();
         let replies = replies.iter().cloned().collect();
         state.replies.retain(|(known, _)| known != line);
@@ -67,24 +67,24 @@ impl Script {
         }
     }
 
-    pub fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<Asked> {
         self.0.lock().unwrap().asked.clone()
     }
 
     /// Methods and paths, in order.
-    pub fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         self.asked().into_iter().map(|asked| asked.line).collect()
     }
 
     /// Waits for this request.
-    pub async fn asked_for(&self, line: &str) {
+    pub(crate) async fn asked_for(&self, line: &str) {
         while !self.lines().iter().any(|asked| asked == line) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
 
     /// Listens and returns the address.
-    pub async fn serve(&self) -> String {
+    pub(crate) async fn serve(&self) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let script = self.clone();
@@ -126,22 +126,22 @@ impl Script {
 }
 
 /// A workflow that runs until it is stopped.
-pub struct Running {
+pub(crate) struct Running {
     pub handle: Handle,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
-pub fn memory_log() -> Arc<dyn Log> {
+pub(crate) fn memory_log() -> Arc<dyn Log> {
     Arc::new(MemoryLog::new(|| 1_700_000_000_000))
 }
 
 impl Running {
-    pub async fn start(log: &Arc<dyn Log>, definition: &Definition) -> Running {
+    pub(crate) async fn start(log: &Arc<dyn Log>, definition: &Definition) -> Running {
         Running::with(log, definition, Functions::new()).await
     }
 
-    pub async fn with(
+    pub(crate) async fn with(
         log: &Arc<dyn Log>,
         definition: &Definition,
         functions: Functions,
@@ -149,7 +149,7 @@ impl Running {
         Running::part(log, definition, functions, Supervision::Here).await
     }
 
-    pub async fn part(
+    pub(crate) async fn part(
         log: &Arc<dyn Log>,
         definition: &Definition,
         functions: Functions,
@@ -171,13 +171,13 @@ impl Running {
         Running { handle, stop, task }
     }
 
-    pub async fn stop(self) {
+    pub(crate) async fn stop(self) {
         let _ = self.stop.send(());
         self.task.await.unwrap();
     }
 
     /// Waits until the instance is in one of these states.
-    pub async fn until(&self, id: &str, states: &[&str]) -> View {
+    pub(crate) async fn until(&self, id: &str, states: &[&str]) -> View {
         let waiting = async {
             loop {
                 if let Some(view) = self.handle.show(id).await.unwrap()
@@ -194,12 +194,12 @@ impl Running {
 }
 
 /// Three steps at one service, with quick retries.
-pub fn delivery(url: &str) -> Definition {
+pub(crate) fn delivery(url: &str) -> Definition {
     delivery_within(url, "200ms")
 }
 
 /// The same, with a timeout.
-pub fn delivery_within(url: &str, timeout: &str) -> Definition {
+pub(crate) fn delivery_within(url: &str, timeout: &str) -> Definition {
     let toml = format!(
         r#"
 name = "delivery"

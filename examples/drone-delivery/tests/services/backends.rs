@@ -42,7 +42,7 @@ async fn package(folder: &std::path::Path) -> Running {
     run(PackageService { store }, Faults::default()).await
 }
 
-pub fn parcel(delivery: &str) -> Value {
+pub(crate) fn parcel(delivery: &str) -> Value {
     json!({"size": "Medium", "weight": 2.5, "tag": "ann", "deliveryId": delivery})
 }
 
@@ -182,7 +182,7 @@ async fn another_carrier_is_needed_beyond_the_range_of_the_drones() {
     assert_eq!(third.ask(ask, paris).await, (200, json!(false)));
 }
 
-pub async fn drone_service(folder: &std::path::Path, drones: u32) -> DroneService {
+pub(crate) async fn drone_service(folder: &std::path::Path, drones: u32) -> DroneService {
     DroneService {
         store: store(folder).await,
         drones,
@@ -194,7 +194,7 @@ async fn drone(folder: &std::path::Path, drones: u32) -> Running {
     run(drone_service(folder, drones).await, Faults::default()).await
 }
 
-pub fn flight() -> Value {
+pub(crate) fn flight() -> Value {
     json!({
         "deliveryId": "d", "ownerId": "ann", "pickup": "47.6,-122.3", "dropoff": "47.7,-122.3",
         "packageDetails": [{"id": "p1", "size": "Small"}], "expedited": true,
@@ -267,7 +267,7 @@ async fn a_drone_that_is_free_again_flies_again_and_a_full_sky_is_a_passing_trou
     );
 }
 
-pub async fn delivery_service(folder: &std::path::Path) -> DeliveryService {
+pub(crate) async fn delivery_service(folder: &std::path::Path) -> DeliveryService {
     DeliveryService {
         store: Arc::new(store(folder).await),
         clock: clock(),
@@ -278,7 +278,7 @@ async fn delivery(folder: &std::path::Path) -> Running {
     run(delivery_service(folder).await, Faults::default()).await
 }
 
-pub fn body(drone: &str) -> Value {
+pub(crate) fn body(drone: &str) -> Value {
     json!({
         "owner": {"userId": "ann", "accountId": "a1"}, "pickup": "here", "dropoff": "there",
         "deadline": "2025-11-15T13:00:00Z", "expedited": true, "confirmationRequired": "Voice",

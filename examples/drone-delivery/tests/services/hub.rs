@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 #[derive(Clone)]
-pub struct FakeNode {
+pub(crate) struct FakeNode {
     /// Events of every hub, each with one partition, as `[key, type, data]`.
     pub hubs: Arc<Mutex<BTreeMap<String, Vec<Value>>>>,
     /// Number of requests.
@@ -22,7 +22,7 @@ pub struct FakeNode {
 }
 
 impl FakeNode {
-    pub fn new() -> FakeNode {
+    pub(crate) fn new() -> FakeNode {
         FakeNode {
             hubs: Arc::default(),
             batches: Arc::default(),
@@ -31,7 +31,7 @@ impl FakeNode {
         }
     }
 
-    pub fn events(&self, hub: &str) -> Vec<Value> {
+    pub(crate) fn events(&self, hub: &str) -> Vec<Value> {
         self.hubs.lock().get(hub).cloned().unwrap_or_default()
     }
 

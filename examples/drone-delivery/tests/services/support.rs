@@ -12,14 +12,14 @@ use hyper::Method;
 use serde_json::Value;
 use tokio::net::TcpListener;
 
-pub const NOON: i128 = 1_763_208_000_000_000_000; // 2025-11-15T12:00:00Z
+pub(crate) const NOON: i128 = 1_763_208_000_000_000_000; // 2025-11-15T12:00:00Z
 
-pub fn clock() -> Arc<dyn Clock> {
+pub(crate) fn clock() -> Arc<dyn Clock> {
     Arc::new(SimClock::at_unix_nanos(NOON))
 }
 
 /// A service that runs until it is dropped.
-pub struct Running {
+pub(crate) struct Running {
     pub address: String,
     pub client: Client,
     task: tokio::task::JoinHandle<std::io::Result<()>>,
@@ -31,11 +31,11 @@ impl Drop for Running {
     }
 }
 
-pub async fn run(service: impl Service, faults: Faults) -> Running {
+pub(crate) async fn run(service: impl Service, faults: Faults) -> Running {
     serve(ServiceServer::new(service, faults, 1)).await
 }
 
-pub async fn serve(server: Arc<ServiceServer<impl Service>>) -> Running {
+pub(crate) async fn serve(server: Arc<ServiceServer<impl Service>>) -> Running {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     Running {
@@ -46,7 +46,11 @@ pub async fn serve(server: Arc<ServiceServer<impl Service>>) -> Running {
 }
 
 impl Running {
-    pub async fn try_ask(&mut self, request: &str, body: Value) -> Result<(u16, Value), CallError> {
+    pub(crate) async fn try_ask(
+        &mut self,
+        request: &str,
+        body: Value,
+    ) -> Result<(u16, Value), CallError> {
         let (method, path) = request.split_once(' ').unwrap();
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let reply = self.client.json(method, path, &body).await?;
@@ -56,20 +60,20 @@ impl Running {
     }
 
     /// `PUT /api/x` and so on.
-    pub async fn ask(&mut self, request: &str, body: Value) -> (u16, Value) {
+    pub(crate) async fn ask(&mut self, request: &str, body: Value) -> (u16, Value) {
         self.try_ask(request, body).await.unwrap()
     }
 
-    pub async fn status(&mut self, request: &str, body: Value) -> u16 {
+    pub(crate) async fn status(&mut self, request: &str, body: Value) -> u16 {
         self.ask(request, body).await.0
     }
 }
 
-pub fn folder() -> tempfile::TempDir {
+pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
-pub async fn store<S: drone_delivery::journal::State>(
+pub(crate) async fn store<S: drone_delivery::journal::State>(
     folder: &Path,
 ) -> drone_delivery::journal::Store<S> {
     drone_delivery::journal::Store::open(folder, clock())

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 /// JSON before it is spelled out; unlike a parsed value it can repeat a key.
 #[derive(Clone, Debug)]
-pub enum Tree {
+pub(crate) enum Tree {
     /// `true`, `false`, `null` or a number, as written.
     Word(String),
     Text(String),
@@ -14,7 +14,7 @@ pub enum Tree {
 }
 
 /// Few names, so that they meet, differ in case only, and need more than one word to compare.
-pub fn name() -> impl Strategy<Value = String> {
+pub(crate) fn name() -> impl Strategy<Value = String> {
     prop::sample::select(vec![
         "a",
         "A",
@@ -68,19 +68,19 @@ fn tree() -> impl Strategy<Value = Tree> {
 }
 
 /// An event: an object with a few fields, some of them repeated.
-pub fn event() -> impl Strategy<Value = Tree> {
+pub(crate) fn event() -> impl Strategy<Value = Tree> {
     prop::collection::vec((name(), tree()), 0..8).prop_map(Tree::Object)
 }
 
 /// How a line is spelled: blanks between tokens, and escapes where none are needed.
-pub struct Spelling {
+pub(crate) struct Spelling {
     random: Random,
     blanks: bool,
     escapes: bool,
 }
 
 impl Spelling {
-    pub fn new(seed: u64) -> Spelling {
+    pub(crate) fn new(seed: u64) -> Spelling {
         Spelling {
             random: Random::seeded(seed),
             blanks: seed & 1 == 1,
@@ -88,7 +88,7 @@ impl Spelling {
         }
     }
 
-    pub fn write(&mut self, tree: &Tree, out: &mut String) {
+    pub(crate) fn write(&mut self, tree: &Tree, out: &mut String) {
         self.blank(out);
         match tree {
             Tree::Word(word) => out.push_str(word),
@@ -160,14 +160,14 @@ fn short_escape(c: char) -> Option<char> {
     }
 }
 
-pub fn spelled(tree: &Tree, seed: u64) -> String {
+pub(crate) fn spelled(tree: &Tree, seed: u64) -> String {
     let mut out = String::new();
     Spelling::new(seed).write(tree, &mut out);
     out
 }
 
 /// Lines of JSON events, each in a spelling of its own; often several of one layout.
-pub fn lines() -> impl Strategy<Value = Vec<String>> {
+pub(crate) fn lines() -> impl Strategy<Value = Vec<String>> {
     let line = (event(), 0..4u64, 1..4usize).prop_map(|(tree, seed, times)| {
         (0..times as u64)
             .map(|i| spelled(&tree, seed + 4 * i * (seed & 3)))

@@ -13,22 +13,22 @@ use highwater_time::{Instant, LaneWatermark, TICKS_PER_SECOND};
 
 use crate::running::Running;
 
-pub fn expr(kind: ExprKind) -> Expr {
+pub(crate) fn expr(kind: ExprKind) -> Expr {
     Expr {
         kind,
         span: Span::default(),
     }
 }
 
-pub fn column(index: usize) -> Expr {
+pub(crate) fn column(index: usize) -> Expr {
     expr(ExprKind::Column(index))
 }
 
-pub fn int(value: i64) -> Expr {
+pub(crate) fn int(value: i64) -> Expr {
     expr(ExprKind::Literal(Literal::Int(value)))
 }
 
-pub fn compare(op: CompareOp, left: Expr, right: Expr) -> Pred {
+pub(crate) fn compare(op: CompareOp, left: Expr, right: Expr) -> Pred {
     Pred {
         kind: PredKind::Compare { op, left, right },
         span: Span::default(),
@@ -36,7 +36,7 @@ pub fn compare(op: CompareOp, left: Expr, right: Expr) -> Pred {
 }
 
 /// A plan of one input and one node over it.
-pub fn plan(reads: &[&str], node: Node) -> Plan {
+pub(crate) fn plan(reads: &[&str], node: Node) -> Plan {
     let input = Input {
         name: "input".into(),
         reads: reads
@@ -61,23 +61,23 @@ pub fn plan(reads: &[&str], node: Node) -> Plan {
 }
 
 /// The first second of every test; no multiple of any limit.
-pub const EPOCH: i64 = 63_000_000_001;
+pub(crate) const EPOCH: i64 = 63_000_000_001;
 
-pub fn ticks(second: i64) -> i64 {
+pub(crate) fn ticks(second: i64) -> i64 {
     (EPOCH + second) * TICKS_PER_SECOND
 }
 
 #[derive(Clone, Debug)]
-pub struct Row {
+pub(crate) struct Row {
     pub second: i64,
     pub lane: Option<u32>,
     pub values: Vec<Value>,
 }
 
 /// A result: its second, its lane, its values as text with their types.
-pub type Shown = (i64, Option<u32>, Vec<String>);
+pub(crate) type Shown = (i64, Option<u32>, Vec<String>);
 
-pub fn show(value: ValueRef<'_>) -> String {
+pub(crate) fn show(value: ValueRef<'_>) -> String {
     match value {
         ValueRef::Record(record) => {
             let fields = record.iter();
@@ -92,14 +92,14 @@ pub fn show(value: ValueRef<'_>) -> String {
     }
 }
 
-pub struct Drive {
+pub(crate) struct Drive {
     running: Running,
     pub rows: Vec<Shown>,
     pub watermarks: usize,
 }
 
 impl Drive {
-    pub fn new(plan: Plan, partitions: usize) -> Drive {
+    pub(crate) fn new(plan: Plan, partitions: usize) -> Drive {
         let physical = PhysicalPlan::new(Arc::new(plan)).expect("the plan can run");
         Drive {
             running: Running::new(Arc::new(physical), &[partitions]),
@@ -108,7 +108,7 @@ impl Drive {
         }
     }
 
-    pub fn rows(&mut self, partition: usize, rows: &[Row], watermarks: Vec<LaneWatermark>) {
+    pub(crate) fn rows(&mut self, partition: usize, rows: &[Row], watermarks: Vec<LaneWatermark>) {
         let width = self.running.plan().inputs[0].reads.len();
         let columns = (0..width).map(|column| {
             let mut builder = ColumnBuilder::default();
@@ -129,7 +129,7 @@ impl Drive {
         self.push(partition, Item::Rows(chunk));
     }
 
-    pub fn watermark(&mut self, partition: usize, watermark: Instant) {
+    pub(crate) fn watermark(&mut self, partition: usize, watermark: Instant) {
         self.push(partition, Item::Watermark(watermark));
     }
 
@@ -155,22 +155,22 @@ impl Drive {
         }
     }
 
-    pub fn errors(&self) -> DataErrors {
+    pub(crate) fn errors(&self) -> DataErrors {
         self.running.errors()
     }
 
-    pub fn snapshot(&self) -> Vec<u8> {
+    pub(crate) fn snapshot(&self) -> Vec<u8> {
         self.running.snapshot()
     }
 
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.running.restart();
     }
 }
 
 /// Runs rows through a plan, cut into chunks with watermarks between them as `cuts` says, with a restart in between.
 /// Watermarks are those of the next row (or of the floor of what follows, where there are lanes), or none.
-pub fn run(plan: &Plan, rows: &[Row], cuts: &[u8]) -> Drive {
+pub(crate) fn run(plan: &Plan, rows: &[Row], cuts: &[u8]) -> Drive {
     let mut drive = Drive::new(plan.clone(), 1);
     let mut cuts = cuts.iter().copied().cycle();
     let mut next = move |below: usize| usize::from(cuts.next().unwrap_or(0)) % below;
@@ -204,7 +204,7 @@ pub fn run(plan: &Plan, rows: &[Row], cuts: &[u8]) -> Drive {
     drive
 }
 
-pub fn compiled(sql: &str) -> Plan {
+pub(crate) fn compiled(sql: &str) -> Plan {
     let catalog = highwater_query::Catalog::streams(["input"]);
     let compiled = highwater_query::compile(sql, &catalog);
     compiled
@@ -213,7 +213,7 @@ pub fn compiled(sql: &str) -> Plan {
 }
 
 /// A row with the columns that a plan reads; fields that are not given are NULL.
-pub fn row_for(plan: &Plan, second: i64, fields: &[(&str, Value)]) -> Row {
+pub(crate) fn row_for(plan: &Plan, second: i64, fields: &[(&str, Value)]) -> Row {
     let value = |read: &Read| {
         let (Read::Path(path) | Read::TimePath(path)) = read else {
             return Value::Null;

@@ -12,10 +12,10 @@ use highwater_time::{Duration, Instant};
 use crate::by_hand::{column as col, compare, expr, int};
 use crate::streams::{Random, Row, Stream};
 
-pub const SPAN: Span = Span { start: 0, end: 0 };
+pub(crate) const SPAN: Span = Span { start: 0, end: 0 };
 
 /// `12 % (left - right) = 0`: fails where the two are equal.
-pub fn divides(left: Expr, right: Expr) -> Pred {
+pub(crate) fn divides(left: Expr, right: Expr) -> Pred {
     let binary = |op, left, right| {
         expr(ExprKind::Binary {
             op,
@@ -30,18 +30,18 @@ pub fn divides(left: Expr, right: Expr) -> Pred {
 
 /// What [`divides`] and [`CompareOp::Lt`] say of two values: `None` is a fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Residual {
+pub(crate) enum Residual {
     None,
     Less,
     Divides,
 }
 
 impl Residual {
-    pub fn any(random: &mut Random) -> Residual {
+    pub(crate) fn any(random: &mut Random) -> Residual {
         [Residual::None, Residual::Less, Residual::Divides][random.below(3)]
     }
 
-    pub fn pred(self, left: usize, right: usize) -> Option<Pred> {
+    pub(crate) fn pred(self, left: usize, right: usize) -> Option<Pred> {
         match self {
             Residual::None => None,
             Residual::Less => Some(compare(CompareOp::Lt, col(left), col(right))),
@@ -49,7 +49,7 @@ impl Residual {
         }
     }
 
-    pub fn holds(self, left: &Value, right: &Value) -> Option<bool> {
+    pub(crate) fn holds(self, left: &Value, right: &Value) -> Option<bool> {
         let (Value::Int(left), Value::Int(right)) = (left, right) else {
             panic!("residuals are over numbers");
         };
@@ -62,7 +62,7 @@ impl Residual {
     }
 }
 
-pub fn input(name: &str, columns: usize) -> Input {
+pub(crate) fn input(name: &str, columns: usize) -> Input {
     Input {
         name: name.into(),
         reads: (0..columns)
@@ -77,14 +77,14 @@ pub fn input(name: &str, columns: usize) -> Input {
 }
 
 // Columns of all streams here.
-pub const ID: usize = 0;
-pub const KEY: usize = 1;
-pub const OTHER_KEY: usize = 2;
-pub const NUMBER: usize = 3;
-pub const TIME: usize = 4;
-pub const WIDTH: usize = 5;
+pub(crate) const ID: usize = 0;
+pub(crate) const KEY: usize = 1;
+pub(crate) const OTHER_KEY: usize = 2;
+pub(crate) const NUMBER: usize = 3;
+pub(crate) const TIME: usize = 4;
+pub(crate) const WIDTH: usize = 5;
 
-pub fn key(random: &mut Random) -> Value {
+pub(crate) fn key(random: &mut Random) -> Value {
     match random.below(8) {
         0 => Value::Null,
         1 => Value::Float(1.0),
@@ -94,7 +94,7 @@ pub fn key(random: &mut Random) -> Value {
     }
 }
 
-pub fn row(random: &mut Random, id: i64, time: i64) -> Row {
+pub(crate) fn row(random: &mut Random, id: i64, time: i64) -> Row {
     let values = vec![
         Value::Int(id),
         key(random),
@@ -112,7 +112,7 @@ pub fn row(random: &mut Random, id: i64, time: i64) -> Row {
 }
 
 /// Partitions of one input. Mostly small, because small cases meet at the edges.
-pub fn stream(random: &mut Random, first_id: i64) -> Stream {
+pub(crate) fn stream(random: &mut Random, first_id: i64) -> Stream {
     let (rows, span) = match random.below(20) {
         0 => (300, 2_000),
         1..=4 => (60, 120),
@@ -138,21 +138,21 @@ pub fn stream(random: &mut Random, first_id: i64) -> Stream {
 }
 
 /// All rows of a stream in the order in which partitions are merged.
-pub fn merged(stream: &Stream) -> Vec<&Row> {
+pub(crate) fn merged(stream: &Stream) -> Vec<&Row> {
     let mut rows: Vec<&Row> = stream.iter().flatten().collect();
     rows.sort_by_key(|row| row.time);
     rows
 }
 
-pub fn keys_meet(left: &Value, right: &Value) -> bool {
+pub(crate) fn keys_meet(left: &Value, right: &Value) -> bool {
     !left.is_null() && !right.is_null() && eval::same(left.view(), right.view())
 }
 
-pub fn duration(ticks: i64) -> Duration {
+pub(crate) fn duration(ticks: i64) -> Duration {
     Duration::from_ticks(ticks)
 }
 
-pub fn plan(inputs: usize, nodes: Vec<Node>) -> Plan {
+pub(crate) fn plan(inputs: usize, nodes: Vec<Node>) -> Plan {
     Plan {
         inputs: (0..inputs)
             .map(|i| input(&format!("in{i}"), WIDTH))
@@ -167,10 +167,10 @@ pub fn plan(inputs: usize, nodes: Vec<Node>) -> Plan {
     }
 }
 
-pub fn source(input: usize) -> Node {
+pub(crate) fn source(input: usize) -> Node {
     Node::Source { input }
 }
 
-pub fn physical(plan: Plan) -> Arc<PhysicalPlan> {
+pub(crate) fn physical(plan: Plan) -> Arc<PhysicalPlan> {
     Arc::new(PhysicalPlan::new(Arc::new(plan)).expect("the plan can run"))
 }

@@ -6,7 +6,7 @@ use highwater_codec::Reader;
 use highwater_engine::{DataErrors, Item, PhysicalPlan, Pipeline, SharedPipeline};
 use highwater_query::plan::Plan;
 
-pub struct Running {
+pub(crate) struct Running {
     physical: Arc<PhysicalPlan>,
     /// How many partitions each input has.
     partitions: Vec<usize>,
@@ -18,7 +18,7 @@ pub struct Running {
 }
 
 impl Running {
-    pub fn new(physical: Arc<PhysicalPlan>, partitions: &[usize]) -> Running {
+    pub(crate) fn new(physical: Arc<PhysicalPlan>, partitions: &[usize]) -> Running {
         Running {
             locals: locals(&physical, partitions),
             shared: physical.shared(partitions),
@@ -28,12 +28,12 @@ impl Running {
         }
     }
 
-    pub fn plan(&self) -> &Plan {
+    pub(crate) fn plan(&self) -> &Plan {
         self.physical.plan()
     }
 
     /// What comes out.
-    pub fn push(&mut self, input: usize, partition: usize, item: Item) -> Vec<Item> {
+    pub(crate) fn push(&mut self, input: usize, partition: usize, item: Item) -> Vec<Item> {
         let (mut out, mut results) = (Vec::new(), Vec::new());
         self.locals[input][partition].push(PhysicalPlan::LOCAL_ENTRY, item, &mut out);
         for (exit, item) in out {
@@ -44,7 +44,7 @@ impl Running {
     }
 
     /// Everything that went wrong.
-    pub fn errors(&self) -> DataErrors {
+    pub(crate) fn errors(&self) -> DataErrors {
         let mut all = self.earlier.clone();
         let locals = self.locals.iter().flatten();
         locals.for_each(|local| all.merge(local.errors.clone()));
@@ -53,7 +53,7 @@ impl Running {
     }
 
     /// The state as bytes.
-    pub fn snapshot(&self) -> Vec<u8> {
+    pub(crate) fn snapshot(&self) -> Vec<u8> {
         let mut writer = Vec::new();
         let locals = self.locals.iter().flatten();
         locals.for_each(|local| local.snapshot(&mut writer));
@@ -62,7 +62,7 @@ impl Running {
     }
 
     /// Writes the state down, forgets everything and reads it back.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         let bytes = self.snapshot();
         self.earlier = self.errors();
         self.locals = locals(&self.physical, &self.partitions);

@@ -8,10 +8,10 @@ use highwater_time::Instant;
 use crate::running::Running;
 
 /// Numbers that look random and follow from a seed.
-pub struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    pub fn new(seed: u64) -> Random {
+    pub(crate) fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
     }
 
@@ -23,44 +23,44 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    pub fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
 
     /// Both ends included.
-    pub fn between(&mut self, low: i64, high: i64) -> i64 {
+    pub(crate) fn between(&mut self, low: i64, high: i64) -> i64 {
         low + self.below((high - low + 1) as usize) as i64
     }
 
-    pub fn flip(&mut self) -> bool {
+    pub(crate) fn flip(&mut self) -> bool {
         self.below(2) == 0
     }
 }
 
 #[derive(Clone, Debug)]
-pub struct Row {
+pub(crate) struct Row {
     pub time: i64,
     pub values: Vec<Value>,
 }
 
 /// The rows of each partition, by time.
-pub type Stream = Vec<Vec<Row>>;
+pub(crate) type Stream = Vec<Vec<Row>>;
 
-pub fn column(rows: &[&Row], index: usize) -> Column {
+pub(crate) fn column(rows: &[&Row], index: usize) -> Column {
     let mut builder = ColumnBuilder::default();
     rows.iter()
         .for_each(|row| builder.push(row.values[index].view()));
     builder.finish()
 }
 
-pub fn chunk(rows: &[&Row]) -> Chunk {
+pub(crate) fn chunk(rows: &[&Row]) -> Chunk {
     let width = rows.first().map_or(0, |row| row.values.len());
     let columns = (0..width).map(|index| column(rows, index)).collect();
     Chunk::new(rows.iter().map(|row| row.time).collect(), columns)
 }
 
 /// Rows as text: what two runs are compared by.
-pub fn shown(rows: &[Row]) -> Vec<String> {
+pub(crate) fn shown(rows: &[Row]) -> Vec<String> {
     rows.iter()
         .map(|row| {
             let values = row.values.iter().map(|value| match value {
@@ -78,14 +78,14 @@ pub fn shown(rows: &[Row]) -> Vec<String> {
 
 /// What came out.
 #[derive(Debug, Default)]
-pub struct Got {
+pub(crate) struct Got {
     pub rows: Vec<Row>,
     pub errors: u64,
 }
 
 /// A plan being run. What is random about it: how rows are cut into chunks, which partition goes next, where
 /// watermarks stand, and when everything is written down and taken up again.
-pub struct Run<'a> {
+pub(crate) struct Run<'a> {
     running: Running,
     random: &'a mut Random,
     feeds: Vec<Feed<'a>>,
@@ -102,7 +102,7 @@ struct Feed<'a> {
 }
 
 impl<'a> Run<'a> {
-    pub fn new(
+    pub(crate) fn new(
         physical: &Arc<PhysicalPlan>,
         streams: &'a [Stream],
         random: &'a mut Random,
@@ -129,7 +129,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    pub fn finish(mut self) -> Got {
+    pub(crate) fn finish(mut self) -> Got {
         loop {
             let open: Vec<usize> = (0..self.feeds.len())
                 .filter(|&feed| !self.feeds[feed].ended)

@@ -14,23 +14,23 @@ use crate::windows::query::{Event, Query, from_origin, instant, ticks};
 
 /// What one partition is sent next.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub(crate) enum Step {
     Rows(Vec<Event>),
     Watermark(Instant),
 }
 
 /// Numbers drawn beforehand, so that a failure shrinks to the simplest way of doing things: 0 stands for it everywhere.
-pub struct Choices<'a> {
+pub(crate) struct Choices<'a> {
     drawn: &'a [u8],
     at: usize,
 }
 
 impl<'a> Choices<'a> {
-    pub fn new(drawn: &'a [u8]) -> Choices<'a> {
+    pub(crate) fn new(drawn: &'a [u8]) -> Choices<'a> {
         Choices { drawn, at: 0 }
     }
 
-    pub fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
         self.at += 1;
         let drawn = self
             .drawn
@@ -43,7 +43,7 @@ impl<'a> Choices<'a> {
 
 /// Cuts each partition's events into chunks, with legal watermarks between them: none goes back, and none is later than
 /// an event that follows.
-pub fn cut(partitions: usize, events: &[Event], choices: &[u8]) -> Vec<Vec<Step>> {
+pub(crate) fn cut(partitions: usize, events: &[Event], choices: &[u8]) -> Vec<Vec<Step>> {
     let mut choices = Choices::new(choices);
     (0..partitions)
         .map(|partition| {
@@ -81,7 +81,7 @@ fn cut_one(events: &[&Event], choices: &mut Choices<'_>) -> Vec<Step> {
 }
 
 /// One order in which the partitions' steps may happen.
-pub fn interleave(lists: Vec<Vec<Step>>, choices: &[u8]) -> Vec<(usize, Step)> {
+pub(crate) fn interleave(lists: Vec<Vec<Step>>, choices: &[u8]) -> Vec<(usize, Step)> {
     let mut choices = Choices::new(choices);
     let mut lists: Vec<(usize, VecDeque<Step>)> =
         lists.into_iter().map(VecDeque::from).enumerate().collect();
@@ -97,7 +97,7 @@ pub fn interleave(lists: Vec<Vec<Step>>, choices: &[u8]) -> Vec<(usize, Step)> {
     steps
 }
 
-pub struct Drive {
+pub(crate) struct Drive {
     running: Running,
     pub dynamic: bool,
     /// Every row in the order of emission.
@@ -106,7 +106,7 @@ pub struct Drive {
 }
 
 impl Drive {
-    pub fn new(query: &Query, partitions: usize) -> Drive {
+    pub(crate) fn new(query: &Query, partitions: usize) -> Drive {
         let catalog = Catalog {
             ignore_case: query.ignore_case,
             ..Catalog::streams(["input"])
@@ -114,7 +114,7 @@ impl Drive {
         Drive::over(&query.sql(), &catalog, None, partitions)
     }
 
-    pub fn of(sql: &str, scripts: Option<Arc<Scripts>>, partitions: usize) -> Drive {
+    pub(crate) fn of(sql: &str, scripts: Option<Arc<Scripts>>, partitions: usize) -> Drive {
         Drive::over(sql, &Catalog::streams(["input"]), scripts, partitions)
     }
 
@@ -138,15 +138,15 @@ impl Drive {
         }
     }
 
-    pub fn input(&self) -> &Input {
+    pub(crate) fn input(&self) -> &Input {
         &self.plan().inputs[0]
     }
 
-    pub fn plan(&self) -> &Plan {
+    pub(crate) fn plan(&self) -> &Plan {
         self.running.plan()
     }
 
-    pub fn step(&mut self, partition: usize, step: &Step) {
+    pub(crate) fn step(&mut self, partition: usize, step: &Step) {
         match step {
             Step::Rows(events) => {
                 let chunk = self.chunk(events);
@@ -159,7 +159,7 @@ impl Drive {
         }
     }
 
-    pub fn push(&mut self, partition: usize, item: Item) {
+    pub(crate) fn push(&mut self, partition: usize, item: Item) {
         for item in self.running.push(0, partition, item) {
             if let Item::Rows(chunk) = item {
                 self.take(&chunk);
@@ -199,7 +199,7 @@ impl Drive {
     }
 
     /// The events as the source would deliver them.
-    pub fn chunk(&self, events: &[Event]) -> Chunk {
+    pub(crate) fn chunk(&self, events: &[Event]) -> Chunk {
         let columns = self.input().reads.iter().map(|read| {
             let column = column(read, events);
             if self.dynamic {
@@ -212,11 +212,11 @@ impl Drive {
         Chunk::new(events.iter().map(|e| ticks(e.second)).collect(), columns)
     }
 
-    pub fn snapshot(&self) -> Vec<u8> {
+    pub(crate) fn snapshot(&self) -> Vec<u8> {
         self.running.snapshot()
     }
 
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.running.restart();
     }
 }
@@ -242,7 +242,7 @@ fn column(read: &Read, events: &[Event]) -> Column {
     builder.finish()
 }
 
-pub fn run(query: &Query, partitions: usize, steps: &[(usize, Step)]) -> Vec<Row> {
+pub(crate) fn run(query: &Query, partitions: usize, steps: &[(usize, Step)]) -> Vec<Row> {
     let mut drive = Drive::new(query, partitions);
     steps
         .iter()

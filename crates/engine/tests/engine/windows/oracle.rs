@@ -7,18 +7,23 @@ use highwater_engine::Value;
 use crate::windows::query::{Event, Query, Window, from_origin};
 
 /// The end of the window in seconds, and the row.
-pub type Row = (i64, Vec<String>);
+pub(crate) type Row = (i64, Vec<String>);
 
 /// Every row of the query, sorted.
-pub fn rows(query: &Query, partitions: usize, events: &[Event]) -> Vec<Row> {
+pub(crate) fn rows(query: &Query, partitions: usize, events: &[Event]) -> Vec<Row> {
     rows_of(query, partitions, events, &row)
 }
 
 /// What is shown of a group, keys included.
-pub type Show<'a> = &'a dyn Fn(&Query, &[&Event]) -> Vec<String>;
+pub(crate) type Show<'a> = &'a dyn Fn(&Query, &[&Event]) -> Vec<String>;
 
 /// One row for every group of every window, sorted.
-pub fn rows_of(query: &Query, partitions: usize, events: &[Event], show: Show<'_>) -> Vec<Row> {
+pub(crate) fn rows_of(
+    query: &Query,
+    partitions: usize,
+    events: &[Event],
+    show: Show<'_>,
+) -> Vec<Row> {
     let mut rows = Vec::new();
     if query.apart {
         for partition in 0..partitions {
@@ -183,7 +188,7 @@ fn key_of(query: &Query, value: &Value) -> String {
 }
 
 /// Equal numbers are one key, whatever their type.
-pub fn same_key(value: &Value) -> String {
+pub(crate) fn same_key(value: &Value) -> String {
     match value {
         Value::Int(i) => format!("number {:?};", *i as f64),
         Value::Float(f) => format!("number {f:?};"),
@@ -192,7 +197,7 @@ pub fn same_key(value: &Value) -> String {
 }
 
 /// The keys as first met.
-pub fn keys(query: &Query, group: &[&Event]) -> Vec<String> {
+pub(crate) fn keys(query: &Query, group: &[&Event]) -> Vec<String> {
     let mut row = Vec::new();
     if query.apart {
         row.push(show(&Value::Int(group[0].partition as i64)));
@@ -242,7 +247,7 @@ fn row(query: &Query, group: &[&Event]) -> Vec<String> {
     row
 }
 
-pub fn number(value: &Value) -> f64 {
+pub(crate) fn number(value: &Value) -> f64 {
     match value {
         Value::Int(i) => *i as f64,
         Value::Float(f) => *f,
@@ -251,6 +256,6 @@ pub fn number(value: &Value) -> f64 {
 }
 
 /// Value and type.
-pub fn show(value: &Value) -> String {
+pub(crate) fn show(value: &Value) -> String {
     format!("{value:?}")
 }

@@ -9,22 +9,22 @@ use proptest::prelude::*;
 /// Where the seconds of events count from: no multiple of most window sizes, as no real time is.
 const BASE_SECS: i64 = 63_900_000_001;
 
-pub fn instant(second: i64) -> Instant {
+pub(crate) fn instant(second: i64) -> Instant {
     Instant::from_ticks(ticks(second))
 }
 
-pub fn ticks(second: i64) -> i64 {
+pub(crate) fn ticks(second: i64) -> i64 {
     (BASE_SECS + second) * TICKS_PER_SECOND
 }
 
 /// Seconds from the common origin of all windows.
-pub fn from_origin(second: i64) -> i64 {
+pub(crate) fn from_origin(second: i64) -> i64 {
     BASE_SECS + second
 }
 
 /// Sizes are in seconds.
 #[derive(Clone, Copy, Debug)]
-pub enum Window {
+pub(crate) enum Window {
     Tumbling { size: i64, offset: i64 },
     Hopping { size: i64, hop: i64, offset: i64 },
     Sliding { size: i64 },
@@ -33,7 +33,7 @@ pub enum Window {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Query {
+pub(crate) struct Query {
     pub window: Window,
     /// How many of `k`, `j` it groups by.
     pub keys: usize,
@@ -70,18 +70,18 @@ impl Window {
         }
     }
 
-    pub fn has_sessions_of_keys(&self) -> bool {
+    pub(crate) fn has_sessions_of_keys(&self) -> bool {
         matches!(self, Window::Session { over: true, .. })
     }
 }
 
 impl Query {
     /// The columns of a row that come before the aggregates.
-    pub fn shown_keys(&self) -> usize {
+    pub(crate) fn shown_keys(&self) -> usize {
         usize::from(self.apart) + self.keys
     }
 
-    pub fn sql(&self) -> String {
+    pub(crate) fn sql(&self) -> String {
         self.sql_of(
             "COUNT(*) AS n, COUNT(v) AS c, SUM(v) AS s, AVG(v) AS a, MIN(v) AS lo, MAX(v) AS hi",
             "",
@@ -89,7 +89,7 @@ impl Query {
     }
 
     /// The keys and `shown`, of groups for which `having` holds.
-    pub fn sql_of(&self, shown: &str, having: &str) -> String {
+    pub(crate) fn sql_of(&self, shown: &str, having: &str) -> String {
         let mut keys = String::new();
         if self.apart {
             keys.push_str("PartitionId, ");
@@ -112,7 +112,7 @@ impl Query {
 }
 
 #[derive(Clone, Debug)]
-pub struct Event {
+pub(crate) struct Event {
     pub partition: usize,
     /// Its place among all events.
     pub number: usize,
@@ -122,7 +122,7 @@ pub struct Event {
     pub v: Value,
 }
 
-pub fn windows() -> impl Strategy<Value = Window> {
+pub(crate) fn windows() -> impl Strategy<Value = Window> {
     let tumbling = || (1..12i64, -7..8i64);
     prop_oneof![
         2 => (1..12i64).prop_map(|size| Window::Tumbling { size, offset: 0 }),
@@ -136,7 +136,7 @@ pub fn windows() -> impl Strategy<Value = Window> {
     ]
 }
 
-pub fn queries() -> impl Strategy<Value = Query> {
+pub(crate) fn queries() -> impl Strategy<Value = Query> {
     (windows(), 0..3usize, prop::bool::weighted(0.2)).prop_map(|(window, keys, apart)| Query {
         window,
         keys,
@@ -146,7 +146,7 @@ pub fn queries() -> impl Strategy<Value = Query> {
     })
 }
 
-pub fn keys() -> impl Strategy<Value = Value> {
+pub(crate) fn keys() -> impl Strategy<Value = Value> {
     prop_oneof![
         2 => (0..3i64).prop_map(Value::Int),
         1 => (0..3i64).prop_map(|i| Value::Float(i as f64)),
@@ -157,7 +157,7 @@ pub fn keys() -> impl Strategy<Value = Value> {
 }
 
 /// The same with texts that differ in case.
-pub fn cased_keys() -> impl Strategy<Value = Value> {
+pub(crate) fn cased_keys() -> impl Strategy<Value = Value> {
     let texts = prop_oneof![
         Just("a"),
         Just("A"),
@@ -175,7 +175,7 @@ pub fn cased_keys() -> impl Strategy<Value = Value> {
 }
 
 /// Numbers that add up exactly in any order.
-pub fn numbers() -> impl Strategy<Value = Value> {
+pub(crate) fn numbers() -> impl Strategy<Value = Value> {
     prop_oneof![
         3 => (-9..10i64).prop_map(Value::Int),
         2 => (-30..31i64).prop_map(|quarters| Value::Float(quarters as f64 / 4.0 + 0.0)),
@@ -184,11 +184,11 @@ pub fn numbers() -> impl Strategy<Value = Value> {
 }
 
 /// The events of up to three partitions, in time order.
-pub fn events() -> impl Strategy<Value = (usize, Vec<Event>)> {
+pub(crate) fn events() -> impl Strategy<Value = (usize, Vec<Event>)> {
     events_of(keys().boxed())
 }
 
-pub fn events_of(keys: BoxedStrategy<Value>) -> impl Strategy<Value = (usize, Vec<Event>)> {
+pub(crate) fn events_of(keys: BoxedStrategy<Value>) -> impl Strategy<Value = (usize, Vec<Event>)> {
     let event = (0..3usize, 0..60i64, keys.clone(), keys, numbers());
     (1..4usize, prop::collection::vec(event, 0..24)).prop_map(|(partitions, drawn)| {
         let mut events: Vec<Event> = drawn

@@ -15,10 +15,10 @@ use highwater_log::{
     ReadError,
 };
 
-pub const DATA: &str = "data";
+pub(crate) const DATA: &str = "data";
 
 /// Without threads: the test commits, and everything runs on its thread.
-pub fn by_hand() -> Options {
+pub(crate) fn by_hand() -> Options {
     Options {
         committers: 0,
         readers: 0,
@@ -27,7 +27,7 @@ pub fn by_hand() -> Options {
     }
 }
 
-pub fn open(
+pub(crate) fn open(
     disk: &Arc<dyn Disk>,
     clock: &Arc<dyn Clock>,
     options: &Options,
@@ -44,7 +44,7 @@ pub fn open(
 }
 
 /// The result, if it is ready.
-pub fn poll<T>(pending: &mut BoxFuture<T>) -> Option<T> {
+pub(crate) fn poll<T>(pending: &mut BoxFuture<T>) -> Option<T> {
     match pending
         .as_mut()
         .poll(&mut Context::from_waker(Waker::noop()))
@@ -54,15 +54,15 @@ pub fn poll<T>(pending: &mut BoxFuture<T>) -> Option<T> {
     }
 }
 
-pub fn done<T>(mut pending: BoxFuture<T>) -> T {
+pub(crate) fn done<T>(mut pending: BoxFuture<T>) -> T {
     poll(&mut pending).expect("it is ready")
 }
 
-pub fn name(name: &str) -> HubName {
+pub(crate) fn name(name: &str) -> HubName {
     HubName::new(name).unwrap()
 }
 
-pub fn spec(hub: &str, partitions: u32, settings: HubSettings) -> HubSpec {
+pub(crate) fn spec(hub: &str, partitions: u32, settings: HubSettings) -> HubSpec {
     HubSpec {
         name: name(hub),
         partitions,
@@ -70,7 +70,7 @@ pub fn spec(hub: &str, partitions: u32, settings: HubSettings) -> HubSpec {
     }
 }
 
-pub fn record(text: &str) -> NewRecord<'_> {
+pub(crate) fn record(text: &str) -> NewRecord<'_> {
     NewRecord {
         key: None,
         value: Some(text.as_bytes()),
@@ -78,7 +78,11 @@ pub fn record(text: &str) -> NewRecord<'_> {
     }
 }
 
-pub fn batch(values: &[String], producer: Option<(Producer, i32)>, transactional: bool) -> Batch {
+pub(crate) fn batch(
+    values: &[String],
+    producer: Option<(Producer, i32)>,
+    transactional: bool,
+) -> Batch {
     let mut builder = BatchBuilder::new();
     for value in values {
         builder.push(&record(value));
@@ -93,14 +97,14 @@ pub fn batch(values: &[String], producer: Option<(Producer, i32)>, transactional
 
 /// A record as a reader sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub(crate) struct Seen {
     pub offset: i64,
     pub time: i64,
     pub value: String,
 }
 
 /// The headers of the batches in these pieces, and the records of the data batches.
-pub fn contents(fetched: &FetchData) -> (Vec<BatchHeader>, Vec<Seen>) {
+pub(crate) fn contents(fetched: &FetchData) -> (Vec<BatchHeader>, Vec<Seen>) {
     let mut decompressor = Decompressor::new(1 << 20);
     let (mut headers, mut seen) = (Vec::new(), Vec::new());
     for piece in &fetched.pieces {
@@ -125,7 +129,7 @@ pub fn contents(fetched: &FetchData) -> (Vec<BatchHeader>, Vec<Seen>) {
 }
 
 /// Everything from `from` on, read in parts of about `bytes_max`, until the end or an error.
-pub fn read_from(
+pub(crate) fn read_from(
     partition: &dyn Partition,
     from: Offset,
     bytes_max: usize,

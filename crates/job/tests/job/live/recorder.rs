@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 /// The rows that all endpoints of a test have accepted. Survives the jobs that write to it.
 #[derive(Clone)]
-pub struct Recorder {
+pub(crate) struct Recorder {
     kept: Arc<Mutex<Kept>>,
     /// How many writes and advances there were.
     calls: Arc<watch::Sender<u64>>,
@@ -28,13 +28,13 @@ struct Kept {
 }
 
 /// Output, refused by, epoch.
-pub type Key = (String, Option<String>, u64);
+pub(crate) type Key = (String, Option<String>, u64);
 
 /// The time of a row, and the row.
 type Row = (Instant, String);
 
 /// A row with its output and number.
-pub type Numbered = (Key, u64, Row);
+pub(crate) type Numbered = (Key, u64, Row);
 
 #[derive(Default)]
 struct Recorded {
@@ -56,7 +56,7 @@ impl Default for Recorder {
 
 impl Recorder {
     /// The rows of an output, in order.
-    pub fn rows(&self, output: &str) -> Vec<String> {
+    pub(crate) fn rows(&self, output: &str) -> Vec<String> {
         let kept = self.kept.lock().unwrap();
         assert_eq!(kept.faults, [""; 0], "the endpoint was told nonsense");
         let mut rows = Vec::new();
@@ -68,7 +68,7 @@ impl Recorder {
     }
 
     /// Everything that is there, with numbers.
-    pub fn everything(&self) -> Vec<Numbered> {
+    pub(crate) fn everything(&self) -> Vec<Numbered> {
         let kept = self.kept.lock().unwrap();
         assert_eq!(kept.faults, [""; 0], "the endpoint was told nonsense");
         let rows = kept.outputs.iter().flat_map(|(key, recorded)| {
@@ -89,7 +89,7 @@ impl Recorder {
     }
 
     /// Ready when the output has that many rows.
-    pub async fn until(&self, output: &str, rows: usize) -> Vec<String> {
+    pub(crate) async fn until(&self, output: &str, rows: usize) -> Vec<String> {
         let mut calls = self.calls.subscribe();
         loop {
             let found = self.rows(output);
@@ -101,7 +101,7 @@ impl Recorder {
     }
 
     /// Ready when all rows of the output before this time have been handed over.
-    pub async fn until_time(&self, output: &str, time: Instant) {
+    pub(crate) async fn until_time(&self, output: &str, time: Instant) {
         let mut calls = self.calls.subscribe();
         while self
             .watermark(output)
@@ -112,24 +112,24 @@ impl Recorder {
     }
 
     /// Ready after that many more writes and advances.
-    pub async fn after_calls(&self, more: u64) {
+    pub(crate) async fn after_calls(&self, more: u64) {
         let mut calls = self.calls.subscribe();
         let until = *calls.borrow() + more;
         calls.wait_for(|calls| *calls >= until).await.unwrap();
     }
 
     /// Every call fails, or none does any more.
-    pub fn fail(&self, with: Option<EndpointError>) {
+    pub(crate) fn fail(&self, with: Option<EndpointError>) {
         self.kept.lock().unwrap().failure = with;
     }
 
     /// Row number `row` of the output `out` is never taken.
-    pub fn refuse(&self, row: u64, reason: &str) {
+    pub(crate) fn refuse(&self, row: u64, reason: &str) {
         self.kept.lock().unwrap().refused = Some((row, reason.to_owned()));
     }
 
     /// Loses rows that were not settled, from some row on.
-    pub fn crash(&self, random: &mut Random) {
+    pub(crate) fn crash(&self, random: &mut Random) {
         for recorded in self.kept.lock().unwrap().outputs.values_mut() {
             let keep = random.below(recorded.loose.len() as u64 + 1) as usize;
             let kept = std::mem::take(&mut recorded.loose).into_iter().take(keep);

@@ -67,7 +67,7 @@ const QUERIES: &[(&str, u32)] = &[
 ];
 
 #[derive(Clone, Debug)]
-pub struct Case {
+pub(crate) struct Case {
     query: usize,
     late_s: i64,
     out_of_order_s: i64,
@@ -85,7 +85,7 @@ enum Step {
     Silence(usize),
 }
 
-pub fn cases() -> impl Strategy<Value = Case> {
+pub(crate) fn cases() -> impl Strategy<Value = Case> {
     let event = (-3..12i64, 0..3u8, 0..8i64);
     let step = prop_oneof![
         3 => (1..1500u64).prop_map(Step::Wait),
@@ -116,11 +116,11 @@ impl Case {
     }
 
     /// Whether keys have clocks of their own.
-    pub fn has_substreams(&self) -> bool {
+    pub(crate) fn has_substreams(&self) -> bool {
         QUERIES[self.query].0.contains("TIMESTAMP BY t OVER")
     }
 
-    pub fn job(&self) -> Arc<Job> {
+    pub(crate) fn job(&self) -> Arc<Job> {
         let action = if self.drops { "drop" } else { "adjust" };
         // A query that may read only one partition of `a` reads only one hub.
         let hubs = if self.partitions() == 1 {
@@ -140,7 +140,7 @@ impl Case {
     }
 
     /// The same log in every world.
-    pub async fn fill(&self, world: &World) {
+    pub(crate) async fn fill(&self, world: &World) {
         let partitions = self.partitions();
         world.hub("a1", 1).await;
         world.hub("a2", partitions.saturating_sub(1).max(1)).await;
@@ -184,7 +184,7 @@ impl Case {
 
 type Everything = Vec<Numbered>;
 
-pub fn options(random: &mut Random) -> Options {
+pub(crate) fn options(random: &mut Random) -> Options {
     Options {
         threads: 1 + random.below(4) as usize,
         fetch_bytes: 100 + random.below(3000) as usize,
@@ -267,7 +267,7 @@ fn check(runtime: &Runtime, case: &Case) -> usize {
     })
 }
 
-pub fn runtime() -> Runtime {
+pub(crate) fn runtime() -> Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(2).enable_all().build().unwrap()
 }

@@ -17,9 +17,9 @@ use highwater_time::Instant;
 use crate::live::recorder::Recorder;
 
 /// The first time of the clock: 2026-01-31T10:00:00Z.
-pub const START_MS: i64 = 1_769_853_600_000;
+pub(crate) const START_MS: i64 = 1_769_853_600_000;
 
-pub struct World {
+pub(crate) struct World {
     pub clock: Arc<SimClock>,
     pub log: MemoryLog,
     pub disk: SimDisk,
@@ -27,7 +27,7 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(seed: u64) -> World {
+    pub(crate) fn new(seed: u64) -> World {
         let clock = Arc::new(SimClock::at_unix_nanos(i128::from(START_MS) * 1_000_000));
         let now = clock.clone();
         World {
@@ -38,7 +38,7 @@ impl World {
         }
     }
 
-    pub async fn hub(&self, name: &str, partitions: u32) {
+    pub(crate) async fn hub(&self, name: &str, partitions: u32) {
         let spec = HubSpec {
             name: HubName::new(name).unwrap(),
             partitions,
@@ -47,12 +47,12 @@ impl World {
         self.log.create(spec).await.unwrap();
     }
 
-    pub fn advance(&self, ms: u64) {
+    pub(crate) fn advance(&self, ms: u64) {
         self.clock.advance(Duration::from_millis(ms));
     }
 
     /// Appends events, one batch.
-    pub async fn send(&self, hub: &str, partition: u32, events: &[String]) {
+    pub(crate) async fn send(&self, hub: &str, partition: u32, events: &[String]) {
         let records: Vec<NewRecord<'_>> = events
             .iter()
             .map(|event| NewRecord {
@@ -66,18 +66,18 @@ impl World {
     }
 
     /// Punctuates the partition.
-    pub async fn silence(&self, hub: &str, partition: u32) {
+    pub(crate) async fn silence(&self, hub: &str, partition: u32) {
         let partition = self.log.partition(hub, partition).unwrap();
         let end = partition.bounds().end;
         partition.punctuate(end).await.unwrap().unwrap();
     }
 
-    pub fn end(&self, hub: &str, partition: u32) -> Offset {
+    pub(crate) fn end(&self, hub: &str, partition: u32) -> Offset {
         self.log.partition(hub, partition).unwrap().bounds().end
     }
 
     /// The same log, without checkpoints and rows.
-    pub fn afresh(&self) -> World {
+    pub(crate) fn afresh(&self) -> World {
         World {
             clock: self.clock.clone(),
             log: self.log.clone(),
@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    pub fn context(&self) -> JobContext {
+    pub(crate) fn context(&self) -> JobContext {
         JobContext {
             log: Arc::new(self.log.clone()),
             clock: self.clock.clone(),
@@ -95,34 +95,34 @@ impl World {
         }
     }
 
-    pub fn checkpoints(&self) -> DiskCheckpoints {
+    pub(crate) fn checkpoints(&self) -> DiskCheckpoints {
         DiskCheckpoints::new(Arc::new(self.disk.clone()), PathBuf::from("checkpoints"))
     }
 
-    pub fn start(&self, job: &Arc<Job>, options: Options) -> Handle {
+    pub(crate) fn start(&self, job: &Arc<Job>, options: Options) -> Handle {
         start(job.clone(), self.context(), options)
     }
 }
 
-pub fn job(text: &str) -> Arc<Job> {
+pub(crate) fn job(text: &str) -> Arc<Job> {
     let file = JobFile::parse(text, "job.toml").unwrap_or_else(|error| panic!("{text}\n{error}"));
     Arc::new(Job::new(file).unwrap_or_else(|error| panic!("{error}")))
 }
 
 /// That many milliseconds after the first time of the clock.
-pub fn at(ms: i64) -> Instant {
+pub(crate) fn at(ms: i64) -> Instant {
     Instant::from_unix_millis(START_MS + ms)
 }
 
 impl World {
     /// Since the first time of the clock.
-    pub fn now_ms(&self) -> i64 {
+    pub(crate) fn now_ms(&self) -> i64 {
         self.clock.unix_millis() - START_MS
     }
 }
 
 /// From the first event on; punctuates as soon as the clock is moved; takes checkpoints on request only.
-pub fn live() -> Options {
+pub(crate) fn live() -> Options {
     Options {
         start: Some(Start::Beginning),
         silence: Duration::from_millis(1),
@@ -136,7 +136,7 @@ pub fn live() -> Options {
 }
 
 /// Up to the current ends of the partitions.
-pub fn to_the_end() -> Options {
+pub(crate) fn to_the_end() -> Options {
     Options {
         until_end: Some(AtEnd::Checkpoint),
         ..live()
@@ -144,7 +144,7 @@ pub fn to_the_end() -> Options {
 }
 
 /// Fails if the future does not complete within a minute.
-pub async fn soon<T>(what: impl Future<Output = T>) -> T {
+pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
     let patience = Duration::from_secs(60);
     let done = tokio::time::timeout(patience, what).await;
     done.expect("it happens soon")

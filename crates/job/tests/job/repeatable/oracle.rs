@@ -7,7 +7,7 @@ use highwater_time::{Duration, Instant, ViolationAction};
 use crate::repeatable::world::{Flaw, Line, World, instant};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Expected {
+pub(crate) struct Expected {
     pub file: usize,
     /// From 1.
     pub line: u64,
@@ -26,7 +26,7 @@ struct Clocks {
 }
 
 /// The fate of every line that is an event, in order of file and line.
-pub fn fates(world: &World) -> Vec<Expected> {
+pub(crate) fn fates(world: &World) -> Vec<Expected> {
     let mut fates = Vec::new();
     let inputs = world.files.len() - usize::from(!world.query.both);
     for (file, lines) in world.files[..inputs].iter().enumerate() {

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 /// A query and the columns that it needs.
 #[derive(Clone, Copy, Debug)]
-pub struct Query {
+pub(crate) struct Query {
     pub sql: &'static str,
     /// Reads input `b` too.
     pub both: bool,
@@ -32,15 +32,15 @@ const fn query(sql: &'static str) -> Query {
     }
 }
 
-pub const PROJECTION: Query =
+pub(crate) const PROJECTION: Query =
     query("SELECT id, System.Timestamp() AS ts INTO out FROM a TIMESTAMP BY t");
 
-pub const TUMBLING: Query = query(
+pub(crate) const TUMBLING: Query = query(
     "SELECT k, System.Timestamp() AS ts, COUNT(*) AS n, SUM(v) AS s INTO out FROM a TIMESTAMP BY t
      GROUP BY k, TumblingWindow(second, 5)",
 );
 
-pub const PARTITIONED_SUBSTREAMS: Query = Query {
+pub(crate) const PARTITIONED_SUBSTREAMS: Query = Query {
     sql: "SELECT PartitionId AS part, k, System.Timestamp() AS ts, COUNT(*) AS n INTO out
           FROM a TIMESTAMP BY t OVER PartitionId, k PARTITION BY PartitionId
           GROUP BY PartitionId, k, TumblingWindow(second, 5)",
@@ -48,7 +48,7 @@ pub const PARTITIONED_SUBSTREAMS: Query = Query {
     ..query("")
 };
 
-pub const QUERIES: [Query; 12] = [
+pub(crate) const QUERIES: [Query; 12] = [
     PROJECTION,
     query("SELECT id, v + 1 AS w, System.Timestamp() AS ts INTO out FROM a TIMESTAMP BY t WHERE v > 2"),
     TUMBLING,
@@ -98,7 +98,7 @@ pub const QUERIES: [Query; 12] = [
 
 /// The error of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flaw {
+pub(crate) enum Flaw {
     None,
     NoTime,
     BadTime,
@@ -109,7 +109,7 @@ pub enum Flaw {
 }
 
 #[derive(Clone, Debug)]
-pub struct Line {
+pub(crate) struct Line {
     pub flaw: Flaw,
     pub id: usize,
     pub time: i64,
@@ -120,7 +120,7 @@ pub struct Line {
 }
 
 #[derive(Clone, Debug)]
-pub struct World {
+pub(crate) struct World {
     pub query: Query,
     pub policy: TimePolicy,
     /// Whether the job names the arrival column.
@@ -131,7 +131,7 @@ pub struct World {
     pub files: Vec<Vec<Line>>,
 }
 
-pub fn instant(second: i64) -> Instant {
+pub(crate) fn instant(second: i64) -> Instant {
     Instant::from_ticks((63_900_000_000 + second) * TICKS_PER_SECOND)
 }
 
@@ -169,7 +169,7 @@ impl Line {
 
 impl World {
     /// Writes the files; every line is made longer by the next of `pads`.
-    pub fn write(&self, folder: &Path, pads: &[usize]) {
+    pub(crate) fn write(&self, folder: &Path, pads: &[usize]) {
         let mut pads = pads.iter().cycle();
         for (number, lines) in self.files.iter().enumerate() {
             let mut text = String::new();
@@ -182,7 +182,7 @@ impl World {
     }
 
     /// Of a file: `b` is the last one.
-    pub fn name(&self, file: usize) -> String {
+    pub(crate) fn name(&self, file: usize) -> String {
         if file + 1 == self.files.len() {
             "b.jsonl".into()
         } else {
@@ -190,7 +190,7 @@ impl World {
         }
     }
 
-    pub fn job(&self, folder: &Path) -> Job {
+    pub(crate) fn job(&self, folder: &Path) -> Job {
         let action = |action: ViolationAction| match action {
             ViolationAction::Adjust => "adjust",
             ViolationAction::Drop => "drop",
@@ -230,7 +230,7 @@ impl World {
 }
 
 /// Runs the job and returns its outputs by name, and the outcome.
-pub fn outputs(job: &Job, threads: usize) -> (Vec<(String, String)>, Outcome) {
+pub(crate) fn outputs(job: &Job, threads: usize) -> (Vec<(String, String)>, Outcome) {
     let (outputs, collected) = Outputs::collected(&job.plan);
     let options = Options {
         threads,
@@ -290,7 +290,10 @@ fn flaws() -> impl Strategy<Value = Flaw> {
 /// A line to be put into a file: which file, how long after the last one, how old, and whether it is sent twice.
 type Drawn = (usize, i64, i64, (usize, usize, i64), Flaw, bool);
 
-pub fn worlds(queries: impl Strategy<Value = Query>, lines: usize) -> impl Strategy<Value = World> {
+pub(crate) fn worlds(
+    queries: impl Strategy<Value = Query>,
+    lines: usize,
+) -> impl Strategy<Value = World> {
     let values = (0..3usize, 0..3usize, 0..8i64);
     // Arrivals may seem to go back a little; they are not believed then.
     let line = (

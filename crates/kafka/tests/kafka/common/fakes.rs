@@ -11,7 +11,7 @@ use highwater_log::{
     TopicPartition, TransactionCoordinator, TransactionError, TransactionRef,
 };
 
-pub struct FakeGroups;
+pub(crate) struct FakeGroups;
 
 fn now<T: Send + 'static>(value: T) -> BoxFuture<T> {
     Box::pin(ready(value))
@@ -137,7 +137,7 @@ impl GroupCoordinator for FakeGroups {
     }
 }
 
-pub struct FakeTransactions;
+pub(crate) struct FakeTransactions;
 
 /// The transactional id of this name is fenced.
 fn fenced(transaction: &TransactionRef) -> Result<(), TransactionError> {

@@ -23,21 +23,21 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-pub use fakes::{FakeGroups, FakeTransactions};
+pub(crate) use fakes::{FakeGroups, FakeTransactions};
 
 /// A server that runs until it is dropped or stopped.
-pub struct TestServer {
+pub(crate) struct TestServer {
     pub log: Arc<dyn Log>,
     pub handle: Handle,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
-pub fn loopback() -> Listener {
+pub(crate) fn loopback() -> Listener {
     Listener::plaintext(SocketAddr::from(([127, 0, 0, 1], 0)))
 }
 
-pub fn services(log: Arc<dyn Log>) -> Services {
+pub(crate) fn services(log: Arc<dyn Log>) -> Services {
     Services {
         log,
         groups: Arc::new(FakeGroups),
@@ -47,11 +47,11 @@ pub fn services(log: Arc<dyn Log>) -> Services {
     }
 }
 
-pub async fn start() -> TestServer {
+pub(crate) async fn start() -> TestServer {
     start_with(|_, _| {}).await
 }
 
-pub async fn start_with(change: impl FnOnce(&mut Options, &mut Services)) -> TestServer {
+pub(crate) async fn start_with(change: impl FnOnce(&mut Options, &mut Services)) -> TestServer {
     let log: Arc<dyn Log> = Arc::new(MemoryLog::new(|| 1_000));
     let mut services = services(Arc::clone(&log));
     let mut options = Options {
@@ -74,28 +74,28 @@ pub async fn start_with(change: impl FnOnce(&mut Options, &mut Services)) -> Tes
 }
 
 impl TestServer {
-    pub async fn connect(&self) -> Client {
+    pub(crate) async fn connect(&self) -> Client {
         let stream = TcpStream::connect(self.handle.addresses()[0])
             .await
             .unwrap();
         Client { stream, sent: 0 }
     }
 
-    pub async fn make(&self, name: &str, partitions: u32) -> Arc<HubInfo> {
+    pub(crate) async fn make(&self, name: &str, partitions: u32) -> Arc<HubInfo> {
         make(&*self.log, name, partitions).await
     }
 
-    pub fn metrics(&self) -> MetricsSnapshot {
+    pub(crate) fn metrics(&self) -> MetricsSnapshot {
         self.handle.metrics()
     }
 
-    pub async fn stop(self) {
+    pub(crate) async fn stop(self) {
         let _ = self.stop.send(());
         self.task.await.unwrap();
     }
 }
 
-pub async fn make(log: &dyn Log, name: &str, partitions: u32) -> Arc<HubInfo> {
+pub(crate) async fn make(log: &dyn Log, name: &str, partitions: u32) -> Arc<HubInfo> {
     let spec = HubSpec {
         name: HubName::new(name).unwrap(),
         partitions,
@@ -105,14 +105,14 @@ pub async fn make(log: &dyn Log, name: &str, partitions: u32) -> Arc<HubInfo> {
 }
 
 /// A connection that uses the codec's client side.
-pub struct Client {
+pub(crate) struct Client {
     pub stream: TcpStream,
     sent: i32,
 }
 
 impl Client {
     /// Sends without waiting. Returns the correlation id.
-    pub async fn send<R: Request>(&mut self, version: i16, request: &R) -> i32 {
+    pub(crate) async fn send<R: Request>(&mut self, version: i16, request: &R) -> i32 {
         self.sent += 1;
         let frame = frame(self.sent, version, request);
         self.stream.write_all(&frame).await.unwrap();
@@ -120,12 +120,12 @@ impl Client {
     }
 
     /// The next response, without trailing bytes.
-    pub async fn receive<R: Request>(&mut self, version: i16) -> (i32, R::Response) {
+    pub(crate) async fn receive<R: Request>(&mut self, version: i16) -> (i32, R::Response) {
         let frame = self.receive_frame().await.expect("a response");
         decode::<R>(frame, version)
     }
 
-    pub async fn call<R: Request>(&mut self, version: i16, request: &R) -> R::Response {
+    pub(crate) async fn call<R: Request>(&mut self, version: i16, request: &R) -> R::Response {
         let sent = self.send(version, request).await;
         let (answered, response) = self.receive::<R>(version).await;
         assert_eq!(answered, sent);
@@ -133,19 +133,19 @@ impl Client {
     }
 
     /// `None` when the server has closed the connection.
-    pub async fn receive_frame(&mut self) -> Option<Bytes> {
+    pub(crate) async fn receive_frame(&mut self) -> Option<Bytes> {
         let length = self.stream.read_i32().await.ok()?;
         let mut frame = vec![0; usize::try_from(length).unwrap()];
         self.stream.read_exact(&mut frame).await.ok()?;
         Some(frame.into())
     }
 
-    pub async fn send_raw(&mut self, bytes: &[u8]) {
+    pub(crate) async fn send_raw(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).await.unwrap();
     }
 }
 
-pub fn decode<R: Request>(mut frame: Bytes, version: i16) -> (i32, R::Response) {
+pub(crate) fn decode<R: Request>(mut frame: Bytes, version: i16) -> (i32, R::Response) {
     let header_version = R::Response::header_version(version);
     let header = ResponseHeader::decode(&mut frame, header_version).unwrap();
     let response = R::Response::decode(&mut frame, version).unwrap();
@@ -153,7 +153,7 @@ pub fn decode<R: Request>(mut frame: Bytes, version: i16) -> (i32, R::Response) 
     (header.correlation_id, response)
 }
 
-pub fn frame<R: Request>(correlation: i32, version: i16, request: &R) -> Bytes {
+pub(crate) fn frame<R: Request>(correlation: i32, version: i16, request: &R) -> Bytes {
     let mut frame = BytesMut::from(&[0; 4][..]);
     RequestHeader::default()
         .with_request_api_key(R::KEY)
@@ -168,20 +168,20 @@ pub fn frame<R: Request>(correlation: i32, version: i16, request: &R) -> Bytes {
     frame.freeze()
 }
 
-pub fn text(text: &str) -> StrBytes {
+pub(crate) fn text(text: &str) -> StrBytes {
     StrBytes::from_string(text.into())
 }
 
-pub fn topic(name: &str) -> TopicName {
+pub(crate) fn topic(name: &str) -> TopicName {
     TopicName(text(name))
 }
 
 /// A batch of these values.
-pub fn batch(values: &[&str]) -> Bytes {
+pub(crate) fn batch(values: &[&str]) -> Bytes {
     batch_with(values, &BatchOptions::default())
 }
 
-pub fn batch_with(values: &[&str], seal: &BatchOptions) -> Bytes {
+pub(crate) fn batch_with(values: &[&str], seal: &BatchOptions) -> Bytes {
     let mut builder = BatchBuilder::new();
     for value in values {
         builder.push(&NewRecord {
@@ -193,7 +193,7 @@ pub fn batch_with(values: &[&str], seal: &BatchOptions) -> Bytes {
     builder.build(seal).unwrap().to_bytes()
 }
 
-pub fn produce(
+pub(crate) fn produce(
     hub: &HubInfo,
     version: i16,
     acks: i16,
@@ -215,12 +215,12 @@ pub fn produce(
         .with_topic_data(vec![of_topic])
 }
 
-pub fn transactional(id: &str) -> TransactionalId {
+pub(crate) fn transactional(id: &str) -> TransactionalId {
     TransactionalId(text(id))
 }
 
 /// The name of a user is its right.
-pub struct RightsByName;
+pub(crate) struct RightsByName;
 
 impl Authorizer for RightsByName {
     fn login(&self, user: &str, password: &str) -> Option<highwater_kafka::Identity> {

@@ -11,10 +11,10 @@ use highwater_log::testing::GatedLog;
 use highwater_log::{AppendError, Log, LogLayer};
 use highwater_queue::{Content, NewMessage, Options, Queue, Queues, Settings};
 
-pub struct TokioClock(tokio::time::Instant);
+pub(crate) struct TokioClock(tokio::time::Instant);
 
 impl TokioClock {
-    pub fn new() -> Arc<TokioClock> {
+    pub(crate) fn new() -> Arc<TokioClock> {
         Arc::new(TokioClock(tokio::time::Instant::now()))
     }
 }
@@ -31,10 +31,10 @@ impl Clock for TokioClock {
 
 /// A clock set by the test, backwards too.
 #[derive(Default)]
-pub struct Turned(AtomicU64);
+pub(crate) struct Turned(AtomicU64);
 
 impl Turned {
-    pub fn set(&self, seconds: u64) {
+    pub(crate) fn set(&self, seconds: u64) {
         self.0.store(seconds, Ordering::Relaxed);
     }
 }
@@ -51,7 +51,7 @@ impl Clock for Turned {
 
 /// A log whose disk can be full. Clones refer to the same log.
 #[derive(Clone)]
-pub struct Gated {
+pub(crate) struct Gated {
     log: GatedLog,
     full: Arc<AtomicBool>,
 }
@@ -71,7 +71,7 @@ impl LogLayer for Gated {
 }
 
 impl Gated {
-    pub fn new() -> Gated {
+    pub(crate) fn new() -> Gated {
         let log = GatedLog::default();
         let full = Arc::<AtomicBool>::default();
         let is_full = full.clone();
@@ -99,24 +99,24 @@ impl Gated {
         Gated { log, full }
     }
 
-    pub fn set_full(&self, full: bool) {
+    pub(crate) fn set_full(&self, full: bool) {
         self.full.store(full, Ordering::Relaxed);
     }
 
     /// Loses all appends that are not durable.
-    pub fn crash(&self) {
+    pub(crate) fn crash(&self) {
         self.lose();
         self.open();
     }
 
-    pub async fn open_queues(&self, clock: Arc<TokioClock>, options: Options) -> Queues {
+    pub(crate) async fn open_queues(&self, clock: Arc<TokioClock>, options: Options) -> Queues {
         let log: Arc<dyn Log> = Arc::new(self.log.clone());
         let (queues, failed) = Queues::open(log, clock, Random::from_os(), options).await;
         assert!(failed.is_empty(), "{failed:?}");
         queues
     }
 
-    pub async fn queue(&self, settings: Settings) -> (Queues, Queue, Arc<TokioClock>) {
+    pub(crate) async fn queue(&self, settings: Settings) -> (Queues, Queue, Arc<TokioClock>) {
         let clock = TokioClock::new();
         let queues = self.open_queues(clock.clone(), Options::default()).await;
         let queue = queues.create("q", settings).await.unwrap();
@@ -124,7 +124,7 @@ impl Gated {
     }
 }
 
-pub fn message(body: &str) -> NewMessage {
+pub(crate) fn message(body: &str) -> NewMessage {
     NewMessage {
         content: Content {
             body: body.to_owned().into(),
@@ -134,7 +134,7 @@ pub fn message(body: &str) -> NewMessage {
     }
 }
 
-pub fn bodies(deliveries: &[highwater_queue::Delivery]) -> Vec<String> {
+pub(crate) fn bodies(deliveries: &[highwater_queue::Delivery]) -> Vec<String> {
     let bodies = deliveries.iter().map(|it| it.message.content.body.to_vec());
     bodies
         .map(|body| String::from_utf8(body).unwrap())

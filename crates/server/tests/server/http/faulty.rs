@@ -3,7 +3,7 @@
 use highwater_log::testing::GatedLog;
 use highwater_log::{AppendError, MemoryLog};
 
-pub fn faulty(memory: MemoryLog) -> GatedLog {
+pub(crate) fn faulty(memory: MemoryLog) -> GatedLog {
     let log = GatedLog::new(memory);
     log.refuse(|partition, _| {
         let topic_partition = partition.clone();

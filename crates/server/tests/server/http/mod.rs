@@ -6,7 +6,7 @@ mod admin;
 mod faulty;
 mod groups;
 mod limits;
-pub mod node;
+pub(crate) mod node;
 mod operations;
 mod queues;
 mod read;

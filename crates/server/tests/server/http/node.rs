@@ -13,9 +13,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// 2026-01-01T00:00:00Z
-pub const NOW_SECONDS: i64 = 1_767_225_600;
+pub(crate) const NOW_SECONDS: i64 = 1_767_225_600;
 
-pub struct Node {
+pub(crate) struct Node {
     pub address: SocketAddr,
     pub app: Arc<App>,
     pub log: Arc<dyn Log>,
@@ -23,31 +23,31 @@ pub struct Node {
 }
 
 /// Options for tests: any port.
-pub fn options() -> Options {
+pub(crate) fn options() -> Options {
     Options {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         ..Options::default()
     }
 }
 
-pub fn memory() -> MemoryLog {
+pub(crate) fn memory() -> MemoryLog {
     MemoryLog::new(|| NOW_SECONDS * 1000 + 123)
 }
 
 /// A node with a hub `h` of four partitions.
-pub async fn node() -> Node {
+pub(crate) async fn node() -> Node {
     start(options(), Vec::new(), Arc::new(memory())).await
 }
 
-pub async fn node_with(options: Options) -> Node {
+pub(crate) async fn node_with(options: Options) -> Node {
     start(options, Vec::new(), Arc::new(memory())).await
 }
 
-pub async fn start(options: Options, keys: Vec<Key>, log: Arc<dyn Log>) -> Node {
+pub(crate) async fn start(options: Options, keys: Vec<Key>, log: Arc<dyn Log>) -> Node {
     start_on(options, keys, Backend::new(log)).await
 }
 
-pub async fn node_with_groups(log: Arc<dyn Log>, groups: Arc<dyn GroupCoordinator>) -> Node {
+pub(crate) async fn node_with_groups(log: Arc<dyn Log>, groups: Arc<dyn GroupCoordinator>) -> Node {
     let backend = Backend {
         groups: Some(groups),
         ..Backend::new(log)
@@ -56,7 +56,7 @@ pub async fn node_with_groups(log: Arc<dyn Log>, groups: Arc<dyn GroupCoordinato
 }
 
 /// A node on a disk, which reports the status of its partitions.
-pub async fn node_on(hub: Hub) -> Node {
+pub(crate) async fn node_on(hub: Hub) -> Node {
     let backend = Backend {
         hub: Some(hub.clone()),
         ..Backend::new(Arc::new(hub))
@@ -64,7 +64,7 @@ pub async fn node_on(hub: Hub) -> Node {
     start_on(options(), Vec::new(), backend).await
 }
 
-pub async fn start_on(options: Options, keys: Vec<Key>, backend: Backend) -> Node {
+pub(crate) async fn start_on(options: Options, keys: Vec<Key>, backend: Backend) -> Node {
     let log = backend.log.clone();
     let clock = Arc::new(SimClock::at_unix_nanos(
         i128::from(NOW_SECONDS) * 1_000_000_000,
@@ -89,45 +89,50 @@ pub async fn start_on(options: Options, keys: Vec<Key>, backend: Backend) -> Nod
 }
 
 #[derive(Debug)]
-pub struct Answer {
+pub(crate) struct Answer {
     pub status: u16,
     pub head: String,
     pub body: String,
 }
 
 impl Answer {
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
     }
 
     #[track_caller]
-    pub fn is(&self, status: u16, code: &str) {
+    pub(crate) fn is(&self, status: u16, code: &str) {
         let answer = (self.status, self.json()["code"].clone());
         assert_eq!(answer, (status, code.into()), "{}", self.body);
     }
 }
 
 impl Node {
-    pub async fn connect(&self) -> Wire {
+    pub(crate) async fn connect(&self) -> Wire {
         Wire::connect(self.address).await
     }
 
     /// One request on a connection of its own. `headers` are lines.
-    pub async fn call(&self, line: &str, headers: &[&str], body: impl AsRef<[u8]>) -> Answer {
+    pub(crate) async fn call(
+        &self,
+        line: &str,
+        headers: &[&str],
+        body: impl AsRef<[u8]>,
+    ) -> Answer {
         call(self.address, line, headers, body).await
     }
 
-    pub async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
         self.call(&format!("GET {path}"), &[], "").await
     }
 
-    pub async fn post(&self, path: &str, kind: &str, body: &str) -> Answer {
+    pub(crate) async fn post(&self, path: &str, kind: &str, body: &str) -> Answer {
         let kind = format!("content-type: {kind}");
         self.call(&format!("POST {path}"), &[&kind], body).await
     }
 
     /// The messages of one partition of `h`.
-    pub async fn messages(&self, partition: u32) -> Vec<Value> {
+    pub(crate) async fn messages(&self, partition: u32) -> Vec<Value> {
         let page = self
             .get(&format!("/hubs/h/partitions/{partition}/messages"))
             .await;
@@ -135,7 +140,7 @@ impl Node {
     }
 
     /// The messages of all partitions of `h`.
-    pub async fn all(&self) -> Vec<Value> {
+    pub(crate) async fn all(&self) -> Vec<Value> {
         let mut all = Vec::new();
         for partition in 0..4 {
             all.extend(self.messages(partition).await);
@@ -145,7 +150,7 @@ impl Node {
 }
 
 /// One request on a connection of its own. `headers` are lines.
-pub async fn call(
+pub(crate) async fn call(
     address: SocketAddr,
     line: &str,
     headers: &[&str],
@@ -156,7 +161,7 @@ pub async fn call(
     wire.answer().await
 }
 
-pub fn request(line: &str, headers: &[&str], body: &[u8]) -> Vec<u8> {
+pub(crate) fn request(line: &str, headers: &[&str], body: &[u8]) -> Vec<u8> {
     let mut head = format!("{line} HTTP/1.1\r\n");
     if !headers.iter().any(|header| header.starts_with("host:")) {
         head.push_str("host: localhost\r\n");
@@ -174,7 +179,7 @@ pub fn request(line: &str, headers: &[&str], body: &[u8]) -> Vec<u8> {
 }
 
 /// A connection.
-pub struct Wire {
+pub(crate) struct Wire {
     pub stream: TcpStream,
     read: Vec<u8>,
 }
@@ -187,7 +192,7 @@ impl Wire {
         }
     }
 
-    pub async fn send(&mut self, bytes: &[u8]) {
+    pub(crate) async fn send(&mut self, bytes: &[u8]) {
         // The server may have answered and closed already.
         let _ = self.stream.write_all(bytes).await;
     }
@@ -205,12 +210,12 @@ impl Wire {
         }
     }
 
-    pub async fn head(&mut self) -> Option<String> {
+    pub(crate) async fn head(&mut self) -> Option<String> {
         let end = |bytes: &[u8]| Some(bytes.windows(4).position(|end| end == b"\r\n\r\n")? + 4);
         Some(String::from_utf8(self.until(end).await?).unwrap())
     }
 
-    pub async fn answer(&mut self) -> Answer {
+    pub(crate) async fn answer(&mut self) -> Answer {
         let head = self.head().await.expect("an answer");
         let status = head[9..12].parse().unwrap();
         let length = head
@@ -229,7 +234,7 @@ impl Wire {
     }
 
     /// The next block of a live stream, without the framing of chunks.
-    pub async fn block(&mut self) -> Option<String> {
+    pub(crate) async fn block(&mut self) -> Option<String> {
         let end = |bytes: &[u8]| Some(bytes.windows(2).position(|end| end == b"\n\n")? + 2);
         let text = String::from_utf8(self.until(end).await?).unwrap();
         let lines = text.lines().filter(|line| !line.is_empty());
@@ -246,7 +251,7 @@ impl Wire {
     }
 
     /// True when the server closed the connection without another byte.
-    pub async fn is_closed(&mut self) -> bool {
+    pub(crate) async fn is_closed(&mut self) -> bool {
         self.read.is_empty() && matches!(self.stream.read_buf(&mut self.read).await, Ok(0) | Err(_))
     }
 }

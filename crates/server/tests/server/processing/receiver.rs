@@ -15,27 +15,27 @@ use crate::processing::secure;
 
 /// One request as it came.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub(crate) struct Request {
     pub line: String,
     pub headers: HashMap<String, String>,
     pub body: String,
 }
 
 impl Request {
-    pub fn id(&self) -> &str {
+    pub(crate) fn id(&self) -> &str {
         self.headers.get("highwater-id").map_or("", String::as_str)
     }
 
-    pub fn attempt(&self) -> u32 {
+    pub(crate) fn attempt(&self) -> u32 {
         self.headers["highwater-attempt"].parse().unwrap()
     }
 }
 
 /// What to answer, or nothing at all for a hang.
-pub type Behaviour = Arc<dyn Fn(&Request) -> Option<&'static str> + Send + Sync>;
+pub(crate) type Behaviour = Arc<dyn Fn(&Request) -> Option<&'static str> + Send + Sync>;
 
 #[derive(Clone)]
-pub struct Receiver {
+pub(crate) struct Receiver {
     pub address: SocketAddr,
     scheme: &'static str,
     ledger: Arc<Mutex<Vec<Request>>>,
@@ -43,17 +43,17 @@ pub struct Receiver {
     came: Arc<Notify>,
 }
 
-pub const OK: Option<&str> = Some("200 OK");
+pub(crate) const OK: Option<&str> = Some("200 OK");
 
 impl Receiver {
-    pub async fn start(
+    pub(crate) async fn start(
         behaviour: impl Fn(&Request) -> Option<&'static str> + Send + Sync + 'static,
     ) -> Receiver {
         Receiver::listen(None, behaviour).await
     }
 
     /// The same over TLS.
-    pub async fn start_tls(
+    pub(crate) async fn start_tls(
         behaviour: impl Fn(&Request) -> Option<&'static str> + Send + Sync + 'static,
     ) -> Receiver {
         Receiver::listen(Some(secure::acceptor()), behaviour).await
@@ -94,27 +94,27 @@ impl Receiver {
         }
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("{}://{}/hook?a=b", self.scheme, self.address)
     }
 
-    pub fn behave(
+    pub(crate) fn behave(
         &self,
         behaviour: impl Fn(&Request) -> Option<&'static str> + Send + Sync + 'static,
     ) {
         *self.behaviour.lock().unwrap() = Arc::new(behaviour);
     }
 
-    pub fn ledger(&self) -> Vec<Request> {
+    pub(crate) fn ledger(&self) -> Vec<Request> {
         self.ledger.lock().unwrap().clone()
     }
 
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.ledger.lock().unwrap().len()
     }
 
     /// Waits until the ledger passes the check.
-    pub async fn until(&self, passes: impl Fn(&[Request]) -> bool) -> Vec<Request> {
+    pub(crate) async fn until(&self, passes: impl Fn(&[Request]) -> bool) -> Vec<Request> {
         let waiting = async {
             loop {
                 let came = self.came.notified();

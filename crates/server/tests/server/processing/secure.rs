@@ -19,7 +19,7 @@ use crate::processing::world::{QUICK, World};
 const CERTIFICATE: &[u8] = include_bytes!("../http/cert.pem");
 const KEY: &[u8] = include_bytes!("../http/key.pem");
 
-pub fn acceptor() -> TlsAcceptor {
+pub(crate) fn acceptor() -> TlsAcceptor {
     let certificate = CertificateDer::from_pem_slice(CERTIFICATE).unwrap();
     let key = PrivateKeyDer::from_pem_slice(KEY).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());

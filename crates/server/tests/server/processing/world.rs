@@ -12,19 +12,19 @@ use tempfile::TempDir;
 
 use crate::{http, whole_node};
 
-pub struct World {
+pub(crate) struct World {
     node: Option<Node>,
     folder: TempDir,
     settings: String,
 }
 
 /// Short delays between attempts, so that tests need not wait.
-pub const QUICK: &str =
+pub(crate) const QUICK: &str =
     "retry = { delay = \"fixed\", first = \"10ms\", tries = 3 }\ncheckpoint = { events = 1 }\n";
 
 impl World {
     /// With `processor` in the table `[processors.billing]`.
-    pub async fn start(processor: &str) -> World {
+    pub(crate) async fn start(processor: &str) -> World {
         let settings = format!(
             "[hubs.orders]\npartitions = 2\n[processors.billing]\nhub = \"orders\"\n{processor}"
         );
@@ -37,11 +37,11 @@ impl World {
         }
     }
 
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    pub async fn stop(&mut self) {
+    pub(crate) async fn stop(&mut self) {
         if let Some(node) = self.node.take() {
             let stopped = tokio::time::timeout(Duration::from_secs(30), node.stop()).await;
             stopped.expect("a stop does not take long");
@@ -49,17 +49,17 @@ impl World {
     }
 
     /// Starts it again on the same data.
-    pub async fn restart(&mut self) {
+    pub(crate) async fn restart(&mut self) {
         self.stop().await;
         self.node = Some(start(self.folder.path(), &self.settings).await);
     }
 
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.node.as_ref().unwrap().http_address().unwrap()
     }
 
     /// Sends events to partition 0, one after another.
-    pub async fn send(&self, events: &[&str]) {
+    pub(crate) async fn send(&self, events: &[&str]) {
         for event in events {
             let (status, text) = self
                 .call("POST /hubs/orders/partitions/0/messages", event)
@@ -68,13 +68,13 @@ impl World {
         }
     }
 
-    pub async fn call(&self, line: &str, body: &str) -> (u16, String) {
+    pub(crate) async fn call(&self, line: &str, body: &str) -> (u16, String) {
         let answer = http::node::call(self.address(), line, &[], body).await;
         (answer.status, answer.body)
     }
 
     /// The answer, once the node has read its groups.
-    pub async fn json(&self, line: &str, body: &str) -> Value {
+    pub(crate) async fn json(&self, line: &str, body: &str) -> Value {
         let (status, text) = loop {
             let answer = self.call(line, body).await;
             if answer.0 != 503 {
@@ -87,7 +87,7 @@ impl World {
     }
 
     /// Repeats the request until its answer passes the check.
-    pub async fn until(&self, line: &str, passes: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn until(&self, line: &str, passes: impl Fn(&Value) -> bool) -> Value {
         for _ in 0..2400 {
             let answer = self.json(line, "").await;
             if passes(&answer) {
@@ -99,7 +99,7 @@ impl World {
     }
 
     /// Waits until every event is handled or a dead letter, and the positions are stored.
-    pub async fn done(&self) -> Value {
+    pub(crate) async fn done(&self) -> Value {
         let done = |facts: &Value| {
             let partitions = facts["partitions"].as_array().unwrap();
             !partitions.is_empty() && facts["behind"] == 0 && facts["partitions_here"] == 2
