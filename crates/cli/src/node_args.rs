@@ -158,6 +158,7 @@ impl<const N: usize> Columns<N> {
     pub(crate) fn fields(&self, object: &Value, names: [&str; N]) -> String {
         let fields = names.map(|name| match &object[name] {
             Value::String(text) => text.clone(),
+            Value::Null => String::new(),
             other => other.to_string(),
         });
         self.line(fields.each_ref().map(String::as_str))

@@ -3,7 +3,7 @@
 //! They are in `keys.json` in the data folder, which a node creates for its owner alone. It has the verifiers of secrets, and
 //! a secret itself only if the key signs shared access signatures. A change is on the disk before it counts.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -311,7 +311,5 @@ fn write(path: &Path, keys: &[KeyRecord]) -> io::Result<()> {
         keys: keys.to_vec(),
     };
     let text = serde_json::to_vec_pretty(&file)?;
-    let mut file = disk::create_atomic(path)?;
-    file.write_all(&text)?;
-    file.commit()
+    disk::write_private(path, &text)
 }

@@ -13,6 +13,8 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use real::Modes;
+
 use crate::clock::unix_nanos_of;
 use crate::random::Random;
 
@@ -135,10 +137,21 @@ pub struct AtomicFile {
 /// Starts a file that replaces `path` when committed. A symbolic link is followed, so the link stays a link. Anything
 /// but a regular file is refused: renaming over a device would destroy it.
 pub fn create_atomic(path: impl AsRef<Path>) -> io::Result<AtomicFile> {
-    let path = target(path.as_ref())?;
+    create_with(path.as_ref(), real::SHARED)
+}
+
+/// Replaces a file that only its owner may read, completely or not at all.
+pub fn write_private(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
+    let mut file = create_with(path.as_ref(), real::PRIVATE)?;
+    file.write_all(bytes)?;
+    file.commit()
+}
+
+fn create_with(path: &Path, modes: Modes) -> io::Result<AtomicFile> {
+    let path = target(path)?;
     loop {
         let temporary = temporary_name(&path)?;
-        let file = create_new(&temporary)?;
+        let file = create_new(&temporary, modes)?;
         let is_ours = match file.try_lock() {
             // A concurrent `remove_stale` may have removed the file before it was locked.
             Ok(()) => temporary.exists(),
@@ -274,8 +287,11 @@ fn is_temporary_of(file: &Path, path: &Path) -> bool {
         && file.is_file()
 }
 
-fn create_new(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).open(path)
+fn create_new(path: &Path, modes: Modes) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    modes.apply(&mut options);
+    options.open(path)
 }
 
 fn parent_folder(path: &Path) -> &Path {

@@ -23,20 +23,30 @@ pub struct OutputDisk;
 
 /// Permissions of created files and folders, before the umask.
 #[derive(Clone, Copy)]
-struct Modes {
+pub(super) struct Modes {
     file: u32,
     folder: u32,
 }
 
-const PRIVATE: Modes = Modes {
+pub(super) const PRIVATE: Modes = Modes {
     file: 0o600,
     folder: 0o700,
 };
 
-const SHARED: Modes = Modes {
+pub(super) const SHARED: Modes = Modes {
     file: 0o666,
     folder: 0o777,
 };
+
+impl Modes {
+    /// The permissions of a file that is created with these options.
+    pub(super) fn apply(self, options: &mut OpenOptions) {
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(options, self.file);
+        #[cfg(not(unix))]
+        let _ = (self.file, options);
+    }
+}
 
 fn create_folder(path: &Path, modes: Modes) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
@@ -55,10 +65,7 @@ fn open(path: &Path, access: Access, modes: Modes) -> io::Result<Arc<dyn DiskFil
         .write(access != Access::Read)
         .create(access == Access::Create)
         .truncate(false);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, modes.file);
-    #[cfg(not(unix))]
-    let _ = modes.file;
+    modes.apply(&mut options);
     let file = with_spares(|| options.open(path))?;
     Ok(Arc::new(RealFile(file)))
 }
@@ -150,8 +157,7 @@ impl Disk for RealDisk {
     fn lock(&self, path: &Path) -> io::Result<Lock> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, PRIVATE.file);
+        PRIVATE.apply(&mut options);
         let file = options.open(path)?;
         match file.try_lock() {
             Ok(()) => Ok(Lock::new(file)),
@@ -319,6 +325,11 @@ mod tests {
         RealDisk.lock(&folder.join("lock")).unwrap();
         assert_eq!(mode(&folder), 0o700);
         assert_eq!((mode(&file), mode(&folder.join("lock"))), (0o600, 0o600));
+        let replaced = folder.join("keys");
+        fs::write(&replaced, "old").unwrap();
+        crate::disk::write_private(&replaced, b"new").unwrap();
+        assert_eq!(mode(&replaced), 0o600);
+        assert_eq!(fs::read(&replaced).unwrap(), b"new");
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
         RealDisk.make_private(&folder).unwrap();
         assert_eq!(mode(&folder), 0o700);

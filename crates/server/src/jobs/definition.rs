@@ -9,7 +9,7 @@
 //! A new definition is written beside the old one and becomes current with `wanted.json`, which is replaced atomically.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use highwater_env::disk;
@@ -68,8 +68,8 @@ impl JobFolder {
 
     pub(super) fn set_desired_state(&self, desired: &DesiredState) -> io::Result<()> {
         disk::create_folder(&self.folder)?;
-        write(
-            &self.folder.join("wanted.json"),
+        disk::write_private(
+            self.folder.join("wanted.json"),
             serde_json::to_string(desired)?.as_bytes(),
         )
     }
@@ -82,7 +82,7 @@ impl JobFolder {
             if let Some(above) = path.parent() {
                 disk::create_folder(above)?;
             }
-            write(&path, text.as_bytes())?;
+            disk::write_private(&path, text.as_bytes())?;
         }
         Ok(folder)
     }
@@ -147,12 +147,6 @@ fn is_plain(path: &str) -> bool {
     let path_of = Path::new(path);
     let named = path_of.file_name().is_some() && !path.ends_with('/');
     shown && named && path.len() <= PATH_BYTES_MAX && path_of.components().all(part)
-}
-
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = disk::create_atomic(path)?;
-    file.write_all(bytes)?;
-    file.commit()
 }
 
 fn remove(folder: &Path) -> io::Result<()> {

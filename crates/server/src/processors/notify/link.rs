@@ -4,7 +4,6 @@
 //! once: resuming ends the opening, and the next opening is another record. The signing key is created once and stored in
 //! the data folder.
 
-use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -40,10 +39,7 @@ impl Signer {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let key = random_bytes::<32>().map_err(|error| wrong(error.to_string()))?;
                 let text = URL_SAFE_NO_PAD.encode(key);
-                let written = disk::create_atomic(&path).and_then(|mut file| {
-                    file.write_all(text.as_bytes())?;
-                    file.commit()
-                });
+                let written = disk::write_private(&path, text.as_bytes());
                 written.map_err(|error| wrong(error.to_string()))?;
                 text
             }
