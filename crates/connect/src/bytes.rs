@@ -59,6 +59,7 @@ impl OpenFile {
         self.progress.bytes.load(Ordering::Relaxed)
     }
 
+    #[cfg(feature = "parquet")]
     pub(crate) fn add_read(&self, bytes: u64) {
         self.progress.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -83,6 +84,7 @@ impl OpenFile {
         }
     }
 
+    #[cfg(any(feature = "avro", feature = "parquet"))]
     pub(crate) fn format_error(&self, reason: impl Into<String>) -> ReadError {
         ReadError::Format {
             file: self.path.clone(),

@@ -52,6 +52,7 @@ impl KernelContext<'_> {
         self.faults.add(row, self.span, reason);
     }
 
+    #[cfg(feature = "geo")]
     pub(super) fn warn(&mut self, row: usize, text: &'static str) {
         self.faults.warn(row, self.span, text);
     }

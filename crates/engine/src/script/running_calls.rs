@@ -1,16 +1,17 @@
 //! The calls of JavaScript functions that run now, as seen by a watchdog.
 //!
 //! The step limit of an interpreter does not hold inside of some native functions: `reverse` of an object that claims
-//! 2^53 elements never asks the interrupt handler. No other thread can end such a call either. So the driver of a job looks at its calls now
-//! and then ([`RunningCalls::overdue`]); a call that does not return is given up, and its thread with it: the job fails
-//! and nobody waits for the thread. The number of calls that were given up and still run is limited, because each
-//! may keep a processor busy.
+//! 2^53 elements never asks the interrupt handler. No other thread can end such a call either. So the driver of a job
+//! looks at its calls now and then ([`RunningCalls::overdue`]); a call that does not return is given up, and its thread
+//! with it: the job fails and nobody waits for the thread. The number of calls that were given up and still run is
+//! limited, because each may keep a processor busy.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 /// With so many calls given up, no job with functions starts.
+#[cfg(feature = "javascript")]
 const GIVEN_UP_MAX: usize = 4;
 
 /// Calls given up that have not returned.
@@ -34,6 +35,7 @@ pub(super) struct CallSlot {
 
 impl CallSlot {
     /// A call of the function with this number, from 0. Also marks progress within one call.
+    #[cfg(feature = "javascript")]
     #[inline]
     pub(super) fn begin(&self, function: usize) {
         self.function.store(function + 1, Ordering::Relaxed);
@@ -79,11 +81,12 @@ impl Drop for CallSlot {
 
 impl RunningCalls {
     /// The slot of a new interpreter.
-    pub(super) fn add(&self) -> Arc<CallSlot> {
-        let slot = Arc::new(CallSlot::default());
+    #[cfg(feature = "javascript")]
+    pub(super) fn add(&self) -> std::sync::Arc<CallSlot> {
+        let slot = std::sync::Arc::new(CallSlot::default());
         let mut slots = self.lock();
         slots.retain(|slot| slot.strong_count() > 0);
-        slots.push(Arc::downgrade(&slot));
+        slots.push(std::sync::Arc::downgrade(&slot));
         slot
     }
 
@@ -112,6 +115,7 @@ impl RunningCalls {
 }
 
 /// Whether a job with functions may start.
+#[cfg(feature = "javascript")]
 pub(super) fn may_start() -> Result<(), String> {
     match GIVEN_UP.load(Ordering::Relaxed) {
         GIVEN_UP_MAX.. => Err(format!(
