@@ -18,11 +18,8 @@ class Node:
     def __init__(self, binary, folder, port, settings, kafka="off"):
         self.binary, self.folder, self.port = binary, folder, port
         self.process = None
-        listen = f'kafka = {{ listen = "{kafka}" }}\n' if kafka else ""
-        write(
-            f"{folder}/highwater.toml",
-            f'data = "{folder}/data"\nhttp = {{ listen = "127.0.0.1:{port}" }}\n{listen}{settings}',
-        )
+        listen = f'http = {{ listen = "127.0.0.1:{port}" }}\nkafka = {{ listen = "{kafka}" }}\n'
+        write(f"{folder}/highwater.toml", f'data = "{folder}/data"\n{listen}{settings}')
 
     def start(self, wait=True):
         log = open(f"{self.folder}/log", "ab")

@@ -40,13 +40,13 @@ hub = "out"
 QUERY = "SELECT n, at INTO o FROM i"
 
 
-def settings(kafka_port):
+def settings():
     keys = ""
     for name, (secret, rights, hubs) in KEYS.items():
         limit = f"hubs = {json.dumps(hubs)}\n" if hubs else ""
         keys += f'[[keys]]\nname = "{name}"\nsecret = "{secret}"\nrights = {json.dumps(rights)}\n{limit}'
     hubs = "".join(f"[hubs.{name}]\npartitions = 1\n" for name in ["in", "out", "evil"])
-    return f'[[kafka.listeners]]\nlisten = "{HOST}:{kafka_port}"\nsasl = true\n{keys}{hubs}'
+    return keys + hubs
 
 
 def authorization(name, secret=None):
@@ -330,7 +330,7 @@ def main():
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     folder = tempfile.mkdtemp(prefix="highwater-soak-")
-    node = Node(arguments.binary, folder, arguments.port, settings(arguments.port + 1), kafka=None).start()
+    node = Node(arguments.binary, folder, arguments.port, settings(), kafka=f"{HOST}:{arguments.port + 1}").start()
     try:
         asyncio.run(soak(node, arguments))
     finally:
