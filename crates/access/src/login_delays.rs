@@ -9,7 +9,8 @@ use std::time::Duration;
 const ADDRESSES_MAX: usize = 4096;
 
 const DELAY_FIRST: Duration = Duration::from_millis(100);
-const DELAY_MAX: Duration = Duration::from_secs(10);
+/// Below the timeouts of common clients, which would otherwise report a lost connection instead of the wrong key.
+const DELAY_MAX: Duration = Duration::from_secs(2);
 
 /// An address without failures for this long starts anew.
 const FORGET_AFTER: Duration = Duration::from_secs(60);
