@@ -109,8 +109,10 @@ async fn a_job_resumes_after_a_restart_and_writes_each_row_once() {
     client.send("in", &events(5..8)).await;
     let rows = client.rows("out", 8).await;
     assert_eq!(numbers(&rows), [0, 2, 4, 6, 8, 10, 12, 14]);
-    let (_, seen) = client.call("GET /api/jobs/double", "").await;
-    assert_eq!(seen["state"], "running", "{seen}");
+    // A row is on the hub before the job says that it caught up.
+    let seen = client
+        .until("GET /api/jobs/double", |seen| seen["state"] == "running")
+        .await;
     assert_eq!(seen["query"], DOUBLE);
     assert_eq!(seen["outputs"][0]["next"], 8);
     node.stop().await;
