@@ -3,6 +3,7 @@
 //! A verifier also checks a secret that a client sends as it is (PLAIN, Basic, Bearer).
 
 use hmac::{Hmac, KeyInit, Mac};
+use pbkdf2::pbkdf2_hmac_array;
 use sha2::{Digest, Sha256, Sha512};
 use subtle::ConstantTimeEq;
 
@@ -28,15 +29,11 @@ impl ScramHash {
         }
     }
 
-    /// PBKDF2 with one block, which is as long as the hash.
     fn salted_password(self, secret: &[u8], salt: &[u8], iterations: u32) -> Vec<u8> {
-        let mut round = self.hmac(secret, &[salt, &1_u32.to_be_bytes()]);
-        let mut password = round.clone();
-        for _ in 1..iterations {
-            round = self.hmac(secret, &[&round]);
-            xor(&mut password, &round);
+        match self {
+            ScramHash::Sha256 => pbkdf2_hmac_array::<Sha256, 32>(secret, salt, iterations).to_vec(),
+            ScramHash::Sha512 => pbkdf2_hmac_array::<Sha512, 64>(secret, salt, iterations).to_vec(),
         }
-        password
     }
 }
 
@@ -44,12 +41,6 @@ fn hmac<M: Mac + KeyInit>(key: &[u8], text: &[&[u8]]) -> Vec<u8> {
     let mut mac = <M as KeyInit>::new_from_slice(key).expect("HMAC takes a key of any length");
     text.iter().for_each(|part| mac.update(part));
     mac.finalize().into_bytes().to_vec()
-}
-
-fn xor(left: &mut [u8], right: &[u8]) {
-    for (left, right) in left.iter_mut().zip(right) {
-        *left ^= right;
-    }
 }
 
 /// What a server stores of a secret, for one hash.
@@ -88,7 +79,10 @@ impl ScramVerifier {
         if proof.len() != client_key.len() {
             return None;
         }
-        xor(&mut client_key, proof);
+        client_key
+            .iter_mut()
+            .zip(proof)
+            .for_each(|(own, given)| *own ^= given);
         let same: bool = hash.digest(&client_key).ct_eq(&self.stored_key).into();
         same.then(|| hash.hmac(&self.server_key, &[messages]))
     }
