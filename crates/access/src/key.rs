@@ -126,9 +126,13 @@ impl Key {
         self.expires_ms.is_none_or(|expires_ms| now_ms < expires_ms)
     }
 
-    /// The verifiers of its secrets, the newest first.
-    pub fn verifiers(&self, hash: ScramHash) -> impl Iterator<Item = &ScramVerifier> {
-        self.secrets.iter().map(move |secret| secret.verifier(hash))
+    /// The verifiers of its secrets, the newest first. All of them have the salt of the first: a client learns one salt, and
+    /// the server cannot know which secret the client has.
+    pub fn verifiers(&self, hash: ScramHash) -> Vec<ScramVerifier> {
+        let verifiers = self.secrets.iter();
+        verifiers
+            .map(|secret| secret.verifier(hash, &self.name).clone())
+            .collect()
     }
 
     /// Whether the key has the right over the resource. Hubs of the node itself need `manage` for everything: they hold the

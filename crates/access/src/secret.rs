@@ -60,15 +60,16 @@ impl KeySecret {
         self.plain.as_deref()
     }
 
-    pub fn verifier(&self, hash: ScramHash) -> &ScramVerifier {
+    /// The verifier; that of a plain secret has the salt of the key `name`.
+    pub(crate) fn verifier(&self, hash: ScramHash, name: &str) -> &ScramVerifier {
         let verifier = match hash {
             ScramHash::Sha256 => &self.sha256,
             ScramHash::Sha512 => &self.sha512,
         };
         verifier.get_or_init(|| {
             let secret = self.plain.as_deref().unwrap_or_default();
-            // A salt must differ between secrets, and need not be kept secret.
-            let salt = &keyed_hash(secret, b"highwater salt")[..16];
+            // A salt must differ between keys, and need not be kept secret.
+            let salt = &keyed_hash(b"highwater salt", name.as_bytes())[..16];
             ScramVerifier::new(hash, secret, salt, ScramVerifier::ITERATIONS)
         })
     }
@@ -78,8 +79,11 @@ impl KeySecret {
         if let Some(known) = self.digest.get() {
             return known.ct_eq(given).into();
         }
-        let hash = ScramHash::Sha256;
-        let same = self.verifier(hash).matches(hash, secret);
+        // A secret without a digest is a stored one, which has its verifiers.
+        let same = self
+            .sha256
+            .get()
+            .is_some_and(|verifier| verifier.matches(ScramHash::Sha256, secret));
         if same {
             self.digest.get_or_init(|| *given);
         }
@@ -119,7 +123,12 @@ mod tests {
         let plain = KeySecret::plain("s3cret");
         assert!(matches(&plain, "s3cret") && !matches(&plain, "s3cres"));
         for hash in [ScramHash::Sha256, ScramHash::Sha512] {
-            assert!(plain.verifier(hash).matches(hash, b"s3cret"));
+            let verifier = plain.verifier(hash, "app");
+            assert!(verifier.matches(hash, b"s3cret"));
+            let other = KeySecret::plain("newer!");
+            assert_eq!(other.verifier(hash, "app").salt, verifier.salt);
+            let other_key = KeySecret::plain("s3cret");
+            assert_ne!(other_key.verifier(hash, "apq").salt, verifier.salt);
         }
     }
 }

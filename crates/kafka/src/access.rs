@@ -8,6 +8,9 @@ use highwater_access::{AuditEvent, Limiter, ScramHash, ScramVerifier};
 pub(crate) use highwater_access::{Resource, Right};
 use subtle::ConstantTimeEq;
 
+/// The name of clients without a login, which no user has.
+const ANONYMOUS: &str = "anonymous";
+
 /// The authenticated user of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity(Arc<str>);
@@ -19,7 +22,11 @@ impl Identity {
 
     /// Clients of a listener without authentication.
     pub fn anonymous() -> Identity {
-        Identity::new("anonymous")
+        Identity::new(ANONYMOUS)
+    }
+
+    pub fn is_anonymous(&self) -> bool {
+        self.name() == ANONYMOUS
     }
 
     pub fn name(&self) -> &str {
@@ -31,9 +38,9 @@ pub trait Authorizer: Send + Sync {
     /// `None` if user and password do not match; compare with [`same_secret`].
     fn login(&self, user: &str, password: &str) -> Option<Identity>;
 
-    /// The verifier of a user's secret; `None` if there is no such user.
-    fn scram_verifier(&self, _user: &str, _hash: ScramHash) -> Option<ScramVerifier> {
-        None
+    /// The verifiers of a user's secrets, with one salt; none if there is no such user.
+    fn scram_verifiers(&self, _user: &str, _hash: ScramHash) -> Vec<ScramVerifier> {
+        Vec::new()
     }
 
     /// Records a refused login. Returns the delay before it is answered.

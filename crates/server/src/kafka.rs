@@ -131,10 +131,6 @@ impl KeyAuthorizer {
             login_delays: LoginDelays::default(),
         }
     }
-
-    fn now_ms(&self) -> i64 {
-        (self.clock.unix_nanos() / 1_000_000) as i64
-    }
 }
 
 impl Authorizer for KeyAuthorizer {
@@ -145,13 +141,13 @@ impl Authorizer for KeyAuthorizer {
         };
         let key = self
             .keys
-            .authenticate(name, secret.as_bytes(), self.now_ms())?;
+            .authenticate(name, secret.as_bytes(), self.clock.unix_millis())?;
         Some(Identity::new(&key.name))
     }
 
-    fn scram_verifier(&self, user: &str, hash: ScramHash) -> Option<ScramVerifier> {
-        let key = self.keys.get(user, self.now_ms())?;
-        key.verifiers(hash).next().cloned()
+    fn scram_verifiers(&self, user: &str, hash: ScramHash) -> Vec<ScramVerifier> {
+        let key = self.keys.get(user, self.clock.unix_millis());
+        key.map_or_else(Vec::new, |key| key.verifiers(hash))
     }
 
     fn refuse_login(&self, user: &str, from: SocketAddr) -> Duration {
@@ -170,7 +166,7 @@ impl Authorizer for KeyAuthorizer {
     }
 
     fn limiter(&self, who: &Identity) -> Option<Arc<Limiter>> {
-        let key = self.keys.get(who.name(), self.now_ms())?;
+        let key = self.keys.get(who.name(), self.clock.unix_millis())?;
         key.limiter.is_limited().then(|| key.limiter.clone())
     }
 
@@ -179,10 +175,10 @@ impl Authorizer for KeyAuthorizer {
     }
 
     fn may(&self, who: &Identity, right: Right, on: Resource<'_>) -> bool {
-        if *who == Identity::anonymous() {
+        if who.is_anonymous() {
             return true;
         }
-        let key = self.keys.get(who.name(), self.now_ms());
+        let key = self.keys.get(who.name(), self.clock.unix_millis());
         key.is_some_and(|key| key.may(right, on))
     }
 }

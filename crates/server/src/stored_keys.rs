@@ -48,6 +48,9 @@ pub struct KeyRecord {
     #[serde(flatten)]
     pub spec: KeySpec,
     pub created_ms: i64,
+    /// Base64. All secrets share it: a client of SCRAM learns the salt before it shows which secret it has.
+    salt: String,
+    iterations: u32,
     /// The newest first.
     secrets: Vec<SecretRecord>,
 }
@@ -87,8 +90,6 @@ struct SecretRecord {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct VerifierRecord {
-    salt: String,
-    iterations: u32,
     stored_key: String,
     server_key: String,
 }
@@ -142,12 +143,14 @@ impl StoredKeys {
         if self.keys.contains(&name) {
             return Err(KeyError::Exists(name));
         }
-        let (secret, record) = new_secret(spec.sas)?;
-        let record = KeyRecord {
+        let mut record = KeyRecord {
             spec,
             created_ms: now_ms,
-            secrets: vec![record],
+            salt: STANDARD.encode(random_bytes::<16>()?),
+            iterations: ScramVerifier::ITERATIONS,
+            secrets: Vec::new(),
         };
+        let secret = record.add_secret()?;
         let key = record.key().map_err(|_| KeyError::Name(name))?;
         let mut changed = records.clone();
         changed.push(record);
@@ -163,9 +166,8 @@ impl StoredKeys {
         let at = self.position(&records, name)?;
         let mut changed = records.clone();
         let record = &mut changed[at];
-        let (secret, new) = new_secret(record.spec.sas)?;
         record.secrets.truncate(usize::from(keep_previous));
-        record.secrets.insert(0, new);
+        let secret = record.add_secret()?;
         let key = record.key().map_err(|_| KeyError::Name(name.to_owned()))?;
         write(&self.path, &changed)?;
         *records = changed;
@@ -202,13 +204,51 @@ impl KeyRecord {
         self.secrets.len() > 1
     }
 
+    /// Makes a new secret the newest one, and returns it. The record has the secret itself only if the key signs.
+    fn add_secret(&mut self) -> io::Result<String> {
+        let secret = STANDARD.encode(random_bytes::<32>()?);
+        let salt = decode(&self.salt).map_err(io::Error::other)?;
+        let verifier = |hash| {
+            let verifier = ScramVerifier::new(hash, secret.as_bytes(), &salt, self.iterations);
+            VerifierRecord {
+                stored_key: STANDARD.encode(verifier.stored_key),
+                server_key: STANDARD.encode(verifier.server_key),
+            }
+        };
+        let record = SecretRecord {
+            sha256: verifier(ScramHash::Sha256),
+            sha512: verifier(ScramHash::Sha512),
+            secret: self.spec.sas.then(|| secret.clone()),
+        };
+        self.secrets.insert(0, record);
+        Ok(secret)
+    }
+
+    fn secret(&self, record: &SecretRecord) -> Result<KeySecret, String> {
+        let verifier = |stored: &VerifierRecord| -> Result<ScramVerifier, String> {
+            Ok(ScramVerifier {
+                salt: decode(&self.salt)?,
+                iterations: self.iterations,
+                stored_key: decode(&stored.stored_key)?,
+                server_key: decode(&stored.server_key)?,
+            })
+        };
+        match &record.secret {
+            Some(secret) => Ok(KeySecret::plain(secret)),
+            None => {
+                let (sha256, sha512) = (verifier(&record.sha256)?, verifier(&record.sha512)?);
+                Ok(KeySecret::stored(sha256, sha512))
+            }
+        }
+    }
+
     fn key(&self) -> Result<Key, String> {
         let spec = &self.spec;
         let rights = spec.rights.iter().map(|word| {
             let unknown = || format!("`{word}` is no right");
             Right::parse(word).ok_or_else(unknown)
         });
-        let secrets = self.secrets.iter().map(SecretRecord::secret);
+        let secrets = self.secrets.iter().map(|record| self.secret(record));
         Ok(Key::with_secrets(
             &spec.name,
             secrets.collect::<Result<_, _>>()?,
@@ -232,59 +272,8 @@ impl KeySpec {
     }
 }
 
-impl SecretRecord {
-    fn secret(&self) -> Result<KeySecret, String> {
-        match &self.secret {
-            Some(secret) => Ok(KeySecret::plain(secret)),
-            None => Ok(KeySecret::stored(
-                self.sha256.verifier()?,
-                self.sha512.verifier()?,
-            )),
-        }
-    }
-}
-
-impl VerifierRecord {
-    fn of(verifier: &ScramVerifier) -> VerifierRecord {
-        VerifierRecord {
-            salt: STANDARD.encode(&verifier.salt),
-            iterations: verifier.iterations,
-            stored_key: STANDARD.encode(&verifier.stored_key),
-            server_key: STANDARD.encode(&verifier.server_key),
-        }
-    }
-
-    fn verifier(&self) -> Result<ScramVerifier, String> {
-        let bytes = |text: &str| STANDARD.decode(text).map_err(|error| error.to_string());
-        Ok(ScramVerifier {
-            salt: bytes(&self.salt)?,
-            iterations: self.iterations,
-            stored_key: bytes(&self.stored_key)?,
-            server_key: bytes(&self.server_key)?,
-        })
-    }
-}
-
-/// A random secret, and its record with the secret itself if it `signs`.
-fn new_secret(signs: bool) -> io::Result<(String, SecretRecord)> {
-    let bytes = random_bytes::<48>()?;
-    let (secret, salt) = bytes.split_at(32);
-    let secret = STANDARD.encode(secret);
-    let verifier = |hash| {
-        let iterations = ScramVerifier::ITERATIONS;
-        VerifierRecord::of(&ScramVerifier::new(
-            hash,
-            secret.as_bytes(),
-            salt,
-            iterations,
-        ))
-    };
-    let record = SecretRecord {
-        sha256: verifier(ScramHash::Sha256),
-        sha512: verifier(ScramHash::Sha512),
-        secret: signs.then(|| secret.clone()),
-    };
-    Ok((secret, record))
+fn decode(base64: &str) -> Result<Vec<u8>, String> {
+    STANDARD.decode(base64).map_err(|error| error.to_string())
 }
 
 fn read(path: &Path) -> io::Result<Vec<KeyRecord>> {
@@ -312,4 +301,41 @@ fn write(path: &Path, keys: &[KeyRecord]) -> io::Result<()> {
     };
     let text = serde_json::to_vec_pretty(&file)?;
     disk::write_private(path, &text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(name: &str, sas: bool) -> KeySpec {
+        KeySpec {
+            name: name.to_owned(),
+            rights: vec!["send".to_owned()],
+            sas,
+            ..KeySpec::default()
+        }
+    }
+
+    // proves G4
+    #[tokio::test]
+    async fn after_a_rotation_clients_of_scram_log_in_with_either_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let keys = Arc::new(Keys::default());
+        let stored = StoredKeys::open(folder.path(), keys.clone()).unwrap();
+        for (name, sas) in [("app", false), ("signer", true)] {
+            let first = stored.add(spec(name, sas), 0).await.unwrap();
+            let second = stored.rotate(name, true).await.unwrap();
+            let read_again = Arc::new(Keys::default());
+            StoredKeys::open(folder.path(), read_again.clone()).unwrap();
+            for keys in [&keys, &read_again] {
+                let verifiers = keys.get(name, 0).unwrap().verifiers(ScramHash::Sha512);
+                let [newest, previous] = &verifiers[..] else {
+                    panic!("two secrets have two verifiers");
+                };
+                assert_eq!(newest.salt, previous.salt);
+                assert!(newest.matches(ScramHash::Sha512, second.as_bytes()));
+                assert!(previous.matches(ScramHash::Sha512, first.as_bytes()));
+            }
+        }
+    }
 }

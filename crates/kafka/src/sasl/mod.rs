@@ -88,8 +88,8 @@ impl SaslExchange {
                 let Some(first) = ClientFirst::parse(token) else {
                     return failed("");
                 };
-                let verifier = authorizer.scram_verifier(&first.user, hash);
-                let (exchange, token) = ScramExchange::start(first, hash, verifier, challenge);
+                let verifiers = authorizer.scram_verifiers(&first.user, hash);
+                let (exchange, token) = ScramExchange::start(first, hash, verifiers, challenge);
                 self.scram = Some(exchange);
                 SaslStep::Continue(token)
             }

@@ -65,7 +65,8 @@ pub(super) struct ScramExchange {
     server_first: String,
     nonce: String,
     hash: ScramHash,
-    verifier: Option<ScramVerifier>,
+    /// Of all valid secrets of the user.
+    verifiers: Vec<ScramVerifier>,
 }
 
 impl ScramExchange {
@@ -74,11 +75,11 @@ impl ScramExchange {
     pub(super) fn start(
         first: ClientFirst,
         hash: ScramHash,
-        verifier: Option<ScramVerifier>,
+        verifiers: Vec<ScramVerifier>,
         challenge: &ScramChallenge,
     ) -> (ScramExchange, String) {
         let nonce = format!("{}{}", first.nonce, challenge.nonce);
-        let (salt, iterations) = match &verifier {
+        let (salt, iterations) = match verifiers.first() {
             Some(verifier) => (verifier.salt.clone(), verifier.iterations),
             None => (challenge.salt_of(&first.user), ScramVerifier::ITERATIONS),
         };
@@ -89,7 +90,7 @@ impl ScramExchange {
             server_first: server_first.clone(),
             nonce,
             hash,
-            verifier,
+            verifiers,
         };
         (exchange, server_first)
     }
@@ -113,8 +114,8 @@ impl ScramExchange {
         let proof = STANDARD.decode(proof).ok()?;
         let (first, server_first) = (&self.first.bare, &self.server_first);
         let auth_message = format!("{first},{server_first},{without_proof}");
-        let verifier = self.verifier.as_ref()?;
-        verifier.check_proof(self.hash, auth_message.as_bytes(), &proof)
+        let mut verifiers = self.verifiers.iter();
+        verifiers.find_map(|own| own.check_proof(self.hash, auth_message.as_bytes(), &proof))
     }
 }
 
@@ -132,15 +133,15 @@ mod tests {
     fn the_example_of_the_rfc_succeeds() {
         let salt = STANDARD.decode("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap();
         let verifier = ScramVerifier::new(ScramHash::Sha256, b"pencil", &salt, 4096);
-        let start = |verifier| {
+        let start = |verifiers| {
             let first = ClientFirst::parse("n,,n=user,r=rOprNGfwEbeRWgbNEkqO").unwrap();
             let challenge = challenge("%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0");
-            ScramExchange::start(first, ScramHash::Sha256, verifier, &challenge)
+            ScramExchange::start(first, ScramHash::Sha256, verifiers, &challenge)
         };
         let nonce = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
         let proof = "dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
         let last = format!("c=biws,r={nonce},p={proof}");
-        let (exchange, server_first) = start(Some(verifier.clone()));
+        let (exchange, server_first) = start(vec![verifier.clone()]);
         assert_eq!(
             server_first,
             format!("r={nonce},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096")
@@ -157,11 +158,14 @@ mod tests {
             last.replace("p=d", "p=e"),
             "c=biws".into(),
         ] {
-            let (exchange, _) = start(Some(verifier.clone()));
+            let (exchange, _) = start(vec![verifier.clone()]);
             assert_eq!(exchange.finish(&wrong), Err("user".into()), "{wrong}");
         }
-        let (unknown_user, server_first) = start(None);
-        assert_eq!(server_first, start(None).1);
+        let newer = ScramVerifier::new(ScramHash::Sha256, b"crayon", &salt, 4096);
+        let (exchange, _) = start(vec![newer, verifier]);
+        assert!(exchange.finish(&last).is_ok(), "the previous secret");
+        let (unknown_user, server_first) = start(Vec::new());
+        assert_eq!(server_first, start(Vec::new()).1);
         assert!(unknown_user.finish(&last).is_err());
     }
 

@@ -213,9 +213,9 @@ impl Authorizer for TestAccess {
         RightsByName.login(user, password)
     }
 
-    fn scram_verifier(&self, user: &str, hash: ScramHash) -> Option<ScramVerifier> {
-        let known = user == "all";
-        known.then(|| ScramVerifier::new(hash, b"secret", SALT, 4096))
+    fn scram_verifiers(&self, user: &str, hash: ScramHash) -> Vec<ScramVerifier> {
+        let verifier = (user == "all").then(|| ScramVerifier::new(hash, b"secret", SALT, 4096));
+        verifier.into_iter().collect()
     }
 
     fn refuse_login(&self, user: &str, from: SocketAddr) -> Duration {
