@@ -28,22 +28,24 @@ const BATCH_EVENTS: usize = 128;
 pub(crate) struct AuditQueue {
     clock: Arc<dyn Clock>,
     records: mpsc::Sender<String>,
-    dropped: AtomicU64,
+    dropped: Arc<AtomicU64>,
 }
 
 /// Writes the queue to the hub.
 pub(crate) struct AuditWriter {
     records: mpsc::Receiver<String>,
+    dropped: Arc<AtomicU64>,
 }
 
 pub(crate) fn queue(clock: Arc<dyn Clock>) -> (Arc<AuditQueue>, AuditWriter) {
     let (sender, records) = mpsc::channel(QUEUE_EVENTS);
+    let dropped = Arc::<AtomicU64>::default();
     let queue = AuditQueue {
         clock,
         records: sender,
-        dropped: AtomicU64::new(0),
+        dropped: dropped.clone(),
     };
-    (Arc::new(queue), AuditWriter { records })
+    (Arc::new(queue), AuditWriter { records, dropped })
 }
 
 impl AuditLog for AuditQueue {
@@ -57,7 +59,7 @@ impl AuditLog for AuditQueue {
         } = event;
         let from = from.map(|from| from.to_string()).unwrap_or_default();
         tracing::info!(target: "audit", who, from, operation, resource, outcome, "audit");
-        let at = EnqueueTime((self.clock.unix_nanos() / 1_000_000) as i64);
+        let at = EnqueueTime(self.clock.unix_millis());
         let record = json!({
             "at": time_text(at), "who": who, "from": from, "operation": operation,
             "resource": resource, "outcome": outcome,
@@ -78,6 +80,8 @@ impl AuditWriter {
         let mut records = Vec::new();
         while self.records.recv_many(&mut records, BATCH_EVENTS).await > 0 {
             if let Err(error) = append(&*log, &records).await {
+                let count = records.len() as u64;
+                self.dropped.fetch_add(count, Ordering::Relaxed);
                 tracing::error!(error, "audit events cannot be written to {AUDIT_HUB}");
             }
             records.clear();

@@ -235,10 +235,6 @@ impl App {
         }
     }
 
-    pub(super) fn now_ms(&self) -> i64 {
-        (self.clock.unix_nanos() / 1_000_000) as i64
-    }
-
     /// Adds an event to the audit log, once the node has one.
     pub(super) fn audit(&self, event: AuditEvent) {
         if let Some(backend) = self.backend.get() {

@@ -44,8 +44,13 @@ pub(super) fn authenticate(
         .map_err(|_| refused("the Authorization header is not text"))?;
     let (scheme, rest) = given.split_once(' ').unwrap_or((given, ""));
     let key = if scheme.eq_ignore_ascii_case("SharedAccessSignature") {
-        sas::verify(&app.keys, rest.trim(), resource, app.now_ms() / 1000)
-            .map_err(|error| refused(&error.to_string()))?
+        sas::verify(
+            &app.keys,
+            rest.trim(),
+            resource,
+            app.clock.unix_millis() / 1000,
+        )
+        .map_err(|error| refused(&error.to_string()))?
     } else if scheme.eq_ignore_ascii_case("Basic") {
         let pair = STANDARD.decode(rest.trim()).map_err(|_| wrong())?;
         authenticate_pair(app, &String::from_utf8(pair).map_err(|_| wrong())?)?
@@ -61,7 +66,7 @@ pub(super) fn authenticate(
 fn authenticate_bearer(app: &App, bearer: &str) -> Result<Arc<Key>, Error> {
     match app.tokens() {
         Some(tokens) if !bearer.contains(':') => tokens
-            .verify(bearer, app.now_ms())
+            .verify(bearer, app.clock.unix_millis())
             .map_err(|error| refused(&error.to_string())),
         _ => authenticate_pair(app, bearer),
     }
@@ -70,7 +75,7 @@ fn authenticate_bearer(app: &App, bearer: &str) -> Result<Arc<Key>, Error> {
 fn authenticate_pair(app: &App, pair: &str) -> Result<Arc<Key>, Error> {
     let (name, secret) = pair.split_once(':').ok_or_else(wrong)?;
     app.keys
-        .authenticate(name, secret.as_bytes(), app.now_ms())
+        .authenticate(name, secret.as_bytes(), app.clock.unix_millis())
         .ok_or_else(wrong)
 }
 

@@ -76,7 +76,7 @@ pub(super) async fn add(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
     let new: NewKey = request.read_json(EXAMPLE).await?;
     request.set_audited(&new.name);
     check_rights(&request.caller, &new.rights)?;
-    let now_ms = request.app.now_ms();
+    let now_ms = request.app.clock.unix_millis();
     let lifetime = new.expires_in.as_deref().map(super::queues::send::duration);
     let spec = KeySpec {
         name: new.name,

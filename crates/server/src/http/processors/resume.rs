@@ -45,7 +45,7 @@ fn current_link(request: &ApiRequest<'_>) -> Result<Option<(Link, Opening)>, Err
     let processors = processors(request.app)?;
     let link = processors
         .signer()
-        .verify(token, request.app.now_ms() / 1000);
+        .verify(token, request.app.clock.unix_millis() / 1000);
     let status = link
         .as_ref()
         .and_then(|link| processors.circuits().get(&link.circuit));
