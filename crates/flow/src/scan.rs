@@ -3,7 +3,7 @@
 use highwater_log::batch::{Batches, Decompressor, ReadCommittedFilter, Record};
 use highwater_log::{Isolation, Offset, Partition};
 
-use crate::source::{SourceError, UNPACKED_BYTES_MAX};
+use crate::source::SourceError;
 
 const FETCH_BYTES: usize = 256 * 1024;
 
@@ -14,7 +14,7 @@ pub(crate) async fn scan(
     from: Offset,
     mut visit: impl FnMut(&Record<'_>),
 ) -> Result<Offset, SourceError> {
-    let mut unpacker = Decompressor::new(UNPACKED_BYTES_MAX);
+    let mut unpacker = Decompressor::default();
     let mut next = from.max(partition.fetch_bounds().await?.start);
     loop {
         let read = partition.read(next, FETCH_BYTES, Isolation::Committed);

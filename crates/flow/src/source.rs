@@ -20,9 +20,6 @@ use crate::dead_letter::FailedAttempt;
 use crate::event::DecodedBatch;
 use crate::stage::{Item, PipelineContext, Stage, StageOutput, StagePoll};
 
-/// Maximum unpacked size of a batch. Larger than any batch of a hub, so only a decompression bomb exceeds it.
-pub(crate) const UNPACKED_BYTES_MAX: usize = 64 << 20;
-
 /// Delay between reads of a partition that reports new records but returns none, because it was stopped.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -90,7 +87,7 @@ impl PartitionSource {
             wait: Wait::Nothing,
             pieces: VecDeque::new(),
             skip: ReadCommittedFilter::default(),
-            unpacker: Decompressor::new(UNPACKED_BYTES_MAX),
+            unpacker: Decompressor::default(),
             units: VecDeque::new(),
         }
     }

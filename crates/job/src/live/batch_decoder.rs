@@ -11,9 +11,6 @@ use highwater_time::Instant;
 use super::files::FileMarker;
 use crate::account::shown_file;
 
-/// The maximum size of a decompressed batch. More than any batch of a hub, so only a decompression bomb exceeds it.
-const UNPACKED_BYTES_MAX: usize = 64 << 20;
-
 /// The target size of a block.
 const BLOCK_BYTES: usize = 1 << 20;
 
@@ -66,7 +63,7 @@ pub(super) struct BatchDecoder {
 impl BatchDecoder {
     pub(super) fn new(values: ValueDecoder) -> BatchDecoder {
         BatchDecoder {
-            unpacker: Decompressor::new(UNPACKED_BYTES_MAX),
+            unpacker: Decompressor::default(),
             values,
             file_context: None,
             bad: Vec::new(),
@@ -122,7 +119,7 @@ impl BatchDecoder {
         let last = batch.header.last_offset().0 as u64;
         self.arrived.push((last, arrival(batch)));
         // Moved out of `self`, because `emit_block` borrows it.
-        let mut unpacker = std::mem::replace(&mut self.unpacker, Decompressor::new(0));
+        let mut unpacker = std::mem::take(&mut self.unpacker);
         let mut at = batch.header.base_offset().max(from);
         let unreadable = match batch.records(&mut unpacker) {
             Err(error) => Some(error),

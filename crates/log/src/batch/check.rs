@@ -13,8 +13,9 @@ use highwater_codec::varint;
 use super::codec::{self, Codec};
 use super::{Batch, BatchError, Records};
 
-/// The most bytes that a batch may decompress to, for producers and readers alike.
-pub const DECOMPRESSED_BYTES_MAX: usize = 64 << 20;
+/// The most bytes that a batch may decompress to, for producers and readers alike: more than any legitimate one, so only
+/// a decompression bomb exceeds it.
+pub(super) const DECOMPRESSED_BYTES_MAX: usize = 64 << 20;
 
 const BUFFER_BYTES: usize = 16 << 10;
 

@@ -22,7 +22,6 @@ use bytes::{Bytes, BytesMut};
 use crate::{EnqueueTime, Offset, Producer};
 
 pub use builder::{BatchBuilder, BatchOptions};
-pub use check::DECOMPRESSED_BYTES_MAX;
 pub use codec::Codec;
 pub use header::{BatchHeader, TimestampType};
 pub use records::{Decompressor, Record, RecordHeaders, Records};

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use highwater_codec::varint;
 
+use super::check::DECOMPRESSED_BYTES_MAX;
 use super::codec::{Codec, decompress};
 use super::header::TimestampType;
 use super::{BatchError, BatchHeader};
@@ -17,6 +18,13 @@ use crate::Offset;
 pub struct Decompressor {
     buffer: Vec<u8>,
     bytes_max: usize,
+}
+
+/// With the limit that producers are held to: a batch that exceeds it is damaged, or older than the limit.
+impl Default for Decompressor {
+    fn default() -> Decompressor {
+        Decompressor::new(DECOMPRESSED_BYTES_MAX)
+    }
 }
 
 impl Decompressor {

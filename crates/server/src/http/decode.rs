@@ -5,10 +5,6 @@ use highwater_log::{FetchData, Offset};
 
 use super::error::{Code, Error};
 
-/// The most bytes a batch may unpack to: more than any legitimate one, so only a decompression bomb exceeds it. A batch is
-/// unpacked and dropped without waiting, so each thread holds one at most.
-const UNPACKED_BYTES_MAX: usize = 64 << 20;
-
 /// A batch that cannot be read, with no readable record before it.
 #[derive(Debug)]
 pub(super) struct DamagedBatch {
@@ -24,7 +20,8 @@ pub(super) fn records(
     mut take: impl FnMut(&Record<'_>) -> bool,
 ) -> Result<Offset, DamagedBatch> {
     let mut skip = ReadCommittedFilter::new(&fetched.aborted);
-    let mut unpacker = Decompressor::new(UNPACKED_BYTES_MAX);
+    // Batches are unpacked and dropped without waiting, so each thread holds one at most.
+    let mut unpacker = Decompressor::default();
     let mut next = from;
     for piece in &fetched.pieces {
         for batch in Batches::new(piece) {

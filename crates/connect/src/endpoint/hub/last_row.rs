@@ -12,9 +12,6 @@ use super::records::ROW_HEADER;
 
 const READ_BYTES: usize = 1 << 20;
 
-/// Our batches are not compressed, so this bounds them.
-const UNPACKED_BYTES_MAX: usize = 64 << 20;
-
 /// The number of the last row between `from` and `end` written by one of these producers.
 pub(super) async fn find(
     partition: &dyn Partition,
@@ -22,7 +19,7 @@ pub(super) async fn find(
     from: Offset,
     end: Offset,
 ) -> Result<Option<u64>, EndpointError> {
-    let mut unpacker = Decompressor::new(UNPACKED_BYTES_MAX);
+    let mut unpacker = Decompressor::default();
     let mut from = from.max(partition.bounds().start);
     let mut last = None;
     while from < end {
