@@ -16,15 +16,15 @@ use proptest::prelude::*;
 const READS: [&str; 3] = ["k", "v", "w"];
 
 #[derive(Clone, Debug)]
-struct Asked {
-    what: What,
+struct CallSpec {
+    kind: CallKind,
     keyed: bool,
     limit: i64,
     when: bool,
 }
 
 #[derive(Clone, Debug)]
-enum What {
+enum CallKind {
     Lag(usize, Option<i64>),
     Last(Option<i64>),
     IsFirst,
@@ -38,7 +38,7 @@ enum What {
     TopOne,
 }
 
-fn call(asked: &Asked) -> AnalyticCall {
+fn call(spec: &CallSpec) -> AnalyticCall {
     let aggregate = |function, argument| {
         Analytic::Aggregate(Aggregate {
             function,
@@ -53,31 +53,29 @@ fn call(asked: &Asked) -> AnalyticCall {
     };
     let v = || Some(column(1));
     AnalyticCall {
-        function: match asked.what {
-            What::Lag(offset, default) => Analytic::Lag {
+        function: match spec.kind {
+            CallKind::Lag(offset, default) => Analytic::Lag {
                 of: column(1),
                 offset,
                 default: default.map(int),
             },
-            What::Last(default) => Analytic::Last {
+            CallKind::Last(default) => Analytic::Last {
                 of: column(1),
                 default: default.map(int),
             },
-            What::IsFirst => Analytic::IsFirst,
-            What::Count(all) => aggregate(AggregateFunction::Count, v().filter(|_| !all)),
-            What::Sum => aggregate(AggregateFunction::Sum, v()),
-            What::Avg => aggregate(AggregateFunction::Avg, v()),
-            What::Min => aggregate(AggregateFunction::Min, v()),
-            What::Max => aggregate(AggregateFunction::Max, v()),
-            What::Collect => aggregate(AggregateFunction::Collect, v()),
-            What::CollectTop(most) => aggregate(AggregateFunction::CollectTop(most), v()),
-            What::TopOne => aggregate(AggregateFunction::TopOne, v()),
+            CallKind::IsFirst => Analytic::IsFirst,
+            CallKind::Count(all) => aggregate(AggregateFunction::Count, v().filter(|_| !all)),
+            CallKind::Sum => aggregate(AggregateFunction::Sum, v()),
+            CallKind::Avg => aggregate(AggregateFunction::Avg, v()),
+            CallKind::Min => aggregate(AggregateFunction::Min, v()),
+            CallKind::Max => aggregate(AggregateFunction::Max, v()),
+            CallKind::Collect => aggregate(AggregateFunction::Collect, v()),
+            CallKind::CollectTop(most) => aggregate(AggregateFunction::CollectTop(most), v()),
+            CallKind::TopOne => aggregate(AggregateFunction::TopOne, v()),
         },
-        partition: if asked.keyed { vec![column(0)] } else { vec![] },
-        limit: Duration::from_secs(asked.limit),
-        when: asked
-            .when
-            .then(|| compare(CompareOp::Gt, column(2), int(0))),
+        partition: if spec.keyed { vec![column(0)] } else { vec![] },
+        limit: Duration::from_secs(spec.limit),
+        when: spec.when.then(|| compare(CompareOp::Gt, column(2), int(0))),
         span: Span::default(),
     }
 }
@@ -103,55 +101,55 @@ fn key_of(row: &Row, keyed: bool) -> (Option<u32>, Vec<u8>) {
     (row.lane, key)
 }
 
-fn passes(row: &Row, asked: &Asked) -> bool {
-    !asked.when || matches!(row.values[2], Value::Int(w) if w > 0)
+fn passes(row: &Row, spec: &CallSpec) -> bool {
+    !spec.when || matches!(row.values[2], Value::Int(w) if w > 0)
 }
 
 /// The value of a call in row `at`.
-fn oracle(asked: &Asked, rows: &[Row], at: usize) -> Value {
+fn oracle(spec: &CallSpec, rows: &[Row], at: usize) -> Value {
     let row = &rows[at];
     let seen = |other: &&Row| {
-        key_of(other, asked.keyed) == key_of(row, asked.keyed)
-            && other.second > row.second - asked.limit
-            && passes(other, asked)
+        key_of(other, spec.keyed) == key_of(row, spec.keyed)
+            && other.second > row.second - spec.limit
+            && passes(other, spec)
     };
     let value = |row: &Row| row.values[1].clone();
     let before: Vec<Value> = rows[..at].iter().filter(seen).map(value).collect();
     let all: Vec<Value> = rows[..=at].iter().filter(seen).map(value).collect();
     let default = |default: Option<i64>| default.map_or(Value::Null, Value::Int);
     let known: Vec<&Value> = all.iter().filter(|value| !value.is_null()).collect();
-    match &asked.what {
-        What::Lag(offset, or) => {
+    match &spec.kind {
+        CallKind::Lag(offset, or) => {
             let index = before.len().checked_sub(*offset);
             index.map_or(default(*or), |index| before[index].clone())
         }
-        What::Last(or) => all.last().cloned().unwrap_or(default(*or)),
-        What::IsFirst => {
+        CallKind::Last(or) => all.last().cloned().unwrap_or(default(*or)),
+        CallKind::IsFirst => {
             let end = |row: &Row| {
                 let time = Instant::from_ticks(ticks(row.second));
-                time.ceil_to(Duration::from_secs(asked.limit), Duration::ZERO)
+                time.ceil_to(Duration::from_secs(spec.limit), Duration::ZERO)
             };
             let mut earlier = rows[..at].iter();
             let met = earlier.any(|other| {
-                key_of(other, asked.keyed) == key_of(row, asked.keyed)
-                    && passes(other, asked)
+                key_of(other, spec.keyed) == key_of(row, spec.keyed)
+                    && passes(other, spec)
                     && end(other) == end(row)
             });
-            Value::Int((passes(row, asked) && !met).into())
+            Value::Int((passes(row, spec) && !met).into())
         }
-        What::Count(true) => Value::Int(all.len() as i64),
-        What::Count(false) => Value::Int(known.len() as i64),
-        What::Sum => sum(&known),
-        What::Avg => match sum(&known) {
+        CallKind::Count(true) => Value::Int(all.len() as i64),
+        CallKind::Count(false) => Value::Int(known.len() as i64),
+        CallKind::Sum => sum(&known),
+        CallKind::Avg => match sum(&known) {
             Value::Int(sum) => Value::Float(sum as f64 / known.len() as f64),
             Value::Float(sum) => Value::Float(sum / known.len() as f64),
             _ => Value::Null,
         },
-        What::Min => extreme(&known, std::cmp::Ordering::Less),
-        What::Max => extreme(&known, std::cmp::Ordering::Greater),
-        What::Collect => Value::Array(known.into_iter().cloned().collect()),
-        What::TopOne => ranked(all).into_iter().next().unwrap_or_default(),
-        What::CollectTop(most) => {
+        CallKind::Min => extreme(&known, std::cmp::Ordering::Less),
+        CallKind::Max => extreme(&known, std::cmp::Ordering::Greater),
+        CallKind::Collect => Value::Array(known.into_iter().cloned().collect()),
+        CallKind::TopOne => ranked(all).into_iter().next().unwrap_or_default(),
+        CallKind::CollectTop(most) => {
             let first = ranked(all).into_iter().take(*most).enumerate();
             let records = first.map(|(at, value)| {
                 let mut record = Record::with_capacity(2);
@@ -201,23 +199,23 @@ fn extreme(values: &[&Value], wanted: std::cmp::Ordering) -> Value {
     best
 }
 
-fn asked() -> impl Strategy<Value = Asked> {
+fn call_spec() -> impl Strategy<Value = CallSpec> {
     let default = || prop_oneof![Just(None), (90..92i64).prop_map(Some)];
-    let what = prop_oneof![
-        (1..4usize, default()).prop_map(|(offset, default)| What::Lag(offset, default)),
-        default().prop_map(What::Last),
-        Just(What::IsFirst),
-        any::<bool>().prop_map(What::Count),
-        Just(What::Sum),
-        Just(What::Avg),
-        Just(What::Min),
-        Just(What::Max),
-        Just(What::Collect),
-        (1..4usize).prop_map(What::CollectTop),
-        Just(What::TopOne),
+    let kind = prop_oneof![
+        (1..4usize, default()).prop_map(|(offset, default)| CallKind::Lag(offset, default)),
+        default().prop_map(CallKind::Last),
+        Just(CallKind::IsFirst),
+        any::<bool>().prop_map(CallKind::Count),
+        Just(CallKind::Sum),
+        Just(CallKind::Avg),
+        Just(CallKind::Min),
+        Just(CallKind::Max),
+        Just(CallKind::Collect),
+        (1..4usize).prop_map(CallKind::CollectTop),
+        Just(CallKind::TopOne),
     ];
-    (what, any::<bool>(), 1..8i64, any::<bool>()).prop_map(|(what, keyed, limit, when)| Asked {
-        what,
+    (kind, any::<bool>(), 1..8i64, any::<bool>()).prop_map(|(kind, keyed, limit, when)| CallSpec {
+        kind,
         keyed,
         limit,
         when,
@@ -263,13 +261,11 @@ fn rows(lanes: bool) -> impl Strategy<Value = Vec<Row>> {
     })
 }
 
-fn expected(asked: &[Asked], rows: &[Row]) -> Vec<Shown> {
+fn expected(spec: &[CallSpec], rows: &[Row]) -> Vec<Shown> {
     let rows_out = rows.iter().enumerate().map(|(at, row)| {
         let carried = [&row.values[2], &row.values[0]];
         let carried = carried.iter().map(|value| show(value.view()));
-        let called = asked
-            .iter()
-            .map(|asked| show(oracle(asked, rows, at).view()));
+        let called = spec.iter().map(|spec| show(oracle(spec, rows, at).view()));
         (row.second, row.lane, carried.chain(called).collect())
     });
     rows_out.collect()
@@ -285,20 +281,20 @@ proptest! {
     // proves S1 T8
     #[test]
     fn values_are_those_of_the_oracle(
-        asked in prop::collection::vec(asked(), 1..4), rows in rows(false), cuts in cuts()
+        spec in prop::collection::vec(call_spec(), 1..4), rows in rows(false), cuts in cuts()
     ) {
-        let drive = run(&plan_of(asked.iter().map(call).collect()), &rows, &cuts);
-        prop_assert_eq!(&drive.rows, &expected(&asked, &rows), "{:?}", asked);
+        let drive = run(&plan_of(spec.iter().map(call).collect()), &rows, &cuts);
+        prop_assert_eq!(&drive.rows, &expected(&spec, &rows), "{:?}", spec);
         prop_assert_eq!(drive.errors().count, 0);
     }
 
     // proves S1 T8 T11
     #[test]
     fn every_lane_is_on_its_own(
-        asked in prop::collection::vec(asked(), 1..3), rows in rows(true), cuts in cuts()
+        spec in prop::collection::vec(call_spec(), 1..3), rows in rows(true), cuts in cuts()
     ) {
-        let drive = run(&plan_of(asked.iter().map(call).collect()), &rows, &cuts);
-        prop_assert_eq!(&drive.rows, &expected(&asked, &rows), "{:?}", asked);
+        let drive = run(&plan_of(spec.iter().map(call).collect()), &rows, &cuts);
+        prop_assert_eq!(&drive.rows, &expected(&spec, &rows), "{:?}", spec);
     }
 }
 
@@ -375,13 +371,13 @@ fn a_result_that_overflows_leaves_out_its_row_alone() {
         row(3, 1, Value::text("none"), 1),
         row(4, 1, Value::text(" 1 "), 1),
     ];
-    let asked = Asked {
-        what: What::Sum,
+    let spec = CallSpec {
+        kind: CallKind::Sum,
         keyed: true,
         limit: 3,
         when: false,
     };
-    let drive = run(&plan_of(vec![call(&asked)]), &rows, &[0]);
+    let drive = run(&plan_of(vec![call(&spec)]), &rows, &[0]);
     let max = format!("Int({})", i64::MAX);
     // Text is read as a float.
     let expected = [max.as_str(), max.as_str(), "Float(0.0)"];
@@ -393,19 +389,19 @@ fn a_result_that_overflows_leaves_out_its_row_alone() {
 #[test]
 fn keys_that_have_gone_leave_nothing_behind() {
     let all = [
-        What::Lag(1, None),
-        What::Lag(3, None),
-        What::IsFirst,
-        What::Sum,
-        What::Min,
+        CallKind::Lag(1, None),
+        CallKind::Lag(3, None),
+        CallKind::IsFirst,
+        CallKind::Sum,
+        CallKind::Min,
     ];
-    let calls = all.into_iter().map(|what| Asked {
-        what,
+    let calls = all.into_iter().map(|kind| CallSpec {
+        kind,
         keyed: true,
         limit: 5,
         when: false,
     });
-    let plan = plan_of(calls.map(|asked| call(&asked)).collect());
+    let plan = plan_of(calls.map(|spec| call(&spec)).collect());
     let state = |seconds: i64| {
         let mut drive = Drive::new(plan.clone(), 1);
         for second in 0..seconds {

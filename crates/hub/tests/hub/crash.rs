@@ -75,7 +75,7 @@ struct World {
     silent: Vec<BTreeMap<i64, i64>>,
     clients: Vec<Client>,
     /// What readers have seen, by partition and offset: it must not change.
-    seen: Vec<BTreeMap<i64, Seen>>,
+    seen: Vec<BTreeMap<i64, ReadRecord>>,
     starts: Vec<i64>,
 }
 
@@ -472,7 +472,7 @@ impl World {
             "trimmed records stay deleted"
         );
 
-        let by_offset: BTreeMap<i64, &Seen> =
+        let by_offset: BTreeMap<i64, &ReadRecord> =
             found.iter().map(|seen| (seen.offset, seen)).collect();
         for (offset, before) in self.seen[topic_partition].range(bounds.start.0..) {
             assert_eq!(
@@ -493,8 +493,8 @@ impl World {
         &self,
         topic_partition: usize,
         start: i64,
-        by_offset: &BTreeMap<i64, &Seen>,
-        found: &[Seen],
+        by_offset: &BTreeMap<i64, &ReadRecord>,
+        found: &[ReadRecord],
     ) {
         let mut known: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
         for (number, sent) in self

@@ -19,7 +19,7 @@ struct Fixture {
 struct World {
     disk: SimDisk,
     /// The acknowledged records, from the start on.
-    values: Vec<Seen>,
+    values: Vec<ReadRecord>,
     options: Options,
 }
 
@@ -74,7 +74,7 @@ fn all(
     hub: &Hub,
 ) -> (
     Vec<highwater_log::batch::BatchHeader>,
-    Vec<Seen>,
+    Vec<ReadRecord>,
     Option<ReadError>,
 ) {
     let partition = hub.partition("h", 0).unwrap();
@@ -97,7 +97,7 @@ impl World {
     }
 
     /// All served records are as written, from the same start, without a gap.
-    fn check_prefix(&self, found: &[Seen]) {
+    fn check_prefix(&self, found: &[ReadRecord]) {
         assert_eq!(found, &self.values[..found.len()]);
     }
 

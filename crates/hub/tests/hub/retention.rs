@@ -75,7 +75,7 @@ impl World {
         self.hub = start(&self.disk, &self.clock, &self.options);
     }
 
-    fn all(&self) -> Vec<Seen> {
+    fn all(&self) -> Vec<ReadRecord> {
         let partition = self.partition();
         let start = partition.bounds().start;
         let (_, seen, error) = read_from(&*partition, start, 300, Isolation::Uncommitted);

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use crate::streams::*;
 
 #[derive(PartialEq, Default, Debug)]
-struct Seen {
+struct RunResult {
     released: ReleasedLaneEvents,
     fates: Vec<JudgedEvent>,
     counts: VerdictCounts,
@@ -17,9 +17,15 @@ struct Seen {
     snapshot: Vec<u8>,
 }
 
-fn run(policy: TimePolicy, linger: Duration, known: Known, steps: &[Step], cuts: &Cuts) -> Seen {
+fn run(
+    policy: TimePolicy,
+    linger: Duration,
+    known: Known,
+    steps: &[Step],
+    cuts: &Cuts,
+) -> RunResult {
     let mut substreams = Substreams::new(policy, linger);
-    let mut seen = Seen::default();
+    let mut seen = RunResult::default();
     seen.released.keys = Some(KeyList::default());
     for act in acts(steps, cuts) {
         let floor = substreams.floor();
@@ -60,7 +66,7 @@ struct OracleLane {
 struct Oracle {
     lanes: BTreeMap<u32, OracleLane>,
     floor: Option<Instant>,
-    seen: Seen,
+    seen: RunResult,
 }
 
 impl Oracle {
@@ -152,7 +158,7 @@ impl Oracle {
     }
 }
 
-fn oracle(policy: TimePolicy, linger: Duration, known: Known, steps: &[Step]) -> Seen {
+fn oracle(policy: TimePolicy, linger: Duration, known: Known, steps: &[Step]) -> RunResult {
     let mut oracle = Oracle::default();
     for step in steps {
         match *step {

@@ -8,7 +8,7 @@ use crate::streams::*;
 
 /// All that can be seen of a timeline's life.
 #[derive(PartialEq, Default, Debug)]
-struct Seen {
+struct RunResult {
     released: ReleasedEvents,
     fates: Vec<JudgedEvent>,
     counts: VerdictCounts,
@@ -16,9 +16,15 @@ struct Seen {
     snapshot: Vec<u8>,
 }
 
-fn run(policy: TimePolicy, clock: TimeDomain, known: Known, steps: &[Step], cuts: &Cuts) -> Seen {
+fn run(
+    policy: TimePolicy,
+    clock: TimeDomain,
+    known: Known,
+    steps: &[Step],
+    cuts: &Cuts,
+) -> RunResult {
     let mut timeline = Timeline::new(policy, clock);
-    let mut seen = Seen::default();
+    let mut seen = RunResult::default();
     for act in acts(steps, cuts) {
         let before = timeline.watermark();
         match act {

@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 
 /// A received request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct ReceivedRequest {
     pub line: String,
     pub key: String,
     pub body: String,
@@ -44,7 +44,7 @@ pub(crate) struct Script(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     replies: Vec<(String, VecDeque<Reply>)>,
-    asked: Vec<Asked>,
+    asked: Vec<ReceivedRequest>,
 }
 
 impl Script {
@@ -55,7 +55,7 @@ impl Script {
         state.replies.push((line.to_owned(), replies));
     }
 
-    fn answer(&self, asked: Asked) -> Reply {
+    fn answer(&self, asked: ReceivedRequest) -> Reply {
         let mut state = self.0.lock().unwrap();
         let line = asked.line.clone();
         state.asked.push(asked);
@@ -67,7 +67,7 @@ impl Script {
         }
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<ReceivedRequest> {
         self.0.lock().unwrap().asked.clone()
     }
 
@@ -111,7 +111,7 @@ impl Script {
         let key = key.map_or(String::new(), |key| key.to_str().unwrap().to_owned());
         let body = request.into_body().collect().await.unwrap().to_bytes();
         let body = String::from_utf8(body.to_vec()).unwrap();
-        match self.answer(Asked { line, key, body }) {
+        match self.answer(ReceivedRequest { line, key, body }) {
             Reply::Answer(status, body) => {
                 let mut response = Response::new(Full::new(Bytes::from_static(body.as_bytes())));
                 *response.status_mut() = status.try_into().unwrap();

@@ -97,14 +97,14 @@ pub(crate) fn batch(
 
 /// A record as a reader sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct ReadRecord {
     pub offset: i64,
     pub time: i64,
     pub value: String,
 }
 
 /// The headers of the batches in these pieces, and the records of the data batches.
-pub(crate) fn contents(fetched: &FetchData) -> (Vec<BatchHeader>, Vec<Seen>) {
+pub(crate) fn contents(fetched: &FetchData) -> (Vec<BatchHeader>, Vec<ReadRecord>) {
     let mut decompressor = Decompressor::new(1 << 20);
     let (mut headers, mut seen) = (Vec::new(), Vec::new());
     for piece in &fetched.pieces {
@@ -117,7 +117,7 @@ pub(crate) fn contents(fetched: &FetchData) -> (Vec<BatchHeader>, Vec<Seen>) {
             }
             for record in batch.records(&mut decompressor).unwrap() {
                 let record = record.unwrap();
-                seen.push(Seen {
+                seen.push(ReadRecord {
                     offset: record.offset.0,
                     time: record.timestamp,
                     value: String::from_utf8(record.value.unwrap_or(b"-").to_vec()).unwrap(),
@@ -134,7 +134,7 @@ pub(crate) fn read_from(
     from: Offset,
     bytes_max: usize,
     isolation: Isolation,
-) -> (Vec<BatchHeader>, Vec<Seen>, Option<ReadError>) {
+) -> (Vec<BatchHeader>, Vec<ReadRecord>, Option<ReadError>) {
     let (mut headers, mut seen) = (Vec::new(), Vec::new());
     let mut from = from;
     loop {

@@ -9,8 +9,8 @@ use proptest::prelude::*;
 
 use crate::repeatable::oracle::{Expected, fates};
 use crate::repeatable::world::{
-    Flaw, Line, PARTITIONED_SUBSTREAMS, PROJECTION, QUERIES, TUMBLING, World, instant, outputs,
-    worlds,
+    Flaw, InputLine, PARTITIONED_SUBSTREAMS, PROJECTION, QUERIES, TUMBLING, World, instant,
+    outputs, worlds,
 };
 
 fn any_query() -> impl Strategy<Value = crate::repeatable::world::Query> {
@@ -174,7 +174,7 @@ proptest! {
 // proves T8 T11
 #[test]
 fn the_end_of_a_block_does_not_move_the_clocks_of_keys() {
-    let line = |id: usize, p: usize, k: usize, time: i64| Line {
+    let line = |id: usize, p: usize, k: usize, time: i64| InputLine {
         flaw: Flaw::None,
         id,
         time,

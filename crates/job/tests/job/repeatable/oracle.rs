@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use highwater_time::{Duration, Instant, ViolationAction};
 
-use crate::repeatable::world::{Flaw, Line, World, instant};
+use crate::repeatable::world::{Flaw, InputLine, World, instant};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Expected {
@@ -70,7 +70,7 @@ pub(crate) fn fates(world: &World) -> Vec<Expected> {
     fates
 }
 
-fn lost(world: &World, line: &Line) -> Option<&'static str> {
+fn lost(world: &World, line: &InputLine) -> Option<&'static str> {
     let by_time = !world.query.arrival;
     match line.flaw {
         Flaw::Broken => Some("InputDeserializerError.InvalidData"),
@@ -85,7 +85,7 @@ impl Clocks {
     fn judge(
         &mut self,
         world: &World,
-        line: &Line,
+        line: &InputLine,
         arrival: Option<Instant>,
     ) -> (String, Option<Instant>) {
         if world.query.arrival {

@@ -109,7 +109,7 @@ pub(crate) enum Flaw {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Line {
+pub(crate) struct InputLine {
     pub flaw: Flaw,
     pub id: usize,
     pub time: i64,
@@ -128,14 +128,14 @@ pub(crate) struct World {
     /// Whether the job names the partition column.
     pub by_column: bool,
     /// The files of input `a`, then the one file of input `b`.
-    pub files: Vec<Vec<Line>>,
+    pub files: Vec<Vec<InputLine>>,
 }
 
 pub(crate) fn instant(second: i64) -> Instant {
     Instant::from_ticks((63_900_000_000 + second) * TICKS_PER_SECOND)
 }
 
-impl Line {
+impl InputLine {
     /// The line in the file; `pad` makes it longer without changing the event.
     fn text(&self, pad: usize) -> String {
         let mut text = String::new();
@@ -330,12 +330,12 @@ pub(crate) fn worlds(
         })
 }
 
-fn fill(files: usize, both: bool, drawn: &[Drawn]) -> Vec<Vec<Line>> {
-    let mut filled: Vec<Vec<Line>> = vec![Vec::new(); files + 1];
+fn fill(files: usize, both: bool, drawn: &[Drawn]) -> Vec<Vec<InputLine>> {
+    let mut filled: Vec<Vec<InputLine>> = vec![Vec::new(); files + 1];
     let mut arrival = 0;
     for (id, &(file, wait, age, (k, p, v), flaw, twice)) in drawn.iter().enumerate() {
         arrival += wait;
-        let line = Line {
+        let line = InputLine {
             flaw,
             id,
             time: arrival - age,
