@@ -4,11 +4,20 @@
 //! take constant time, and secrets are never printed.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::{Arc, RwLock, RwLockReadGuard};
+use std::time::Duration;
 
-use crate::resource::{INTERNAL_PREFIX, WORKFLOW_JOURNAL_PREFIX};
-use crate::secret::{KeySecret, digest};
-use crate::{Limiter, NamePatterns, Quota, Resource, Right, Rights, ScramHash, ScramVerifier};
+use highwater_log::HubName;
+use tokio::sync::Semaphore;
+
+use crate::login_delays::LoginDelays;
+use crate::resource::WORKFLOW_JOURNAL_PREFIX;
+use crate::secret::{KeySecret, SecretDigest, digest};
+use crate::{
+    ClientCertificate, Limiter, NamePatterns, Quota, Resource, Right, Rights, ScramHash,
+    ScramVerifier,
+};
 
 /// The names that a key's rights are limited to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +96,8 @@ pub struct Key {
     /// Milliseconds since 1970.
     pub expires_ms: Option<i64>,
     pub limiter: Arc<Limiter>,
+    /// Names of client certificates that act for the key.
+    pub certificates: Vec<String>,
     /// The newest first. A second one lets clients change to the first at their own time.
     pub(crate) secrets: Vec<KeySecret>,
 }
@@ -108,6 +119,7 @@ impl Key {
             scope,
             expires_ms: None,
             limiter: Arc::default(),
+            certificates: Vec::new(),
             secrets,
         }
     }
@@ -122,8 +134,21 @@ impl Key {
         self
     }
 
+    pub fn with_certificates(mut self, names: Vec<String>) -> Key {
+        self.certificates = names;
+        self
+    }
+
     fn is_valid(&self, now_ms: i64) -> bool {
         self.expires_ms.is_none_or(|expires_ms| now_ms < expires_ms)
+    }
+
+    /// Whether a secret with this digest is one of its own; `None` if only a slow check can tell.
+    fn matches_digest(&self, given: &SecretDigest) -> Option<bool> {
+        let mut checks = self.secrets.iter().map(|own| own.matches_digest(given));
+        let is_known = checks.clone().all(|check| check.is_some());
+        let matches = checks.any(|check| check == Some(true));
+        (is_known || matches).then_some(matches)
     }
 
     /// The verifiers of its secrets, the newest first. All of them have the salt of the first: a client learns one salt, and
@@ -139,7 +164,7 @@ impl Key {
     /// offsets of all groups and the inputs of all workflows.
     pub fn may(&self, right: Right, on: Resource<'_>) -> bool {
         let right = match on {
-            Resource::Hub(name) if name.starts_with(INTERNAL_PREFIX) => Right::Manage,
+            Resource::Hub(name) if HubName::is_internal_name(name) => Right::Manage,
             _ => right,
         };
         self.rights.has(right) && self.scope.covers(on)
@@ -158,16 +183,36 @@ impl fmt::Debug for Key {
 
 /// The keys of a node, which may change while it runs. Listeners look a key up for every request, so that a key that is
 /// revoked or expires is refused at once.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Keys {
     keys: RwLock<Vec<Arc<Key>>>,
+    /// Limits the checks that take a thread.
+    slow_checks: Arc<Semaphore>,
+    /// One table for all listeners: a client that guesses on two of them waits as if it were one.
+    login_delays: LoginDelays,
+}
+
+/// Each takes a thread, and a millisecond of it.
+const SLOW_CHECKS_MAX: usize = 2;
+
+impl Default for Keys {
+    fn default() -> Keys {
+        Keys::new(Vec::new())
+    }
 }
 
 impl Keys {
     pub fn new(keys: Vec<Key>) -> Keys {
         Keys {
             keys: RwLock::new(keys.into_iter().map(Arc::new).collect()),
+            slow_checks: Arc::new(Semaphore::new(SLOW_CHECKS_MAX)),
+            login_delays: LoginDelays::default(),
         }
+    }
+
+    /// Counts a failed login, and returns how long its answer must wait. `now` is of a clock that never goes back.
+    pub fn login_failed(&self, from: IpAddr, now: Duration) -> Duration {
+        self.login_delays.failed(from, now)
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Vec<Arc<Key>>> {
@@ -184,11 +229,24 @@ impl Keys {
     }
 
     /// The valid key with this name and secret. An unknown name takes as long as one whose secret was seen before.
-    pub fn authenticate(&self, name: &str, secret: &[u8], now_ms: i64) -> Option<Arc<Key>> {
+    ///
+    /// A secret that was not seen before is checked beside the runtime, a few at a time: wrong secrets must not slow down the
+    /// requests of others.
+    pub async fn authenticate(&self, name: &str, secret: &[u8], now_ms: i64) -> Option<Arc<Key>> {
         let given = digest(secret);
         let key = self.get(name, now_ms)?;
-        let matches = |own: &KeySecret| own.matches(secret, &given);
-        key.secrets.iter().any(matches).then_some(key)
+        if let Some(matches) = key.matches_digest(&given) {
+            return matches.then_some(key);
+        }
+        let permit = self.slow_checks.clone().acquire_owned().await.ok()?;
+        let secret = secret.to_vec();
+        let check = tokio::task::spawn_blocking(move || {
+            // Held to the end of the check, also if the client hangs up.
+            let _permit = permit;
+            let matches = |own: &KeySecret| own.matches(&secret, &given);
+            key.secrets.iter().any(matches).then_some(key)
+        });
+        check.await.ok().flatten()
     }
 
     /// The key of this name, unless it has expired.
@@ -196,6 +254,15 @@ impl Keys {
         let keys = self.read();
         let key = keys.iter().find(|key| key.name == name)?;
         key.is_valid(now_ms).then(|| key.clone())
+    }
+
+    /// The valid key that lists the first of the certificate's names that any key lists.
+    pub fn of_certificate(&self, certificate: &ClientCertificate, now_ms: i64) -> Option<Arc<Key>> {
+        let keys = self.read();
+        let lists = |name: &String| keys.iter().find(|key| key.certificates.contains(name));
+        let key = certificate.names.iter().find_map(lists)?;
+        let is_valid = key.is_valid(now_ms) && now_ms < certificate.expires_ms;
+        is_valid.then(|| key.clone())
     }
 
     pub fn contains(&self, name: &str) -> bool {
@@ -308,26 +375,87 @@ mod tests {
         assert!(!manager.may(Right::Listen, Resource::Hub("a")));
     }
 
-    #[test]
-    fn name_and_secret_must_both_be_right() {
+    #[tokio::test]
+    async fn name_and_secret_must_both_be_right() {
         let keys = Keys::new(vec![key()]);
-        assert!(keys.authenticate("app", b"s3cret", 0).is_some());
-        assert!(keys.authenticate("app", b"s3cre", 0).is_none());
-        assert!(keys.authenticate("apq", b"s3cret", 0).is_none());
+        assert!(keys.authenticate("app", b"s3cret", 0).await.is_some());
+        assert!(keys.authenticate("app", b"s3cre", 0).await.is_none());
+        assert!(keys.authenticate("apq", b"s3cret", 0).await.is_none());
+    }
+
+    // proves G4
+    #[tokio::test]
+    async fn a_key_may_have_two_secrets_expires_and_can_be_revoked() {
+        let secrets = vec![KeySecret::plain("newer!"), KeySecret::plain("older!")];
+        let key = Key::with_secrets("app", secrets, Rights::ALL, KeyScope::UNLIMITED);
+        let keys = Keys::new(vec![key.expires(Some(100))]);
+        assert!(keys.authenticate("app", b"newer!", 99).await.is_some());
+        assert!(keys.authenticate("app", b"older!", 99).await.is_some());
+        assert!(keys.authenticate("app", b"newer!", 100).await.is_none());
+        assert!(keys.get("app", 100).is_none());
+        assert!(!keys.add(self::key()), "the name is taken");
+        keys.remove("app");
+        assert!(keys.authenticate("app", b"newer!", 99).await.is_none());
+    }
+    fn stored(secret: &str) -> KeySecret {
+        let verifier = |hash| ScramVerifier::new(hash, secret.as_bytes(), b"salt", 2);
+        KeySecret::stored(verifier(ScramHash::Sha256), verifier(ScramHash::Sha512))
+    }
+
+    /// Without the limit every guess would take a thread, and the seen secret would wait with the others.
+    // proves G2, G4
+    #[tokio::test]
+    async fn slow_checks_are_limited_and_a_secret_that_was_seen_does_not_wait_for_them() {
+        let of = |name, secrets| Key::with_secrets(name, secrets, Rights::ALL, KeyScope::UNLIMITED);
+        let keys = Keys::new(vec![
+            of("seen", vec![stored("newer!"), stored("older!")]),
+            of("new", vec![stored("s3cret")]),
+        ]);
+        assert!(keys.authenticate("seen", b"older!", 0).await.is_some());
+        let checks = keys.slow_checks.clone();
+        let busy = checks.acquire_many_owned(SLOW_CHECKS_MAX as u32).await;
+        assert!(keys.authenticate("seen", b"older!", 0).await.is_some());
+        assert!(keys.authenticate("nobody", b"s3cret", 0).await.is_none());
+        let mut waiting = Box::pin(keys.authenticate("new", b"s3cret", 0));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        drop(busy);
+        assert!(waiting.await.is_some());
+        assert!(keys.authenticate("new", b"s3cres", 0).await.is_none());
+        assert_eq!(keys.slow_checks.available_permits(), SLOW_CHECKS_MAX);
     }
 
     // proves G4
     #[test]
-    fn a_key_may_have_two_secrets_expires_and_can_be_revoked() {
-        let secrets = vec![KeySecret::plain("newer!"), KeySecret::plain("older!")];
-        let key = Key::with_secrets("app", secrets, Rights::ALL, KeyScope::UNLIMITED);
-        let keys = Keys::new(vec![key.expires(Some(100))]);
-        assert!(keys.authenticate("app", b"newer!", 99).is_some());
-        assert!(keys.authenticate("app", b"older!", 99).is_some());
-        assert!(keys.authenticate("app", b"newer!", 100).is_none());
-        assert!(keys.get("app", 100).is_none());
-        assert!(!keys.add(self::key()), "the name is taken");
-        keys.remove("app");
-        assert!(keys.authenticate("app", b"newer!", 99).is_none());
+    fn a_certificate_acts_for_the_key_that_lists_it() {
+        let keys = Keys::new(vec![
+            key()
+                .with_certificates(vec!["app.example".into()])
+                .expires(Some(50)),
+            Key::new("other", "s3cret", Rights::ALL, KeyScope::UNLIMITED),
+        ]);
+        let of = |names: &[&str], now_ms| {
+            let certificate = ClientCertificate {
+                names: names.iter().map(|name| (*name).to_owned()).collect(),
+                expires_ms: 100,
+            };
+            keys.of_certificate(&certificate, now_ms)
+        };
+        assert_eq!(of(&["x", "app.example"], 0).unwrap().name, "app");
+        assert!(of(&["app", "other", "App.example"], 0).is_none());
+        assert!(of(&[], 0).is_none());
+        assert!(of(&["app.example"], 50).is_none(), "the key has expired");
+        keys.replace(key().with_certificates(vec!["app.example".into()]));
+        assert!(of(&["app.example"], 99).is_some());
+        assert!(of(&["app.example"], 100).is_none(), "it has expired");
+    }
+
+    // proves G4
+    #[test]
+    fn failed_logins_count_over_all_listeners() {
+        let keys = Keys::default();
+        let from = IpAddr::from([10, 0, 0, 1]);
+        let first = keys.login_failed(from, Duration::ZERO);
+        assert!(keys.login_failed(from, Duration::ZERO) > first);
     }
 }

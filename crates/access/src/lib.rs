@@ -4,6 +4,7 @@
 //! may do is decided here, by [`Key::may`], so that a right means the same on every listener.
 
 mod audit;
+mod certificate;
 mod key;
 mod login_delays;
 mod names;
@@ -13,17 +14,19 @@ mod resource;
 mod right;
 pub mod sas;
 mod scram;
+mod scram_client;
 mod secret;
 mod token;
 
 pub use audit::{AuditEvent, AuditLog, NoAudit};
+pub use certificate::ClientCertificate;
 pub use key::{Key, KeyScope, Keys, NameLists};
-pub use login_delays::LoginDelays;
 pub use names::NamePatterns;
 pub use principal::Principal;
 pub use quota::{ConnectionPermit, Limiter, Quota, Usage};
 pub use resource::Resource;
 pub use right::{Right, Rights};
 pub use scram::{ScramHash, ScramVerifier};
+pub use scram_client::{ScramClient, ScramProof};
 pub use secret::{KeySecret, SECRET_LEN_MIN};
-pub use token::{SigningKeys, TokenError, TokenPolicy};
+pub use token::{SigningKeys, TokenError, TokenPolicy, VerifiedToken};

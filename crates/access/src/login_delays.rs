@@ -17,7 +17,7 @@ const FORGET_AFTER: Duration = Duration::from_secs(60);
 
 /// The failed logins of each address. Times are those of a clock that never goes back.
 #[derive(Debug, Default)]
-pub struct LoginDelays {
+pub(crate) struct LoginDelays {
     failures: Mutex<HashMap<IpAddr, Failures>>,
 }
 
@@ -29,7 +29,7 @@ struct Failures {
 
 impl LoginDelays {
     /// Counts a failed login, and returns how long its answer must wait.
-    pub fn failed(&self, address: IpAddr, now: Duration) -> Duration {
+    pub(crate) fn failed(&self, address: IpAddr, now: Duration) -> Duration {
         let network = network(address);
         let mut failures = self
             .failures

@@ -1,4 +1,4 @@
-//! Who a request speaks for.
+//! The authenticated caller of a request.
 
 use std::sync::Arc;
 

@@ -70,6 +70,10 @@ impl Limiter {
         }
     }
 
+    pub fn quota(&self) -> Quota {
+        self.quota
+    }
+
     pub fn is_limited(&self) -> bool {
         self.quota != Quota::default()
     }

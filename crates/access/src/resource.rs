@@ -1,9 +1,6 @@
-//! The things that rights are about.
+//! The resources that rights apply to.
 
 use std::fmt;
-
-/// Hubs of the node itself begin with this: group offsets, transactions, circuits, workflow journals.
-pub(crate) const INTERNAL_PREFIX: &str = "__";
 
 /// The journal of workflow `w` is the hub `__workflow.w`.
 pub(crate) const WORKFLOW_JOURNAL_PREFIX: &str = "__workflow.";

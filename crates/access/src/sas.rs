@@ -28,6 +28,24 @@ pub enum SasError {
     OtherResource,
 }
 
+/// A token whose signature and expiry are right.
+#[derive(Clone, Debug)]
+pub struct SignedGrant {
+    pub key: Arc<Key>,
+    /// Seconds since 1970.
+    pub expires_seconds: i64,
+    /// The URI that the token is for.
+    resource: String,
+}
+
+impl SignedGrant {
+    /// Whether the token is for `path` or something above it. Clients of AMQP write the words of a path in any case, and
+    /// some the whole path in lower case.
+    pub fn covers_ignoring_case(&self, path: &str) -> bool {
+        covers(&self.resource, path, str::eq_ignore_ascii_case)
+    }
+}
+
 /// The key that signed `token`, if the token is valid at `now_seconds` for the resource at `path`.
 pub fn verify(
     keys: &Keys,
@@ -35,6 +53,19 @@ pub fn verify(
     path: &str,
     now_seconds: i64,
 ) -> Result<Arc<Key>, SasError> {
+    let grant = verify_signature(keys, token, now_seconds)?;
+    match covers(&grant.resource, path, |granted, path| granted == path) {
+        true => Ok(grant.key),
+        false => Err(SasError::OtherResource),
+    }
+}
+
+/// The grant of `token`, for whatever resource, if the token is valid at `now_seconds`.
+pub fn verify_signature(
+    keys: &Keys,
+    token: &str,
+    now_seconds: i64,
+) -> Result<SignedGrant, SasError> {
     let field = |name: &str| {
         let of = |part: &'_ str| {
             part.split_once('=')
@@ -63,13 +94,15 @@ pub fn verify(
     if !key.secrets.iter().any(signs) {
         return Err(SasError::Wrong);
     }
-    if expiry.parse::<i64>().map_err(|_| SasError::Incomplete)? <= now_seconds {
+    let expires_seconds = expiry.parse::<i64>().map_err(|_| SasError::Incomplete)?;
+    if expires_seconds <= now_seconds {
         return Err(SasError::Expired);
     }
-    match covers(&percent_decode(resource), path) {
-        true => Ok(key),
-        false => Err(SasError::OtherResource),
-    }
+    Ok(SignedGrant {
+        key,
+        expires_seconds,
+        resource: percent_decode(resource).into_owned(),
+    })
 }
 
 /// A token for `resource`, such as `http://localhost:8080/telemetry`.
@@ -90,9 +123,9 @@ fn mac(secret: &[u8], resource: &str, expiry: &str) -> Hmac<Sha256> {
     mac
 }
 
-/// A token for a resource covers the paths below it, and names are compared exactly, as hubs are. Scheme and host are
-/// ignored: a node has many names, and the secret is its own.
-fn covers(resource: &str, path: &str) -> bool {
+/// A token for a resource covers the paths below it; `same` compares paths. Scheme and host are ignored: a node has many
+/// names, and the secret is its own.
+fn covers(resource: &str, path: &str, same: impl Fn(&str, &str) -> bool) -> bool {
     let below = resource
         .split_once("://")
         .map_or(resource, |(_, rest)| rest);
@@ -100,7 +133,7 @@ fn covers(resource: &str, path: &str) -> bool {
     let granted = granted.trim_end_matches('/');
     let path = path.trim_start_matches('/');
     match path.get(..granted.len()) {
-        Some(head) if head == granted => {
+        Some(head) if same(granted, head) => {
             granted.is_empty()
                 || path.len() == granted.len()
                 || path[granted.len()..].starts_with('/')
@@ -154,6 +187,21 @@ mod tests {
         }
         let old = sign("Root Key", b"s3cret", "sb://any.host/telemetry", 1000);
         assert_eq!(check(&old, "/telemetry"), Err(SasError::Expired));
+    }
+
+    #[test]
+    fn a_grant_covers_paths_in_any_case() {
+        let token = sign("Root Key", b"s3cret", "amqp://any.host/telemetry", 1001);
+        let token = token.strip_prefix("SharedAccessSignature ").unwrap();
+        let grant = verify_signature(&keys(), token, 1000).unwrap();
+        assert_eq!(
+            (&*grant.key.name, grant.expires_seconds),
+            ("Root Key", 1001)
+        );
+        assert!(grant.covers_ignoring_case("Telemetry/ConsumerGroups/$Default/Partitions/0"));
+        assert!(!grant.covers_ignoring_case("telemetry2"));
+        let expired = verify_signature(&keys(), token, 1001).unwrap_err();
+        assert_eq!(expired, SasError::Expired);
     }
 
     #[test]

@@ -15,21 +15,21 @@ pub enum ScramHash {
 }
 
 impl ScramHash {
-    fn hmac(self, key: &[u8], text: &[&[u8]]) -> Vec<u8> {
+    pub(crate) fn hmac(self, key: &[u8], text: &[&[u8]]) -> Vec<u8> {
         match self {
             ScramHash::Sha256 => hmac::<Hmac<Sha256>>(key, text),
             ScramHash::Sha512 => hmac::<Hmac<Sha512>>(key, text),
         }
     }
 
-    fn digest(self, text: &[u8]) -> Vec<u8> {
+    pub(crate) fn digest(self, text: &[u8]) -> Vec<u8> {
         match self {
             ScramHash::Sha256 => Sha256::digest(text).to_vec(),
             ScramHash::Sha512 => Sha512::digest(text).to_vec(),
         }
     }
 
-    fn salted_password(self, secret: &[u8], salt: &[u8], iterations: u32) -> Vec<u8> {
+    pub(crate) fn salted_password(self, secret: &[u8], salt: &[u8], iterations: u32) -> Vec<u8> {
         match self {
             ScramHash::Sha256 => pbkdf2_hmac_array::<Sha256, 32>(secret, salt, iterations).to_vec(),
             ScramHash::Sha512 => pbkdf2_hmac_array::<Sha512, 64>(secret, salt, iterations).to_vec(),

@@ -56,7 +56,7 @@ impl KeySecret {
     }
 
     /// The secret itself, for signatures.
-    pub fn as_plain(&self) -> Option<&[u8]> {
+    pub(crate) fn as_plain(&self) -> Option<&[u8]> {
         self.plain.as_deref()
     }
 
@@ -74,10 +74,16 @@ impl KeySecret {
         })
     }
 
-    /// Whether `secret`, whose digest is given too, is the right one. Only the first check of a stored secret is slow.
+    /// Whether the secret with this digest is the right one; `None` if only a slow check can tell.
+    pub(crate) fn matches_digest(&self, given: &SecretDigest) -> Option<bool> {
+        let known = self.digest.get()?;
+        Some(known.ct_eq(given).into())
+    }
+
+    /// Whether `secret`, whose digest is given too, is the right one. Takes a millisecond until the right one was seen.
     pub(crate) fn matches(&self, secret: &[u8], given: &SecretDigest) -> bool {
-        if let Some(known) = self.digest.get() {
-            return known.ct_eq(given).into();
+        if let Some(same) = self.matches_digest(given) {
+            return same;
         }
         // A secret without a digest is a stored one, which has its verifiers.
         let same = self

@@ -43,6 +43,15 @@ pub enum TokenError {
     NoKey,
 }
 
+/// The part of a valid token that a login needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerifiedToken {
+    /// The name of a key.
+    pub key: String,
+    /// When the token is no longer accepted, in milliseconds since 1970.
+    pub expires_ms: i64,
+}
+
 /// The public keys of an identity provider.
 #[derive(Debug, Default)]
 pub struct SigningKeys {
@@ -104,13 +113,17 @@ impl SigningKeys {
         Ok(SigningKeys { keys })
     }
 
-    /// The name of the key that a valid token has.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Checks signature, issuer, audience and times of a token.
     pub fn verify(
         &self,
         token: &str,
         policy: &TokenPolicy,
         now_seconds: i64,
-    ) -> Result<String, TokenError> {
+    ) -> Result<VerifiedToken, TokenError> {
         let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::Malformed)?;
         let (header, claims) = signed.split_once('.').ok_or(TokenError::Malformed)?;
         if token.len() > TOKEN_LEN_MAX {
@@ -135,7 +148,7 @@ impl SigningKeys {
 }
 
 impl Claims {
-    fn check(self, policy: &TokenPolicy, now_seconds: i64) -> Result<String, TokenError> {
+    fn check(self, policy: &TokenPolicy, now_seconds: i64) -> Result<VerifiedToken, TokenError> {
         let begins = self.nbf.saturating_sub(CLOCK_SKEW_SECONDS);
         let ends = self.exp.saturating_add(CLOCK_SKEW_SECONDS);
         if now_seconds < begins || now_seconds >= ends {
@@ -150,7 +163,10 @@ impl Claims {
             return Err(TokenError::OtherAudience);
         }
         let name = self.more.get(&policy.key_claim).and_then(Value::as_str);
-        name.map(str::to_owned).ok_or(TokenError::NoKey)
+        Ok(VerifiedToken {
+            key: name.ok_or(TokenError::NoKey)?.to_owned(),
+            expires_ms: ends.saturating_mul(1000),
+        })
     }
 }
 
@@ -212,7 +228,7 @@ mod tests {
         (vectors, keys)
     }
 
-    fn verify(name: &str, now_seconds: i64) -> Result<String, TokenError> {
+    fn verify(name: &str, now_seconds: i64) -> Result<VerifiedToken, TokenError> {
         let (vectors, keys) = vectors();
         let policy = TokenPolicy {
             issuer: "https://id.example".into(),
@@ -225,9 +241,13 @@ mod tests {
     // proves G4
     #[test]
     fn a_signed_token_names_its_key() {
-        assert_eq!(verify("rsa", 1500), Ok("app".into()));
-        assert_eq!(verify("ec", 1500), Ok("app".into()));
-        assert_eq!(verify("rsa", 2059), Ok("app".into()), "clocks differ");
+        let app = VerifiedToken {
+            key: "app".into(),
+            expires_ms: 2_060_000,
+        };
+        assert_eq!(verify("rsa", 1500), Ok(app.clone()));
+        assert_eq!(verify("ec", 1500), Ok(app.clone()));
+        assert_eq!(verify("rsa", 2059), Ok(app), "clocks differ");
     }
 
     // proves G4

@@ -205,11 +205,6 @@ impl<'a> Reader<'a> {
         utf8(self.blob_var()?)
     }
 
-    /// A count, then so many values.
-    pub fn list_var<T>(&mut self, mut each: impl FnMut(&mut Self) -> Read<T>) -> Read<Vec<T>> {
-        (0..self.count_var()?).map(|_| each(self)).collect()
-    }
-
     /// A count is believed only as far as the bytes that are left could hold so many things.
     #[inline]
     fn plausible(&self, count: u64) -> Read<usize> {
@@ -236,8 +231,7 @@ mod tests {
         out.u64(u64::MAX);
         assert_eq!(Reader::new(&out).blob(), Err(DecodeError::Truncated));
         assert_eq!(Reader::new(&out).blob_be(), Err(DecodeError::Truncated));
-        let list = Reader::new(&out).list_var(Reader::u8);
-        assert_eq!(list, Err(DecodeError::Truncated));
+        assert_eq!(Reader::new(&out).blob_var(), Err(DecodeError::Truncated));
     }
 
     #[test]

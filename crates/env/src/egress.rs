@@ -18,6 +18,8 @@ pub struct EgressPolicy {
     allow: Arc<[EgressRule]>,
     /// For definitions of users: loopback must be listed.
     restricted: bool,
+    /// [`CREDENTIAL_SERVICES`] need not be listed.
+    credential_services: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +45,17 @@ const SPECIAL: &[EgressRule] = &[
     ),
 ];
 
+/// Where a machine gets its credentials from, in the clouds that object stores belong to.
+const CREDENTIAL_SERVICES: &[EgressRule] = &[
+    network(IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)), 32),
+    network(IpAddr::V4(Ipv4Addr::new(169, 254, 170, 2)), 32),
+    network(IpAddr::V4(Ipv4Addr::new(169, 254, 170, 23)), 32),
+    network(
+        IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+        128,
+    ),
+];
+
 const fn network(address: IpAddr, bits: u8) -> EgressRule {
     EgressRule::Network { address, bits }
 }
@@ -54,7 +67,7 @@ impl EgressPolicy {
         let rules: Result<Vec<EgressRule>, &String> = rules.collect();
         Ok(EgressPolicy {
             allow: rules.map_err(Clone::clone)?.into(),
-            restricted: false,
+            ..EgressPolicy::default()
         })
     }
 
@@ -63,6 +76,15 @@ impl EgressPolicy {
     pub fn restricted(&self) -> EgressPolicy {
         EgressPolicy {
             restricted: true,
+            ..self.clone()
+        }
+    }
+
+    /// The same list for a client that gets the credentials of the machine by itself.
+    #[must_use]
+    pub fn with_credential_services(&self) -> EgressPolicy {
+        EgressPolicy {
+            credential_services: true,
             ..self.clone()
         }
     }
@@ -79,7 +101,7 @@ impl EgressPolicy {
             return true;
         }
         if lists(SPECIAL) {
-            return false;
+            return self.credential_services && lists(CREDENTIAL_SERVICES);
         }
         let named = |rule: &EgressRule| rule.names(host);
         if address.is_loopback() || address.is_unspecified() {
@@ -102,13 +124,15 @@ impl EgressPolicy {
                 io::ErrorKind::NotFound,
                 format!("{host} has no address"),
             )),
-            (true, Some(refused)) => Err(io::Error::new(
-                io::ErrorKind::PermissionDenied,
-                format!(
-                    "the egress policy does not allow {host} ({}): list it in egress.allow",
-                    refused.ip()
-                ),
-            )),
+            (true, Some(refused)) => Err(refusal(host, refused.ip())),
+        }
+    }
+
+    /// An error of the kind `PermissionDenied` unless a connection to `host` at `address` is allowed.
+    pub fn check(&self, host: &str, address: IpAddr) -> io::Result<()> {
+        match self.allows(host, address) {
+            true => Ok(()),
+            false => Err(refusal(host, address)),
         }
     }
 
@@ -123,6 +147,13 @@ impl EgressPolicy {
         }
         Err(failed.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
     }
+}
+
+fn refusal(host: &str, address: IpAddr) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        format!("the egress policy does not allow {host} ({address}): list it in egress.allow"),
+    )
 }
 
 impl EgressRule {
@@ -232,6 +263,9 @@ mod tests {
         let listed = policy(&["169.254.169.254"]);
         assert!(listed.allows("cloud.example", ip("::ffff:169.254.169.254")));
         assert!(!listed.allows("cloud.example", ip("169.254.169.253")));
+        let store = policy(&["10.0.0.0/8"]).with_credential_services();
+        assert!(store.allows("169.254.169.254", ip("169.254.169.254")));
+        assert!(!store.allows("169.254.0.1", ip("169.254.0.1")));
     }
 
     #[test]

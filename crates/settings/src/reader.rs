@@ -146,10 +146,6 @@ impl<'a> Entry<'a> {
         self.value
     }
 
-    pub fn value_span(&self) -> Range<usize> {
-        self.value.span()
-    }
-
     /// The key with its tables.
     pub fn path(&self) -> &str {
         &self.path

@@ -52,10 +52,6 @@ impl Duration {
         self.0
     }
 
-    pub const fn is_negative(self) -> bool {
-        self.0 < 0
-    }
-
     /// Reads a sum of whole numbers with units, such as `5s`, `150ms` or `1h30m`.
     pub fn parse(text: &str) -> Result<Duration, DurationError> {
         let fail = |kind| DurationError {

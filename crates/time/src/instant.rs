@@ -81,7 +81,7 @@ impl Instant {
     }
 
     /// Whether this is [`Instant::BEFORE_ALL`] or [`Instant::AFTER_ALL`].
-    pub const fn is_end_of_time(self) -> bool {
+    pub(crate) const fn is_end_of_time(self) -> bool {
         self.0 == i64::MIN || self.0 == i64::MAX
     }
 

@@ -206,6 +206,24 @@ impl Timeline {
         });
     }
 
+    /// Like [`Timeline::release`], but only events before `limit`.
+    pub fn release_before(&mut self, limit: Instant, out: &mut ReleasedEvents) {
+        if limit == Instant::AFTER_ALL {
+            return self.release(out);
+        }
+        let last = Instant::from_ticks(limit.ticks().saturating_sub(1));
+        self.buffer.release(self.watermark.min(last), |time, row| {
+            out.rows.push(row);
+            out.times.push(time);
+        });
+    }
+
+    /// No later release has an earlier timestamp.
+    pub fn next_release(&self) -> Instant {
+        let first = self.buffer.first();
+        first.map_or(self.watermark, |(time, _)| time.min(self.watermark))
+    }
+
     pub fn watermark(&self) -> Instant {
         self.watermark
     }
