@@ -15,7 +15,7 @@ use std::time::Duration;
 use highwater_env::disk::Access;
 use highwater_env::{Clock, Disk, RealClock, RealDisk};
 use highwater_hub::{Hub, Options};
-use highwater_log::batch::{Batch, BatchBuilder, BatchOptions, NewRecord};
+use highwater_log::batch::{Batch, BatchBuilder, BatchOptions, NewRecord, TimestampType};
 use highwater_log::{HubName, HubSettings, HubSpec, Isolation, Log, Offset, Partition};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -35,6 +35,9 @@ fn main() -> Outcome<()> {
     runtime.block_on(bench.throughput("batches of 100 records", 8, 4000, 100))?;
     runtime.block_on(bench.throughput("batches of 1000 records", 8, 2000, 1000))?;
     runtime.block_on(bench.single_records())?;
+    for records in [1, 10, 100, 1000] {
+        runtime.block_on(bench.timestamps(records))?;
+    }
     runtime.block_on(bench.reading())?;
     bench.hub.stop();
     drop(bench);
@@ -114,10 +117,18 @@ impl Bench<'_> {
     }
 
     async fn partition(&self, name: &str) -> Outcome<Arc<dyn Partition>> {
+        self.partition_with(name, HubSettings::default()).await
+    }
+
+    async fn partition_with(
+        &self,
+        name: &str,
+        settings: HubSettings,
+    ) -> Outcome<Arc<dyn Partition>> {
         let spec = HubSpec {
             name: HubName::new(name)?,
             partitions: 1,
-            settings: HubSettings::default(),
+            settings,
         };
         self.hub.create(spec).await?;
         self.hub
@@ -242,6 +253,51 @@ impl Bench<'_> {
         Ok(())
     }
 
+    /// Batches of a Kafka producer, 64 in flight, into a hub with the log's timestamps and one with the producers', in
+    /// turn.
+    async fn timestamps(&self, records: usize) -> Outcome<()> {
+        let sent = batch(records)?.to_bytes();
+        let mut partitions = Vec::new();
+        for kind in [TimestampType::LogAppend, TimestampType::Create] {
+            let mut settings = HubSettings::default();
+            settings.timestamps.kind = kind;
+            let name = format!("{kind:?}-{records}");
+            partitions.push(self.partition_with(&name, settings).await?);
+        }
+        let mut took = [Duration::ZERO; 2];
+        let mut cpu = [Duration::ZERO; 2];
+        for _ in 0..30 {
+            for (number, partition) in partitions.iter().enumerate() {
+                let now = || highwater_env::usage().cpu.unwrap_or_default();
+                let before = (self.clock.elapsed(), now());
+                let mut pending = std::collections::VecDeque::new();
+                for _ in 0..200_000 / (records + 20) {
+                    let (mut batch, _) = Batch::parse(sent.clone())?;
+                    let checked = batch.check_records()?;
+                    batch.set_max_timestamp(checked.timestamp_max);
+                    pending.push_back(partition.append(batch));
+                    if pending.len() >= 64
+                        && let Some(first) = pending.pop_front()
+                    {
+                        first.await?;
+                    }
+                }
+                for appended in pending {
+                    appended.await?;
+                }
+                took[number] += self.clock.elapsed() - before.0;
+                cpu[number] += now() - before.1;
+            }
+        }
+        let ratio = |of: [Duration; 2]| of[1].as_secs_f64() / of[0].as_secs_f64();
+        println!(
+            "producers' timestamps  batches of {records:>4}: time {:.3} and CPU {:.3} of those with the log's",
+            ratio(took),
+            ratio(cpu),
+        );
+        Ok(())
+    }
+
     /// A reader at the end, from memory; then everything again from the disk.
     async fn reading(&self) -> Outcome<()> {
         let partition = self.partition("read").await?;
@@ -315,7 +371,11 @@ fn batch(records: usize) -> Outcome<Batch> {
             headers: &[],
         });
     }
-    Ok(builder.build(&BatchOptions::default())?)
+    let options = BatchOptions {
+        timestamp: Some(1_700_000_000_000),
+        ..BatchOptions::default()
+    };
+    Ok(builder.build(&options)?)
 }
 
 fn rate(bytes: u64, took: Duration) -> f64 {

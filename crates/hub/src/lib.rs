@@ -45,7 +45,7 @@ mod status;
 mod storage;
 pub mod transactions;
 
-pub use hub::{Hub, OpenError, OpenProgress};
+pub use hub::{Hub, OpenError, OpenProgress, lock_folder};
 pub use options::{Durability, Options};
 pub use status::{PartitionStatus, Status, Totals};
 pub use storage::{Damage, Recovery, TornTail};

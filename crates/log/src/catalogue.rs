@@ -1,9 +1,14 @@
 //! The catalogue of hubs: their settings and their partitions.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{BoxFuture, HubId, HubName, Partition, TopicPartition};
+use crate::batch::{Codec, TimestampType};
+use crate::{AppendError, BoxFuture, HubId, HubName, Partition, TopicPartition};
+
+/// The partition of [`Log::claim`].
+pub type ClaimResult = Result<Option<Arc<dyn Partition>>, AppendError>;
 
 /// A catalogue of hubs.
 pub trait Log: Send + Sync {
@@ -18,12 +23,20 @@ pub trait Log: Send + Sync {
     /// its calls fail with `Deleted`.
     fn partition(&self, hub: &str, partition: u32) -> Option<Arc<dyn Partition>>;
 
+    /// The partition for its only writer, such as the owner of a journal; `None` if there is none. A log that several
+    /// processes share fences the writers before: none of their appends follows, so the partition can be replayed and
+    /// continued. The first append that fails ends the claim; later ones fail too.
+    fn claim(&self, hub: &str, partition: u32) -> BoxFuture<ClaimResult> {
+        // A log of this process has no other writers.
+        Box::pin(std::future::ready(Ok(self.partition(hub, partition))))
+    }
+
     /// Completes when the hub is durable.
     fn create(&self, spec: HubSpec) -> BoxFuture<Result<Arc<HubInfo>, AdminError>>;
 
-    /// Checks whether a client may create a hub with so many partitions without asking an administrator.
-    fn check_automatic_creation(&self, _partitions: u32) -> Result<(), AdminError> {
-        Ok(())
+    /// Creates a hub for a client that did not ask for it, within the limits of such hubs.
+    fn create_automatically(&self, spec: HubSpec) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
+        self.create(spec)
     }
 
     fn delete(&self, name: &HubName) -> BoxFuture<Result<(), AdminError>>;
@@ -72,16 +85,67 @@ impl HubInfo {
     }
 }
 
-/// Retention and limits of a hub.
+/// Retention, limits and timestamps of a hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HubSettings {
     pub cleanup: CleanupPolicy,
-    /// Minimum time a record is kept; `None` keeps it for ever. Only for [`CleanupPolicy::Delete`].
+    /// Minimum time a record is kept; `None` keeps it for ever. Not for [`CleanupPolicy::Compact`].
     pub retention: Option<Duration>,
     /// Minimum size a partition keeps; older segments may be deleted. `None` has no limit.
     pub retention_bytes: Option<u64>,
     /// The largest batch accepted, in bytes.
     pub batch_bytes_max: u32,
+    pub timestamps: TimestampSettings,
+    pub segments: SegmentSettings,
+    pub compaction: CompactionSettings,
+    /// The codec of batches of Kafka producers; `None` keeps that of the producer.
+    pub compression: Option<Codec>,
+    /// Topic settings of Kafka that have no effect on a hub, by name, as a client set them.
+    pub ineffective: BTreeMap<String, String>,
+}
+
+/// The timestamps that consumers see. The enqueue time is stored in either case, and jobs, readers over HTTP and
+/// retention use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimestampSettings {
+    pub kind: TimestampType,
+    /// How far a producer's timestamp may be before the enqueue time; `None` has no limit.
+    pub before_max: Option<Duration>,
+    /// How far it may be after it.
+    pub after_max: Option<Duration>,
+}
+
+impl Default for TimestampSettings {
+    fn default() -> Self {
+        TimestampSettings {
+            kind: TimestampType::LogAppend,
+            before_max: None,
+            after_max: Some(Duration::from_secs(3600)),
+        }
+    }
+}
+
+/// When a segment is closed. `None` stands for the value of the node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SegmentSettings {
+    /// Maximum size.
+    pub bytes: Option<u64>,
+    /// Maximum age of the first batch.
+    pub age: Option<Duration>,
+}
+
+/// When a hub is compacted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompactionSettings {
+    /// The share of bytes not compacted yet, in millionths of all bytes that can be compacted, from which on compaction
+    /// runs. 0 compacts whenever a segment was closed.
+    pub dirty_ratio_min: u32,
+    /// How long a tombstone is kept; `None` stands for the value of the node.
+    pub tombstone_age: Option<Duration>,
+    /// Records are not compacted before this age.
+    pub lag_min: Duration,
+    /// Records older than this are compacted whatever the share is; `None` has no limit.
+    pub lag_max: Option<Duration>,
 }
 
 impl Default for HubSettings {
@@ -91,6 +155,11 @@ impl Default for HubSettings {
             retention: Some(Duration::from_secs(7 * 24 * 3600)),
             retention_bytes: None,
             batch_bytes_max: 1024 * 1024 + 12,
+            timestamps: TimestampSettings::default(),
+            segments: SegmentSettings::default(),
+            compaction: CompactionSettings::default(),
+            compression: None,
+            ineffective: BTreeMap::new(),
         }
     }
 }
@@ -101,6 +170,18 @@ pub enum CleanupPolicy {
     Delete,
     /// Keeps the last record of every key; a record without a value deletes its key.
     Compact,
+    /// Both.
+    CompactDelete,
+}
+
+impl CleanupPolicy {
+    pub fn compacts(self) -> bool {
+        matches!(self, CleanupPolicy::Compact | CleanupPolicy::CompactDelete)
+    }
+
+    pub fn deletes(self) -> bool {
+        matches!(self, CleanupPolicy::Delete | CleanupPolicy::CompactDelete)
+    }
 }
 
 /// Why the catalogue was not changed.

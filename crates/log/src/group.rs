@@ -1,11 +1,13 @@
 //! Consumer groups: their members, the partitions assigned to them, and committed offsets.
 //!
-//! The calls follow Kafka's classic group protocol. Subscriptions and assignments are opaque here.
+//! The calls follow Kafka's classic group protocol, in which subscriptions and assignments are opaque, and its consumer
+//! protocol ([`GroupCoordinator::consumer_heartbeat`], types in `consumer`), in which the coordinator assigns.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::consumer::{ConsumerGroupInfo, ConsumerHeartbeat, ConsumerHeartbeatResponse};
 use crate::{BoxFuture, Offset, TopicPartition};
 
 pub trait GroupCoordinator: Send + Sync {
@@ -35,6 +37,25 @@ pub trait GroupCoordinator: Send + Sync {
         topic_partitions: Option<Vec<TopicPartition>>,
         stable: bool,
     ) -> BoxFuture<Result<Vec<CommittedOffset>, GroupError>>;
+
+    /// A member of a group of the consumer protocol joins, leaves, or says that it is alive. A coordinator without that
+    /// protocol refuses it.
+    fn consumer_heartbeat(
+        &self,
+        _request: ConsumerHeartbeat,
+    ) -> BoxFuture<Result<ConsumerHeartbeatResponse, GroupError>> {
+        Box::pin(std::future::ready(Err(GroupError::Unsupported)))
+    }
+
+    /// Checks that a member of the consumer protocol is in this epoch. Members of classic groups pass.
+    fn check_member_epoch(
+        &self,
+        _group: String,
+        _member: String,
+        _epoch: i32,
+    ) -> BoxFuture<Result<(), GroupError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     fn list(&self) -> BoxFuture<Vec<GroupInfo>>;
 
@@ -151,6 +172,8 @@ pub struct GroupInfo {
     pub protocol_type: String,
     pub protocol: String,
     pub members: Vec<MemberInfo>,
+    /// `None` for a group of the classic protocol.
+    pub consumer: Option<ConsumerGroupInfo>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -171,6 +194,10 @@ pub enum GroupState {
     PreparingRebalance,
     /// Waiting for the leader's assignment.
     CompletingRebalance,
+    /// Consumer protocol: the target of the members is not computed yet.
+    Assigning,
+    /// Consumer protocol: members give up or wait for partitions.
+    Reconciling,
     Stable,
     Dead,
 }
@@ -178,7 +205,7 @@ pub enum GroupState {
 /// Why a request of a group failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GroupError {
-    #[error("a group needs a name")]
+    #[error("a group needs a name of at most 1024 bytes")]
     InvalidGroup,
     #[error("join again as member `{member}`")]
     MemberIdRequired { member: String },
@@ -192,6 +219,24 @@ pub enum GroupError {
     FencedInstance(String),
     #[error("the member and the group have no protocol in common")]
     InconsistentProtocol,
+    /// Abandon all partitions and join again.
+    #[error("the member is in epoch {current}, not {received}")]
+    FencedEpoch { received: i32, current: i32 },
+    /// Retry with the epoch of the next heartbeat.
+    #[error("the member is in epoch {current}, not {received}: retry after the next heartbeat")]
+    StaleEpoch { received: i32, current: i32 },
+    #[error("instance `{0}` is still a member of the group under another id")]
+    UnreleasedInstance(String),
+    #[error("there is no assignor `{0}`, only `uniform` and `range`")]
+    UnsupportedAssignor(String),
+    #[error("the regular expression is invalid: {0}")]
+    InvalidPattern(String),
+    #[error("{0}")]
+    InvalidRequest(&'static str),
+    #[error("the group has members of the classic protocol")]
+    NotConsumerGroup,
+    #[error("this coordinator has no consumer protocol")]
+    Unsupported,
     #[error("a session timeout of {requested:?} is not between {min:?} and {max:?}")]
     SessionTimeout {
         requested: Duration,

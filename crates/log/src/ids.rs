@@ -36,7 +36,7 @@ pub struct HubName(Arc<str>);
 pub struct HubNameError(pub String);
 
 impl HubName {
-    pub const LENGTH_MAX: usize = 249;
+    pub(crate) const LENGTH_MAX: usize = 249;
 
     pub fn new(name: &str) -> Result<HubName, HubNameError> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
@@ -55,7 +55,12 @@ impl HubName {
 
     /// Hubs of the node itself, such as committed offsets; clients may not write to them.
     pub fn is_internal(&self) -> bool {
-        self.0.starts_with("__")
+        HubName::is_internal_name(&self.0)
+    }
+
+    /// The same for a name that a client sent, which may be no valid one.
+    pub fn is_internal_name(name: &str) -> bool {
+        name.starts_with("__")
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::batch::{Batch, NewRecord};
 use crate::{
     AdminError, AppendError, AppendInfo, Bounds, BoxFuture, EnqueueTime, FetchData, HubId, HubInfo,
-    HubName, HubSettings, HubSpec, Isolation, Log, Offset, Partition, Producer, ReadError,
-    TopicPartition, TransactionMarker,
+    HubName, HubSettings, HubSpec, Isolation, Log, Offset, Partition, Producer, ProducerInfo,
+    ReadError, TimestampLookup, TopicPartition, TransactionMarker,
 };
 
 /// A [`Log`] that delegates to another one, except for the methods it overrides.
@@ -19,6 +19,10 @@ pub trait LogLayer: Send + Sync {
 
     fn create(&self, spec: HubSpec) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
         self.inner().create(spec)
+    }
+
+    fn create_automatically(&self, spec: HubSpec) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
+        self.inner().create_automatically(spec)
     }
 }
 
@@ -43,8 +47,8 @@ impl<T: LogLayer> Log for T {
         LogLayer::create(self, spec)
     }
 
-    fn check_automatic_creation(&self, partitions: u32) -> Result<(), AdminError> {
-        self.inner().check_automatic_creation(partitions)
+    fn create_automatically(&self, spec: HubSpec) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
+        LogLayer::create_automatically(self, spec)
     }
 
     fn delete(&self, name: &HubName) -> BoxFuture<Result<(), AdminError>> {
@@ -133,6 +137,14 @@ impl<T: PartitionLayer> Partition for T {
         self.inner().bounds()
     }
 
+    fn stored_bytes(&self) -> Option<u64> {
+        self.inner().stored_bytes()
+    }
+
+    fn producers(&self) -> Option<Vec<ProducerInfo>> {
+        self.inner().producers()
+    }
+
     fn fetch_bounds(&self) -> BoxFuture<Result<Bounds, ReadError>> {
         self.inner().fetch_bounds()
     }
@@ -141,11 +153,22 @@ impl<T: PartitionLayer> Partition for T {
         self.inner().wait_past(offset, isolation)
     }
 
+    fn has_enqueue_times(&self) -> bool {
+        self.inner().has_enqueue_times()
+    }
+
     fn offset_for_time(
         &self,
         time: EnqueueTime,
     ) -> BoxFuture<Result<Option<(Offset, EnqueueTime)>, ReadError>> {
         self.inner().offset_for_time(time)
+    }
+
+    fn offset_for_timestamp(
+        &self,
+        lookup: TimestampLookup,
+    ) -> BoxFuture<Result<Option<(Offset, i64)>, ReadError>> {
+        self.inner().offset_for_timestamp(lookup)
     }
 
     fn trim(&self, offset: Offset) -> BoxFuture<Result<Offset, ReadError>> {

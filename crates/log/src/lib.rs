@@ -46,6 +46,7 @@
 
 pub mod batch;
 mod catalogue;
+mod consumer;
 mod group;
 mod ids;
 mod layer;
@@ -60,7 +61,14 @@ mod transaction;
 use std::future::Future;
 use std::pin::Pin;
 
-pub use catalogue::{AdminError, CleanupPolicy, HubInfo, HubSettings, HubSpec, Log};
+pub use catalogue::{
+    AdminError, ClaimResult, CleanupPolicy, CompactionSettings, HubInfo, HubSettings, HubSpec, Log,
+    SegmentSettings, TimestampSettings,
+};
+pub use consumer::{
+    ConsumerGroupInfo, ConsumerHeartbeat, ConsumerHeartbeatResponse, ConsumerMemberInfo, HubFilter,
+    HubPartitions,
+};
 pub use group::{
     CommittedOffset, GroupCoordinator, GroupError, GroupInfo, GroupState, JoinRequest,
     JoinResponse, JoinResponseMember, MemberIdentity, MemberInfo, Membership, OffsetAndMetadata,
@@ -71,12 +79,13 @@ pub use layer::{LogLayer, PartitionLayer};
 pub use memory::{ClockFn, MemoryLog};
 pub use partition::{
     AbortedTransaction, AppendError, AppendInfo, Bounds, FetchData, Isolation, Partition,
-    ReadError, TransactionMarker,
+    ProducerInfo, ReadError, TimestampLookup, TransactionMarker,
 };
 pub use partitioner::{partition_for_key, shard_for_key};
 pub use replay::{ReplayError, replay};
 pub use transaction::{
-    InitProducerRequest, TransactionCoordinator, TransactionError, TransactionRef,
+    InitProducerRequest, TransactionCoordinator, TransactionError, TransactionInfo,
+    TransactionPhase, TransactionRef,
 };
 
 /// A boxed future, because the traits of this crate are used as trait objects: one allocation for each batch, none for

@@ -48,8 +48,24 @@ pub trait Partition: Send + Sync {
         Box::pin(std::future::ready(Ok(self.bounds())))
     }
 
+    /// The size of the stored records; `None` if it is unknown, as of a remote log.
+    fn stored_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// The producers that the partition remembers; `None` if they are unknown, as of a remote log.
+    fn producers(&self) -> Option<Vec<ProducerInfo>> {
+        None
+    }
+
     /// Completes when [`Bounds::visible`] is past `offset`, or the partition is deleted or stopped.
     fn wait_past(&self, offset: Offset, isolation: Isolation) -> BoxFuture<()>;
+
+    /// Whether records have enqueue times. A topic of a cluster may have the times of producers instead, which mean
+    /// nothing for [`Partition::offset_for_time`].
+    fn has_enqueue_times(&self) -> bool {
+        true
+    }
 
     /// The first offset with this enqueue time or a later one; `None` if there is none yet. It may belong to a marker
     /// or a punctuation, so reading from it misses neither records nor punctuations.
@@ -58,8 +74,35 @@ pub trait Partition: Send + Sync {
         time: EnqueueTime,
     ) -> BoxFuture<Result<Option<(Offset, EnqueueTime)>, ReadError>>;
 
+    /// The offset and timestamp of a record, by the timestamps that consumers see: enqueue times or the producers'
+    /// times, which may go back. Markers and punctuations do not count. `None` if there is no such record.
+    fn offset_for_timestamp(
+        &self,
+        lookup: TimestampLookup,
+    ) -> BoxFuture<Result<Option<(Offset, i64)>, ReadError>>;
+
     /// Deletes the records before `offset`, which may be inside a batch; returns the new start.
     fn trim(&self, offset: Offset) -> BoxFuture<Result<Offset, ReadError>>;
+}
+
+/// The record that [`Partition::offset_for_timestamp`] finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimestampLookup {
+    /// The first record with this timestamp or a later one.
+    AtLeast(i64),
+    /// The first record with the latest timestamp of the partition.
+    Latest,
+}
+
+/// A producer that numbers its batches, as its partition remembers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProducerInfo {
+    pub producer: Producer,
+    /// The number of its last record; `None` if that was forgotten.
+    pub last_sequence: Option<i32>,
+    pub last_time: EnqueueTime,
+    /// The first offset of its open transaction.
+    pub open: Option<Offset>,
 }
 
 /// The offset and time of an appended batch, or of a caller's records in a shared batch.
@@ -111,7 +154,8 @@ pub enum Isolation {
 /// The result of a read.
 #[derive(Clone, Debug)]
 pub struct FetchData {
-    /// Whole batches, in order; no piece ends inside a batch. Empty at the end of the partition.
+    /// Whole batches, in order; no piece ends inside a batch. Empty at the end of the partition. Batches with
+    /// producers' timestamps may have their enqueue time before them ([`crate::batch::without_frames`]).
     pub pieces: Vec<Bytes>,
     pub bounds: Bounds,
     /// Aborted transactions with records in the pieces; empty for [`Isolation::Uncommitted`].

@@ -37,6 +37,17 @@ pub trait TransactionCoordinator: Send + Sync {
         partition.append(batch)
     }
 
+    /// Like [`append`](Self::append), but a partition that is not part of the transaction is added to it first, and a
+    /// transaction begins if none is open. Producers of the second version of the protocol send no request for that.
+    fn append_adding(
+        &self,
+        transaction: &TransactionRef,
+        partition: &Arc<dyn Partition>,
+        batch: Batch,
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
+        self.append(transaction, partition, batch)
+    }
+
     /// Adds a group to the transaction, whose offsets it will commit.
     fn add_group(
         &self,
@@ -51,12 +62,38 @@ pub trait TransactionCoordinator: Send + Sync {
         commit: OffsetCommit,
     ) -> BoxFuture<Result<(), GroupError>>;
 
+    /// Like [`commit_transaction_offsets`](Self::commit_transaction_offsets), but adds the group to the transaction first.
+    fn commit_offsets_adding(
+        &self,
+        transaction: TransactionRef,
+        commit: OffsetCommit,
+    ) -> BoxFuture<Result<(), GroupError>> {
+        self.commit_transaction_offsets(transaction, commit)
+    }
+
+    /// The states of all transactional ids, sorted by id. A coordinator that does not know them refuses.
+    fn transactions(&self) -> BoxFuture<Result<Vec<TransactionInfo>, TransactionError>> {
+        let refused = TransactionError::InvalidState("this coordinator lists no transactions");
+        Box::pin(std::future::ready(Err(refused)))
+    }
+
     /// Commits or aborts. Completes when the decision is durable and every partition has its marker.
     fn end(
         &self,
         transaction: TransactionRef,
         commit: bool,
     ) -> BoxFuture<Result<(), TransactionError>>;
+
+    /// Like [`end`](Self::end), but raises the epoch of the producer with the same step, so that a delayed request of
+    /// this transaction cannot touch the next one. Returns the producer of the next transaction.
+    fn end_raising_epoch(
+        &self,
+        _transaction: TransactionRef,
+        _commit: bool,
+    ) -> BoxFuture<Result<Producer, TransactionError>> {
+        let refused = TransactionError::InvalidState("this coordinator keeps the epochs");
+        Box::pin(std::future::ready(Err(refused)))
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +106,29 @@ pub struct InitProducerRequest {
     pub current: Option<Producer>,
 }
 
+/// The durable state of a transactional id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransactionInfo {
+    pub id: String,
+    pub producer: Producer,
+    pub timeout: Duration,
+    pub phase: TransactionPhase,
+    /// Milliseconds since 1970; `None` unless a transaction is open or being ended.
+    pub started_ms: Option<i64>,
+    /// Sorted.
+    pub topic_partitions: Vec<TopicPartition>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransactionPhase {
+    Empty,
+    Ongoing,
+    PrepareCommit,
+    PrepareAbort,
+    CompleteCommit,
+    CompleteAbort,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionRef {
     pub id: String,
@@ -78,7 +138,7 @@ pub struct TransactionRef {
 /// Why a request of a transaction failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransactionError {
-    #[error("a transactional id must not be empty")]
+    #[error("a transactional id must have 1 to 1024 bytes")]
     InvalidId,
     #[error("a transaction timeout of {requested:?} is not between 1 ms and {max:?}")]
     Timeout { requested: Duration, max: Duration },

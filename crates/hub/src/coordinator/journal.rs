@@ -155,6 +155,7 @@ fn settings() -> HubSettings {
         retention: None,
         retention_bytes: None,
         batch_bytes_max: BATCH_BYTES_MAX,
+        ..HubSettings::default()
     }
 }
 

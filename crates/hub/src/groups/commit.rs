@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use highwater_log::{
-    CommittedOffset, GroupError, GroupState, Membership, OffsetAndMetadata, OffsetCommit,
-    TopicPartition, TransactionMarker,
+    CommittedOffset, GroupError, Membership, OffsetAndMetadata, OffsetCommit, TopicPartition,
+    TransactionMarker,
 };
 use tokio::sync::oneshot;
 
 use super::coordinator::{Coordinator, LockedGroup};
 use super::group_entry::GroupChange;
 use super::offsets::{PartitionOffset, StoredOffset};
-use super::{record, subscription};
+use super::record;
 use crate::coordinator::journal::Entries;
 
 /// Receives the outcome when the change is durable and applied.
@@ -175,7 +175,9 @@ impl LockedGroup<'_> {
         for topic_partition in self.entry.topic_partitions() {
             entries.remove(|out| record::offset_key(out, group, topic_partition));
         }
+        // It may have been of either protocol.
         entries.remove(|out| record::group_key(out, group));
+        entries.remove(|out| record::consumer_group_key(out, group));
         self.entry.deleting = true;
         self.change(&entries, GroupChange::Delete)
     }
@@ -217,14 +219,8 @@ impl LockedGroup<'_> {
 
     /// Whether a member may be subscribed to one of these partitions.
     fn uses(&self, topic_partitions: &[TopicPartition]) -> bool {
-        let info = self.entry.group.info();
-        info.state != GroupState::Empty
-            && info.members.iter().any(|member| {
-                let may_use = |topic_partition: &TopicPartition| {
-                    subscription::may_include(&member.metadata, topic_partition.hub.as_str())
-                };
-                topic_partitions.iter().any(may_use)
-            })
+        let may_use = |hub: &TopicPartition| self.entry.group.may_use(hub.hub.as_str());
+        topic_partitions.iter().any(may_use)
     }
 }
 

@@ -8,13 +8,14 @@ use highwater_log::{GroupError, Log};
 use parking_lot::Mutex;
 
 use super::group_entry::{GroupChange, GroupEntry, Responder};
-use super::machine::{Effect, Elapsed, Group, RequestId};
+use super::group_kind::GroupKind;
+use super::machine::{AfterStore, Effect, Elapsed, Group, RequestId};
 use super::member_memory::MemberMemory;
-use super::{Options, record};
+use super::{Options, consumer, record};
 use crate::coordinator::deadlines::Deadlines;
 use crate::coordinator::journal::{Entries, Journal};
 use crate::coordinator::slots::{Slot, Slots};
-use crate::coordinator::spawn;
+use crate::coordinator::{NAME_BYTES_MAX, spawn};
 
 /// Characters of a client id in a member id.
 const CLIENT_ID_MAX: usize = 128;
@@ -77,7 +78,11 @@ impl Coordinator {
         name: &str,
         act: impl FnOnce(&mut LockedGroup<'_>) -> R,
     ) -> Result<R, GroupError> {
-        let new = || GroupEntry::new(name, Group::new(name, self.options.clone()));
+        if name.len() > NAME_BYTES_MAX && self.slots.get(name).is_none() {
+            return Err(GroupError::InvalidGroup);
+        }
+        let group = || GroupKind::Classic(Group::new(name, self.options.clone()));
+        let new = || GroupEntry::new(name, group());
         let find = || Some(self.slots.get_or_insert(name, new));
         let done = self.lock_group(name, find, act)?;
         done.ok_or(GroupError::Loading)
@@ -122,6 +127,7 @@ impl Coordinator {
         };
         let done = act(&mut locked);
         locked.run_effects();
+        locked.store_consumer();
         if let Some(at) = entry.group.take_deadline() {
             (self.deadlines).set(&mut entry.wakeup_at, at, &entry.name);
         }
@@ -146,7 +152,10 @@ impl Coordinator {
     }
 
     pub(super) fn tick(self: &Arc<Self>, slot: &Slot<GroupEntry>, entry: &mut GroupEntry) {
-        self.act_locked(slot, entry, |locked| locked.entry.group.tick(locked.now));
+        self.act_locked(slot, entry, |locked| {
+            locked.entry.retry_store();
+            locked.entry.group.tick(locked.now);
+        });
     }
 }
 
@@ -165,19 +174,51 @@ impl LockedGroup<'_> {
                         let _ = responder.send(answer);
                     }
                 }
-                Effect::Store(after) => {
-                    self.entry.since_ms = self.coordinator.now_ms();
-                    let mut entries = Entries::default();
-                    let (name, since) = (&self.entry.name, self.entry.since_ms);
-                    let snapshot = self.entry.group.snapshot();
-                    entries.put(
-                        |out| record::group_key(out, name),
-                        |out| record::put_group(out, &snapshot, since),
-                    );
-                    self.append(&entries, GroupChange::Group(after), None);
-                }
+                Effect::Store(after) => self.store_classic(after),
             }
         }
+    }
+
+    fn store_classic(&mut self, after: AfterStore) {
+        self.entry.since_ms = self.coordinator.now_ms();
+        let (name, since) = (&self.entry.name, self.entry.since_ms);
+        let Some(group) = self.entry.group.classic() else {
+            return;
+        };
+        let snapshot = group.snapshot();
+        let mut entries = Entries::default();
+        entries.put(
+            |out| record::group_key(out, name),
+            |out| record::put_group(out, &snapshot, since),
+        );
+        self.append(&entries, GroupChange::Group(after), None);
+    }
+
+    /// Stores what has changed in a group of the consumer protocol.
+    fn store_consumer(&mut self) {
+        let Some(changes) = self.entry.begin_consumer_store() else {
+            return;
+        };
+        self.entry.since_ms = self.coordinator.now_ms();
+        let (name, since) = (&self.entry.name, self.entry.since_ms);
+        let Some(group) = self.entry.group.consumer() else {
+            return;
+        };
+        let mut entries = Entries::default();
+        for id in &changes.members {
+            let key = |out: &mut Vec<u8>| record::consumer_member_key(out, name, id);
+            match group.member_record(id) {
+                Some(member) => entries.put(key, |out| consumer::put_member(out, member)),
+                None => entries.remove(key),
+            }
+        }
+        if changes.group {
+            entries.put(
+                |out| record::consumer_group_key(out, name),
+                |out| consumer::put_group(out, group.state_record(), since),
+            );
+        }
+        self.append(&entries, GroupChange::Consumer(changes), None);
     }
 
     /// Appends the records of a change. A spawned task applies it, even if its client is gone.

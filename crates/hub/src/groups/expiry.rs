@@ -19,6 +19,8 @@ impl Coordinator {
 
 impl LockedGroup<'_> {
     fn expire(&mut self, before_ms: i64) {
+        // A group without members has no deadline that would repeat a failed store.
+        self.entry.retry_store();
         let offsets = &self.entry.offsets;
         if !self.entry.is_quiet() || self.entry.since_ms > before_ms && !offsets.is_empty() {
             return;

@@ -6,19 +6,22 @@ use std::time::Duration;
 use highwater_log::{GroupError, JoinResponse, SyncResponse, TopicPartition, TransactionMarker};
 use tokio::sync::oneshot;
 
-use super::machine::{AfterStore, Elapsed, Group, RequestId};
+use super::consumer::Changes;
+use super::group_kind::GroupKind;
+use super::machine::{AfterStore, Elapsed, RequestId};
 use super::offsets::{GroupOffsets, PartitionOffset, StoredOffset};
 
 pub(super) type Responder<T> = oneshot::Sender<Result<T, GroupError>>;
 
 pub(super) struct GroupEntry {
     pub name: String,
-    pub group: Group,
+    pub group: GroupKind,
     pub offsets: GroupOffsets,
     /// When the group last changed, in milliseconds since 1970; 0 if it never had a generation.
     pub since_ms: i64,
     pub joins: BTreeMap<RequestId, Responder<JoinResponse>>,
     pub syncs: BTreeMap<RequestId, Responder<SyncResponse>>,
+    pub consumer_store: ConsumerStore,
     /// The deadline set for this group.
     pub wakeup_at: Option<Duration>,
     /// The deletion is being written: requests are refused until it succeeded or failed.
@@ -40,6 +43,7 @@ struct Change {
 
 pub(super) enum GroupChange {
     Group(AfterStore),
+    Consumer(Changes),
     Store(Vec<PartitionOffset>),
     AddPending(i64, Vec<PartitionOffset>),
     /// The end of a producer's transaction, with the offsets that were pending.
@@ -48,8 +52,19 @@ pub(super) enum GroupChange {
     Delete,
 }
 
+/// The heartbeats that wait until the changes that their responses show are stored. One store is in flight at a time:
+/// a response may show changes of other members, too, and none of them may be lost while a later one is stored.
+#[derive(Default)]
+pub(super) struct ConsumerStore {
+    /// `None` if no store is in flight.
+    in_flight: Option<Vec<Responder<()>>>,
+    next: Vec<Responder<()>>,
+    /// The last store failed: the next one waits for the next heartbeat or deadline.
+    failed: bool,
+}
+
 impl GroupEntry {
-    pub(super) fn new(name: &str, group: Group) -> GroupEntry {
+    pub(super) fn new(name: &str, group: GroupKind) -> GroupEntry {
         GroupEntry {
             name: name.to_owned(),
             group,
@@ -57,6 +72,7 @@ impl GroupEntry {
             since_ms: 0,
             joins: BTreeMap::new(),
             syncs: BTreeMap::new(),
+            consumer_store: ConsumerStore::default(),
             wakeup_at: None,
             deleting: false,
             removed: false,
@@ -67,7 +83,7 @@ impl GroupEntry {
 
     /// Nothing of it is stored or in use.
     pub(super) fn is_vacant(&self) -> bool {
-        self.is_quiet() && !self.group.was_formed() && self.offsets.is_empty()
+        self.is_quiet() && self.group.epoch() == 0 && self.offsets.is_empty()
     }
 
     /// Without members and without changes being written.
@@ -113,7 +129,12 @@ impl GroupEntry {
     fn apply(&mut self, change: GroupChange, outcome: Result<(), String>, now: Elapsed) {
         let stored = outcome.is_ok();
         match change {
-            GroupChange::Group(after) => self.group.stored(after, outcome, now),
+            GroupChange::Group(after) => {
+                if let Some(group) = self.group.classic() {
+                    group.stored(after, outcome, now);
+                }
+            }
+            GroupChange::Consumer(changes) => self.consumer_stored(changes, outcome),
             GroupChange::Store(offsets) if stored => self.offsets.stored.extend(offsets),
             GroupChange::AddPending(producer, offsets) if !stored => {
                 self.offsets.remove_unchanged(producer, &offsets);
@@ -137,6 +158,53 @@ impl GroupEntry {
             | GroupChange::AddPending(..)
             | GroupChange::Resolve(..)
             | GroupChange::Forget(_) => {}
+        }
+    }
+
+    /// Receives the outcome when everything that the group would answer now is stored; `None` if it is already.
+    pub(super) fn await_stored(&mut self) -> Option<oneshot::Receiver<Result<(), GroupError>>> {
+        let store = &mut self.consumer_store;
+        let waiting = match self.group.consumer()?.has_changes() {
+            true => {
+                store.failed = false;
+                &mut store.next
+            }
+            false => store.in_flight.as_mut()?,
+        };
+        let (responder, stored) = oneshot::channel();
+        waiting.push(responder);
+        Some(stored)
+    }
+
+    /// The changes to store now, if there are any and no store is in flight.
+    pub(super) fn begin_consumer_store(&mut self) -> Option<Changes> {
+        let store = &mut self.consumer_store;
+        let group = self.group.consumer()?;
+        if store.in_flight.is_some() || store.failed || !group.has_changes() {
+            return None;
+        }
+        store.in_flight = Some(std::mem::take(&mut store.next));
+        Some(group.take_changes())
+    }
+
+    /// Allows another store after one that failed.
+    pub(super) fn retry_store(&mut self) {
+        self.consumer_store.failed = false;
+    }
+
+    fn consumer_stored(&mut self, changes: Changes, outcome: Result<(), String>) {
+        let store = &mut self.consumer_store;
+        let mut waiting = store.in_flight.take().unwrap_or_default();
+        if outcome.is_err() {
+            waiting.append(&mut store.next);
+            store.failed = true;
+            if let Some(group) = self.group.consumer() {
+                group.store_failed(changes);
+            }
+        }
+        for responder in waiting {
+            // The receiver may have hung up.
+            let _ = responder.send(outcome.clone().map_err(GroupError::Storage));
         }
     }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use highwater_log::{
-    BoxFuture, CommittedOffset, GroupCoordinator, GroupError, GroupInfo, JoinRequest, JoinResponse,
-    MemberIdentity, Membership, OffsetCommit, SyncRequest, SyncResponse, TopicPartition,
-    TransactionMarker,
+    BoxFuture, CommittedOffset, ConsumerHeartbeat, ConsumerHeartbeatResponse, GroupCoordinator,
+    GroupError, GroupInfo, JoinRequest, JoinResponse, MemberIdentity, Membership, OffsetCommit,
+    SyncRequest, SyncResponse, TopicPartition, TransactionMarker,
 };
 
 use super::commit::{ChangeReceiver, wait};
@@ -90,10 +90,13 @@ impl GroupCoordinator for Handle {
 
     fn heartbeat(&self, member: Membership) -> BoxFuture<Result<(), GroupError>> {
         self.query(move |coordinator| {
-            let beat =
-                |locked: &mut LockedGroup<'_>| locked.entry.group.heartbeat(&member, locked.now);
+            let beat = |locked: &mut LockedGroup<'_>| {
+                let group = locked.entry.group.classic()?;
+                Some(group.heartbeat(&member, locked.now))
+            };
             let unknown = || Err(GroupError::UnknownMember(member.member.clone()));
-            (coordinator.with_group(&member.group, beat)?).unwrap_or_else(unknown)
+            let beat = coordinator.with_group(&member.group, beat)?;
+            beat.flatten().unwrap_or_else(unknown)
         })
     }
 
@@ -103,12 +106,15 @@ impl GroupCoordinator for Handle {
         leaving: Vec<MemberIdentity>,
     ) -> BoxFuture<Result<Vec<Result<(), GroupError>>, GroupError>> {
         self.query(move |coordinator| {
-            let leave =
-                |locked: &mut LockedGroup<'_>| locked.entry.group.leave(&leaving, locked.now);
+            let leave = |locked: &mut LockedGroup<'_>| {
+                let group = locked.entry.group.classic()?;
+                Some(group.leave(&leaving, locked.now))
+            };
             let unknown = |one: &MemberIdentity| Err(GroupError::UnknownMember(one.member.clone()));
             let unknown_group = || leaving.iter().map(unknown).collect();
             Ok(coordinator
                 .with_group(&group, leave)?
+                .flatten()
                 .unwrap_or_else(unknown_group))
         })
     }
@@ -124,6 +130,35 @@ impl GroupCoordinator for Handle {
         stable: bool,
     ) -> BoxFuture<Result<Vec<CommittedOffset>, GroupError>> {
         self.query(move |coordinator| coordinator.committed(&group, topic_partitions, stable))
+    }
+
+    fn consumer_heartbeat(
+        &self,
+        request: ConsumerHeartbeat,
+    ) -> BoxFuture<Result<ConsumerHeartbeatResponse, GroupError>> {
+        let coordinator = Arc::clone(&self.coordinator);
+        Box::pin(async move {
+            let (response, stored) = coordinator.consumer_heartbeat(request)?;
+            if let Some(stored) = stored {
+                wait(stored).await?;
+            }
+            Ok(response)
+        })
+    }
+
+    fn check_member_epoch(
+        &self,
+        group: String,
+        member: String,
+        epoch: i32,
+    ) -> BoxFuture<Result<(), GroupError>> {
+        self.query(move |coordinator| {
+            let check = |locked: &mut LockedGroup<'_>| match locked.entry.group.consumer() {
+                Some(group) => group.check_epoch(&member, epoch),
+                None => Ok(()),
+            };
+            coordinator.with_group(&group, check)?.unwrap_or(Ok(()))
+        })
     }
 
     fn list(&self) -> BoxFuture<Vec<GroupInfo>> {
@@ -164,16 +199,20 @@ impl Coordinator {
         let member = request.member.clone();
         let new_id = self.member_id(&request.client_id);
         let join = |locked: &mut LockedGroup<'_>| {
+            // First: a pending response that is dropped under the lock would wait for it.
+            locked.classic_group()?;
             let (responder, pending) = PendingResponse::new(locked);
             locked.entry.joins.insert(pending.request_id, responder);
-            (locked.entry.group).join(request, new_id, pending.request_id, locked.now);
-            pending
+            if let Some(group) = locked.entry.group.classic() {
+                group.join(request, new_id, pending.request_id, locked.now);
+            }
+            Ok(pending)
         };
         match member.is_empty() {
-            true => self.with_group_or_new(&group, join),
+            true => self.with_group_or_new(&group, join)?,
             false => self
                 .with_group(&group, join)?
-                .ok_or(GroupError::UnknownMember(member)),
+                .unwrap_or(Err(GroupError::UnknownMember(member))),
         }
     }
 
@@ -184,12 +223,16 @@ impl Coordinator {
         let group = request.member.group.clone();
         let member = request.member.member.clone();
         let sync = |locked: &mut LockedGroup<'_>| {
+            // First, as for a join.
+            locked.entry.group.classic()?;
             let (responder, pending) = PendingResponse::new(locked);
             locked.entry.syncs.insert(pending.request_id, responder);
-            (locked.entry.group).sync(request, pending.request_id, locked.now);
-            pending
+            if let Some(group) = locked.entry.group.classic() {
+                group.sync(request, pending.request_id, locked.now);
+            }
+            Some(pending)
         };
-        self.with_group(&group, sync)?
-            .ok_or(GroupError::UnknownMember(member))
+        let synced = self.with_group(&group, sync)?.flatten();
+        synced.ok_or(GroupError::UnknownMember(member))
     }
 }

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use highwater_codec::DecodeError;
 
 use super::HUB;
+use super::consumer::{self, ConsumerGroup, MemberRecord, StateRecord};
 use super::coordinator::Coordinator;
 use super::group_entry::GroupEntry;
+use super::group_kind::GroupKind;
 use super::machine::{Group, Snapshot};
 use super::offsets::GroupOffsets;
 use super::record::{self, Key};
@@ -16,8 +18,16 @@ use crate::coordinator::journal::Journal;
 
 #[derive(Default)]
 struct LoadedGroup {
-    group: Option<(Snapshot, i64)>,
+    state: Option<(LoadedState, i64)>,
+    /// The members of a group of the consumer protocol.
+    members: BTreeMap<String, MemberRecord>,
     offsets: GroupOffsets,
+}
+
+/// The last record of the group, of the protocol that it used last, with the time of its last change.
+enum LoadedState {
+    Classic(Snapshot),
+    Consumer(StateRecord),
 }
 
 impl Coordinator {
@@ -40,12 +50,24 @@ impl Coordinator {
 
     /// Members have a whole session from now on to send a heartbeat.
     fn restore(&self, name: &str, loaded: LoadedGroup) -> Option<GroupEntry> {
-        if loaded.group.is_none() && loaded.offsets.is_empty() {
+        if loaded.state.is_none() && loaded.offsets.is_empty() {
             return None;
         }
-        let (snapshot, since_ms) = loaded.group.unwrap_or_default();
+        let empty = || (LoadedState::Classic(Snapshot::default()), 0);
+        let (state, since_ms) = loaded.state.unwrap_or_else(empty);
         let (options, now) = (self.options.clone(), self.clock.elapsed());
-        let mut entry = GroupEntry::new(name, Group::restore(name, options, snapshot, now));
+        let group = match state {
+            LoadedState::Classic(snapshot) => {
+                GroupKind::Classic(Group::restore(name, options, snapshot, now))
+            }
+            LoadedState::Consumer(state) => {
+                let memory = self.member_memory.clone();
+                let members = loaded.members;
+                let group = ConsumerGroup::restore(name, state, members, options, memory, now);
+                GroupKind::Consumer(group)
+            }
+        };
+        let mut entry = GroupEntry::new(name, group);
         entry.offsets = loaded.offsets;
         entry.since_ms = since_ms;
         Some(entry)
@@ -59,7 +81,23 @@ fn apply(
 ) -> Result<(), DecodeError> {
     match record::read_key(key)? {
         Key::Group(group) => {
-            loaded.entry(group).or_default().group = value.map(record::read_group).transpose()?;
+            let loaded = loaded.entry(group).or_default();
+            let read = value.map(record::read_group).transpose()?;
+            let classic = |(snapshot, since_ms)| (LoadedState::Classic(snapshot), since_ms);
+            loaded.state = read.map(classic);
+        }
+        Key::ConsumerGroup(group) => {
+            let loaded = loaded.entry(group).or_default();
+            let read = value.map(consumer::read_group).transpose()?;
+            let consumer = |(state, since_ms)| (LoadedState::Consumer(state), since_ms);
+            loaded.state = read.map(consumer);
+        }
+        Key::ConsumerMember(group, member) => {
+            let members = &mut loaded.entry(group).or_default().members;
+            match value {
+                Some(value) => members.insert(member, consumer::read_member(value)?),
+                None => members.remove(&member),
+            };
         }
         Key::Offset(group, partition) => {
             let stored = &mut loaded.entry(group).or_default().offsets.stored;

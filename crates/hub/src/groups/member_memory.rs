@@ -7,17 +7,30 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use highwater_log::{GroupError, JoinRequest, SyncRequest};
 
+#[derive(Clone, Debug)]
 pub(super) struct MemberMemory {
     used: Arc<AtomicUsize>,
     max: usize,
+}
+
+/// Counted bytes, until it is dropped.
+#[derive(Debug)]
+pub(super) struct MemberShare {
+    counted: usize,
+    used: Arc<AtomicUsize>,
+}
+
+impl MemberShare {
+    pub(super) fn bytes(&self) -> usize {
+        self.counted
+    }
 }
 
 /// Bytes of a member, counted until the last clone is dropped. They are a copy, so that a few bytes do not keep the
 /// buffer of a whole request.
 struct CountedBytes {
     bytes: Vec<u8>,
-    counted: usize,
-    used: Arc<AtomicUsize>,
+    _share: MemberShare,
 }
 
 impl AsRef<[u8]> for CountedBytes {
@@ -26,7 +39,7 @@ impl AsRef<[u8]> for CountedBytes {
     }
 }
 
-impl Drop for CountedBytes {
+impl Drop for MemberShare {
     fn drop(&mut self) {
         self.used.fetch_sub(self.counted, Ordering::Relaxed);
     }
@@ -55,15 +68,41 @@ impl MemberMemory {
     }
 
     fn count(&self, bytes: &[u8], extra: usize) -> Result<Bytes, GroupError> {
-        let counted = bytes.len() + extra;
-        let used = self.used.fetch_add(counted, Ordering::Relaxed) + counted;
         let bytes = CountedBytes {
+            _share: self.charge(bytes.len() + extra)?,
             bytes: bytes.to_vec(),
-            counted,
-            used: Arc::clone(&self.used),
         };
-        match used <= self.max {
-            true => Ok(Bytes::from_owner(bytes)),
+        Ok(Bytes::from_owner(bytes))
+    }
+
+    pub(super) fn charge(&self, bytes: usize) -> Result<MemberShare, GroupError> {
+        self.charge_beyond(bytes, 0)
+    }
+
+    /// Charges what will replace `old`, whose bytes do not count against it.
+    pub(super) fn charge_more(
+        &self,
+        bytes: usize,
+        old: &MemberShare,
+    ) -> Result<MemberShare, GroupError> {
+        self.charge_beyond(bytes, old.counted)
+    }
+
+    /// Charges what was accepted before a restart, also beyond the limit.
+    pub(super) fn charge_stored(&self, bytes: usize) -> MemberShare {
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+        MemberShare {
+            counted: bytes,
+            used: Arc::clone(&self.used),
+        }
+    }
+
+    fn charge_beyond(&self, bytes: usize, old: usize) -> Result<MemberShare, GroupError> {
+        let share = self.charge_stored(bytes);
+        // Less memory than before is never too much.
+        let used = self.used.load(Ordering::Relaxed).saturating_sub(old);
+        match used <= self.max || bytes <= old {
+            true => Ok(share),
             false => Err(GroupError::OutOfMemory { max: self.max }),
         }
     }

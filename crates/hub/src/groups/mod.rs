@@ -1,8 +1,8 @@
 //! Consumer groups: members, assignments and committed offsets.
 //!
-//! `machine` is one group as a pure state machine. `group_entry` adds its offsets and pending requests. `Coordinator`
-//! has all entries, stores their changes on the hub `__groups`, and wakes groups at their deadlines; [`Handle`] is its
-//! interface.
+//! `machine` is one group of the classic protocol as a pure state machine, `consumer` one of the consumer protocol
+//! (KIP-848). `group_entry` adds its offsets and pending requests. `Coordinator` has all entries, stores their changes
+//! on the hub `__groups`, and wakes groups at their deadlines; [`Handle`] is its interface.
 //!
 //! *Invariants:*
 //! - A change is appended under the lock of its group, and takes effect in memory when it is durable, in the order of
@@ -13,9 +13,14 @@
 //! - After a restart all requests are answered with `Loading` until the hub has been read.
 
 mod commit;
+mod consumer;
+mod consumer_heartbeat;
+#[cfg(test)]
+mod consumer_tests;
 mod coordinator;
 mod expiry;
 mod group_entry;
+mod group_kind;
 mod handle;
 mod load;
 mod machine;
@@ -61,6 +66,10 @@ pub struct Options {
     /// a single member hardly notices it. Without a delay, every further member costs a rebalance, which waits for the
     /// heartbeats of the others, typically three seconds apart. Kafka's three seconds make every start slow.
     pub initial_delay: Duration,
+    /// A member of the consumer protocol is removed after this time without a heartbeat.
+    pub consumer_session: Duration,
+    /// How often members of the consumer protocol send heartbeats. They learn of their partitions by them.
+    pub consumer_heartbeat: Duration,
     /// Offsets of a group without members are deleted after this time.
     pub retention: Duration,
     /// How often expired offsets are looked for.
@@ -83,6 +92,8 @@ impl Default for Options {
             session_min: Duration::from_secs(6),
             session_max: Duration::from_secs(1800),
             initial_delay: Duration::from_millis(250),
+            consumer_session: Duration::from_secs(45),
+            consumer_heartbeat: Duration::from_secs(5),
             retention: 7 * day,
             expiry_interval: Duration::from_secs(600),
             metadata_bytes_max: 4096,

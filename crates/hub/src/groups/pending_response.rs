@@ -48,7 +48,9 @@ impl<T> Drop for PendingResponse<T> {
         entry.joins.remove(&self.request_id);
         entry.syncs.remove(&self.request_id);
         let abandon = |locked: &mut LockedGroup<'_>| {
-            locked.entry.group.abandon(self.request_id, locked.now);
+            if let Some(group) = locked.entry.group.classic() {
+                group.abandon(self.request_id, locked.now);
+            }
         };
         (self.coordinator).act_locked(&self.slot, &mut entry, abandon);
     }

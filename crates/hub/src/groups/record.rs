@@ -16,6 +16,8 @@ const VERSION: u8 = 1;
 const GROUP: u8 = 1;
 const OFFSET: u8 = 2;
 const PENDING: u8 = 3;
+const CONSUMER_GROUP: u8 = 4;
+const CONSUMER_MEMBER: u8 = 5;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Key {
@@ -23,11 +25,26 @@ pub(super) enum Key {
     Offset(String, TopicPartition),
     /// An offset that takes effect when the producer's transaction commits.
     Pending(String, i64, TopicPartition),
+    /// A group of the consumer protocol, without its members.
+    ConsumerGroup(String),
+    /// A member of a group of the consumer protocol: group and member id.
+    ConsumerMember(String, String),
 }
 
 pub(super) fn group_key(out: &mut Vec<u8>, group: &str) {
     out.u8(GROUP);
     out.text_be(group);
+}
+
+pub(super) fn consumer_group_key(out: &mut Vec<u8>, group: &str) {
+    out.u8(CONSUMER_GROUP);
+    out.text_be(group);
+}
+
+pub(super) fn consumer_member_key(out: &mut Vec<u8>, group: &str, member: &str) {
+    out.u8(CONSUMER_MEMBER);
+    out.text_be(group);
+    out.text_be(member);
 }
 
 pub(super) fn offset_key(out: &mut Vec<u8>, group: &str, topic_partition: &TopicPartition) {
@@ -56,6 +73,8 @@ pub(super) fn read_key(bytes: &[u8]) -> Result<Key, DecodeError> {
         GROUP => Key::Group(group),
         OFFSET => Key::Offset(group, read_topic_partition(&mut reader)?),
         PENDING => Key::Pending(group, reader.i64_be()?, read_topic_partition(&mut reader)?),
+        CONSUMER_GROUP => Key::ConsumerGroup(group),
+        CONSUMER_MEMBER => Key::ConsumerMember(group, reader.text_be()?.to_owned()),
         other => return Err(DecodeError::unknown("kind", other)),
     };
     reader.end()?;
@@ -216,6 +235,13 @@ mod tests {
         );
         let group = encoded(|out| group_key(out, "g"));
         assert_eq!(read_key(&group), Ok(Key::Group("g".into())));
+        let group = encoded(|out| consumer_group_key(out, "g"));
+        assert_eq!(group, b"\x04\0\0\0\x01g");
+        assert_eq!(read_key(&group), Ok(Key::ConsumerGroup("g".into())));
+        let member = encoded(|out| consumer_member_key(out, "g", "m"));
+        assert_eq!(member, b"\x05\0\0\0\x01g\0\0\0\x01m");
+        let key = Key::ConsumerMember("g".into(), "m".into());
+        assert_eq!(read_key(&member), Ok(key));
     }
 
     #[test]

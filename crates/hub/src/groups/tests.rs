@@ -26,7 +26,7 @@ fn options() -> Options {
 }
 
 /// The groups of a node; dropping it is a crash.
-struct Node {
+pub(super) struct Node {
     handle: Handle,
     task: tokio::task::JoinHandle<()>,
 }
@@ -45,7 +45,7 @@ impl std::ops::Deref for Node {
     }
 }
 
-async fn start(log: &GatedLog) -> Node {
+pub(super) async fn start(log: &GatedLog) -> Node {
     let clock = TokioClock::new(DAY * 20_000);
     let service = Service::new(Arc::new(log.clone()), clock, Random::seeded(1), options());
     let handle = service.handle();
@@ -56,7 +56,7 @@ async fn start(log: &GatedLog) -> Node {
 }
 
 /// A log with a hub to read, and groups over it.
-async fn fresh() -> (GatedLog, Node) {
+pub(super) async fn fresh() -> (GatedLog, Node) {
     let log = GatedLog::default();
     log.create_hub("toll", 4);
     let node = start(&log).await;
@@ -64,13 +64,13 @@ async fn fresh() -> (GatedLog, Node) {
 }
 
 /// Runs every task as far as possible without advancing time.
-async fn settle() {
+pub(super) async fn settle() {
     for _ in 0..20 {
         tokio::task::yield_now().await;
     }
 }
 
-fn request(member: &str) -> JoinRequest {
+pub(super) fn request(member: &str) -> JoinRequest {
     JoinRequest {
         group: "g".into(),
         member: member.into(),
@@ -88,7 +88,7 @@ fn request(member: &str) -> JoinRequest {
     }
 }
 
-fn anonymous() -> Membership {
+pub(super) fn anonymous() -> Membership {
     Membership {
         group: "g".into(),
         generation: -1,
@@ -113,7 +113,7 @@ fn at(offset: i64) -> OffsetAndMetadata {
     }
 }
 
-fn commit(member: Membership, partition: u32, offset: i64) -> OffsetCommit {
+pub(super) fn commit(member: Membership, partition: u32, offset: i64) -> OffsetCommit {
     let offsets = vec![(topic_partition("toll", partition), at(offset))];
     OffsetCommit { member, offsets }
 }
@@ -126,7 +126,7 @@ async fn stored_offsets(handle: &Handle) -> Vec<(u32, i64)> {
     all.into_iter().map(flat).collect()
 }
 
-async fn stable(handle: &Handle) -> Membership {
+pub(super) async fn stable(handle: &Handle) -> Membership {
     stable_for(handle, SESSION).await
 }
 
@@ -147,7 +147,7 @@ async fn stable_for(handle: &Handle, session_timeout: Duration) -> Membership {
     member(&joined)
 }
 
-async fn state(handle: &Handle) -> Option<GroupState> {
+pub(super) async fn state(handle: &Handle) -> Option<GroupState> {
     Some(handle.describe("g".into()).await?.state)
 }
 
@@ -302,6 +302,20 @@ async fn an_unknown_group_has_no_offsets_and_no_members() {
         ..request("")
     };
     assert_eq!(node.join(nameless).await, Err(GroupError::InvalidGroup));
+}
+
+// proves G2
+#[tokio::test(start_paused = true)]
+async fn a_group_with_a_very_long_name_is_refused() {
+    let (_, node) = fresh().await;
+    let who = |bytes: usize| Membership {
+        group: "g".repeat(bytes),
+        ..anonymous()
+    };
+    assert!(node.commit_offsets(commit(who(1024), 0, 1)).await.is_ok());
+    let refused = node.commit_offsets(commit(who(1025), 0, 1)).await;
+    assert_eq!(refused.err(), Some(GroupError::InvalidGroup));
+    assert_eq!(node.list().await.len(), 1);
 }
 
 fn unreachable() -> JoinResponse {

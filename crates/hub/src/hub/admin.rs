@@ -7,6 +7,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use highwater_env::random::Random;
 use highwater_log::{AdminError, HubId, HubInfo, HubName, HubSettings, HubSpec};
 
 use super::open::{HUBS, TOMBSTONE};
@@ -18,6 +19,44 @@ use crate::storage::Store;
 impl Hub {
     pub(super) fn create_now(&self, spec: HubSpec) -> Result<Arc<HubInfo>, AdminError> {
         let mut random = self.inner.admin.lock();
+        self.create_locked(&mut random, spec)
+    }
+
+    /// Checks the limits and creates in one step, so that clients that create at once do not exceed them together.
+    pub(super) fn create_automatically_now(
+        &self,
+        spec: HubSpec,
+    ) -> Result<Arc<HubInfo>, AdminError> {
+        let mut random = self.inner.admin.lock();
+        self.check_automatic_creation(spec.partitions)?;
+        self.create_locked(&mut random, spec)
+    }
+
+    fn check_automatic_creation(&self, partitions: u32) -> Result<(), AdminError> {
+        let options = &self.inner.shared.options;
+        let hubs = self.inner.hubs.read();
+        let counts = hubs.iter().filter(|(name, _)| !name.is_internal());
+        let counts: Vec<usize> = counts.map(|(_, entry)| entry.partitions.len()).collect();
+        let checks = [
+            ("hubs", counts.len() + 1, options.auto_create_hubs_max),
+            (
+                "partitions",
+                counts.iter().sum::<usize>() + partitions as usize,
+                options.auto_create_partitions_max,
+            ),
+        ];
+        match checks.into_iter().find(|(_, count, max)| count > max) {
+            Some((what, _, max)) => Err(AdminError::TooMany { what, max }),
+            None => Ok(()),
+        }
+    }
+
+    /// The caller has locked the administration, whose random numbers make the ids.
+    fn create_locked(
+        &self,
+        random: &mut Random,
+        spec: HubSpec,
+    ) -> Result<Arc<HubInfo>, AdminError> {
         check_partitions(spec.partitions)?;
         check_settings(&spec.settings)?;
         if self.inner.hubs.read().contains_key(&spec.name) {
@@ -180,13 +219,21 @@ fn check_partitions(requested: u32) -> Result<(), AdminError> {
 const BATCH_BYTES_MIN: u32 = 1024;
 const BATCH_BYTES_MAX: u32 = 1 << 30;
 
+/// Smaller segments would use up file descriptors and folders.
+const SEGMENT_BYTES_MIN: u64 = 1024;
+
 fn check_settings(settings: &HubSettings) -> Result<(), AdminError> {
     let bytes = settings.batch_bytes_max;
-    match (BATCH_BYTES_MIN..=BATCH_BYTES_MAX).contains(&bytes) {
-        true => Ok(()),
-        false => Err(AdminError::Settings(format!(
+    if !(BATCH_BYTES_MIN..=BATCH_BYTES_MAX).contains(&bytes) {
+        return Err(AdminError::Settings(format!(
             "the largest batch cannot have {bytes} bytes: use {BATCH_BYTES_MIN} to {BATCH_BYTES_MAX}"
+        )));
+    }
+    match settings.segments.bytes {
+        Some(bytes) if bytes < SEGMENT_BYTES_MIN => Err(AdminError::Settings(format!(
+            "a segment cannot be limited to {bytes} bytes: use {SEGMENT_BYTES_MIN} or more"
         ))),
+        _ => Ok(()),
     }
 }
 

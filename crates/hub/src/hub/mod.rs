@@ -16,7 +16,7 @@ use highwater_log::{
 };
 use parking_lot::{Condvar, Mutex, RwLock};
 
-pub use self::open::{OpenError, OpenProgress};
+pub use self::open::{OpenError, OpenProgress, lock_folder};
 use crate::partition::{Committers, Partition};
 use crate::pool::{Readers, parallel_map};
 use crate::status::{PartitionStatus, Status, Totals};
@@ -186,23 +186,11 @@ impl Log for Hub {
         self.inner.readers.call(move || hub.create_now(spec))
     }
 
-    fn check_automatic_creation(&self, partitions: u32) -> Result<(), AdminError> {
-        let options = &self.inner.shared.options;
-        let hubs = self.inner.hubs.read();
-        let counts = hubs.iter().filter(|(name, _)| !name.is_internal());
-        let counts: Vec<usize> = counts.map(|(_, entry)| entry.partitions.len()).collect();
-        let checks = [
-            ("hubs", counts.len() + 1, options.auto_create_hubs_max),
-            (
-                "partitions",
-                counts.iter().sum::<usize>() + partitions as usize,
-                options.auto_create_partitions_max,
-            ),
-        ];
-        match checks.into_iter().find(|(_, count, max)| count > max) {
-            Some((what, _, max)) => Err(AdminError::TooMany { what, max }),
-            None => Ok(()),
-        }
+    fn create_automatically(&self, spec: HubSpec) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
+        let hub = self.clone();
+        self.inner
+            .readers
+            .call(move || hub.create_automatically_now(spec))
     }
 
     fn delete(&self, name: &HubName) -> BoxFuture<Result<(), AdminError>> {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use highwater_env::disk::Lock;
 use highwater_env::random::Random;
 use highwater_env::{Clock, Disk};
 use highwater_log::{HubInfo, TopicPartition};
@@ -56,6 +57,16 @@ pub struct OpenProgress {
 /// Maximum number of threads that recover partitions.
 const THREADS_MAX: usize = 8;
 
+/// Creates a data folder if it is missing, and locks it against other processes until the lock is dropped.
+pub fn lock_folder(disk: &dyn Disk, path: &Path) -> Result<Lock, OpenError> {
+    create_folders(disk, path)?;
+    let lock_path = path.join(LOCK);
+    disk.lock(&lock_path).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => OpenError::Locked(path.to_path_buf()),
+        _ => failed("lock", &lock_path)(error),
+    })
+}
+
 impl Hub {
     /// Opens a folder, which may be new. Calls `progress` for every partition, from several threads.
     pub fn open(
@@ -66,12 +77,7 @@ impl Hub {
         progress: &(dyn Fn(OpenProgress) + Sync),
     ) -> Result<Hub, OpenError> {
         let (committers, readers) = (options.committers, options.readers);
-        create_folders(&*disk, path)?;
-        let lock_path = path.join(LOCK);
-        let lock = disk.lock(&lock_path).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => OpenError::Locked(path.to_path_buf()),
-            _ => failed("lock", &lock_path)(error),
-        })?;
+        let lock = lock_folder(&*disk, path)?;
         let infos = read_catalogue(&*disk, path)?;
         let shared = Arc::new(Shared::new(disk, clock, options));
         let commit = |partition: Arc<partition::Partition>| partition.commit();

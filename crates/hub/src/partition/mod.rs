@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use highwater_log::batch::{Batch, NewRecord};
 use highwater_log::{
     AppendError, AppendInfo, Bounds, BoxFuture, EnqueueTime, FetchData, HubSettings, Isolation,
-    Offset, Producer, ReadError, TopicPartition, TransactionMarker,
+    Offset, Producer, ProducerInfo, ReadError, TimestampLookup, TopicPartition, TransactionMarker,
 };
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::Notify;
@@ -45,11 +45,8 @@ impl Partition {
         committers: Arc<Committers>,
         readers: Arc<Readers>,
     ) -> Arc<Partition> {
-        let limits = Limits {
-            queue_bytes: shared.options.queue_bytes,
-            shared_batch_bytes: shared.options.shared_batch_bytes,
-            batch_bytes_max: settings.batch_bytes_max as usize,
-        };
+        store.configure(&settings);
+        let limits = limits(&shared, &settings);
         let mut queue = Queue::new(store.topic_partition().clone(), limits);
         queue.reset(store.producers(), store.bounds().last_time);
         if let Some(damage) = store.damage() {
@@ -214,8 +211,9 @@ impl Partition {
     }
 
     pub(crate) fn change(&self, settings: HubSettings) {
-        let bytes = settings.batch_bytes_max as usize;
-        self.queue.lock().set_batch_bytes_max(bytes);
+        let limits = limits(&self.shared, &settings);
+        self.queue.lock().set_limits(limits);
+        self.store.configure(&settings);
         *self.settings.write() = settings;
     }
 
@@ -264,6 +262,15 @@ impl Partition {
     ) -> BoxFuture<T> {
         let store = self.store.clone();
         self.readers.call(move || call(&store))
+    }
+}
+
+fn limits(shared: &Shared, settings: &HubSettings) -> Limits {
+    Limits {
+        queue_bytes: shared.options.queue_bytes,
+        shared_batch_bytes: shared.options.shared_batch_bytes,
+        batch_bytes_max: settings.batch_bytes_max as usize,
+        timestamps: settings.timestamps.kind,
     }
 }
 
@@ -326,6 +333,14 @@ impl highwater_log::Partition for Partition {
         self.store.bounds()
     }
 
+    fn stored_bytes(&self) -> Option<u64> {
+        Some(self.store.stored_bytes())
+    }
+
+    fn producers(&self) -> Option<Vec<ProducerInfo>> {
+        Some(self.store.producers().infos())
+    }
+
     fn wait_past(&self, offset: Offset, isolation: Isolation) -> BoxFuture<()> {
         let me = self.me.clone();
         Box::pin(async move {
@@ -349,6 +364,13 @@ impl highwater_log::Partition for Partition {
         time: EnqueueTime,
     ) -> BoxFuture<Result<Option<(Offset, EnqueueTime)>, ReadError>> {
         self.on_disk(move |store| store.find(time))
+    }
+
+    fn offset_for_timestamp(
+        &self,
+        lookup: TimestampLookup,
+    ) -> BoxFuture<Result<Option<(Offset, i64)>, ReadError>> {
+        self.on_disk(move |store| store.find_timestamp(lookup))
     }
 
     fn trim(&self, offset: Offset) -> BoxFuture<Result<Offset, ReadError>> {

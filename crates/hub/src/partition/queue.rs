@@ -3,7 +3,7 @@
 //! A batch gets its offsets and its enqueue time when it enters, and its sequence number is checked against the queue,
 //! so no append waits for the disk to keep its order.
 
-use highwater_log::batch::{Batch, BatchBuilder, BatchOptions, NewRecord};
+use highwater_log::batch::{Batch, BatchBuilder, BatchOptions, NewRecord, TimestampType};
 use highwater_log::producer_states::{ProducerStates, SequenceCheck};
 use highwater_log::{
     AppendError, AppendInfo, EnqueueTime, Offset, Producer, TopicPartition, TransactionMarker,
@@ -43,6 +43,8 @@ pub(super) struct Limits {
     pub queue_bytes: usize,
     pub shared_batch_bytes: usize,
     pub batch_bytes_max: usize,
+    /// The timestamps that consumers see.
+    pub timestamps: TimestampType,
 }
 
 /// A batch; or none, if only a response waits for the batches before it.
@@ -86,8 +88,8 @@ impl Queue {
         self.last_time = last_time;
     }
 
-    pub(super) fn set_batch_bytes_max(&mut self, bytes: usize) {
-        self.limits.batch_bytes_max = bytes;
+    pub(super) fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
     }
 
     pub(super) fn expire(&mut self, before: EnqueueTime) {
@@ -262,8 +264,8 @@ impl Queue {
     ) -> usize {
         let time = self.last_time.map_or(now, |last| last.max(now));
         let offset = self.producers.end();
-        batch.stamp(offset, time);
-        self.producers.apply(batch.header(), marker);
+        batch.stamp_as(self.limits.timestamps, offset, time);
+        self.producers.apply(batch.header(), time, marker);
         if marker.is_some() {
             // Only readers need the outcome of transactions, and they use the published state.
             self.producers.advance_durable(self.producers.end());

@@ -10,10 +10,11 @@ use highwater_log::Offset;
 use highwater_log::producer_states::ProducerStates;
 
 use super::checked_file::{self, CheckedFile};
-use super::index::Index;
+use super::index::{Index, IndexVersion};
 use super::names;
 
-const KIND: &[u8; 8] = b"hwcheck1";
+const KIND: &[u8; 8] = b"hwcheck2";
+const KIND_1: &[u8; 8] = b"hwcheck1";
 
 #[derive(Debug)]
 pub(super) struct Checkpoint {
@@ -35,14 +36,17 @@ pub(super) fn write(disk: &dyn Disk, folder: &Path, base: Offset, body: &[u8]) -
 
 pub(super) fn read(disk: &dyn Disk, folder: &Path, base: Offset) -> io::Result<Option<Checkpoint>> {
     let path = folder.join(names::checkpoint(base));
-    let CheckedFile::Body(body) = checked_file::read(disk, &path, KIND)? else {
-        return Ok(None);
-    };
-    let mut from = Reader::new(&body);
-    let Ok(index) = Index::decode(&mut from) else {
-        return Ok(None);
-    };
-    let producers = ProducerStates::restore(from.rest()).ok();
-    let producers = producers.filter(|producers| producers.end() == index.next);
-    Ok(producers.map(|producers| Checkpoint { index, producers }))
+    for (kind, version) in [(KIND, IndexVersion::Two), (KIND_1, IndexVersion::One)] {
+        if let CheckedFile::Body(body) = checked_file::read(disk, &path, kind)? {
+            return Ok(decode(&body, version));
+        }
+    }
+    Ok(None)
+}
+
+fn decode(body: &[u8], version: IndexVersion) -> Option<Checkpoint> {
+    let mut from = Reader::new(body);
+    let index = Index::decode(&mut from, version).ok()?;
+    let producers = ProducerStates::restore(from.rest()).ok()?;
+    (producers.end() == index.next).then_some(Checkpoint { index, producers })
 }

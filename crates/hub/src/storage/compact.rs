@@ -1,12 +1,14 @@
 //! Compaction: keeps the last record of every key.
 //!
 //! Closed segments are rewritten without records that a later record of the same key replaces; small neighbours are
-//! merged. Offsets stay: batches without records replace removed ones. Tombstones and punctuations are removed after
-//! the tombstone age. Records of aborted transactions are removed, markers stay, and batches that may belong to an open
-//! transaction are unchanged.
+//! merged. Offsets stay: batches without records replace removed ones. Punctuations are removed after the tombstone
+//! age, tombstones after they were compacted that long ago (`compaction_progress.rs`). Records of aborted transactions
+//! are removed, markers stay, and batches that may belong to an open transaction are unchanged.
 //!
-//! The new file is complete and durable before it is renamed to `.swap`. The old files are removed durably before it
-//! takes their name. A restart completes an interrupted swap.
+//! The new file then takes the place of the old ones (`swap.rs`).
+//!
+//! Segments with records younger than the hub's minimum lag are left out, with all after them. Compaction runs when the
+//! share of bytes that it has not seen reaches the hub's ratio, or when a record has waited for the maximum lag.
 
 use std::io;
 use std::sync::Arc;
@@ -14,51 +16,116 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use highwater_env::disk::{Access, DiskFile};
-use highwater_log::batch::{Batch, BatchError, Decompressor, Record, RetainResult, StoredBatch};
+use highwater_log::batch::{
+    Batch, BatchError, BatchHeader, Decompressor, Record, RetainResult, StoredBatch,
+};
 use highwater_log::producer_states::AbortedRange;
-use highwater_log::{EnqueueTime, Offset};
+use highwater_log::{CompactionSettings, EnqueueTime, Offset};
 
 use super::index::Index;
 use super::names;
-use super::recover::files::finish_swap;
 use super::retain::before;
 use super::scan::scan;
 use super::segment::Segment;
 use super::store::Store;
+use super::swap::{Swap, SwapStep};
 
 /// Maximum unpacked size of a batch.
 const UNPACKED_MAX: usize = 256 << 20;
+
+/// Ratios are in millionths.
+const MILLION: u128 = 1_000_000;
 
 /// Maximum number of offsets of one batch without records.
 const GAP_MAX: i64 = i32::MAX as i64;
 
 impl Store {
-    /// Compacts if segments were closed since the last compaction.
-    pub(super) fn compact(&self, now: EnqueueTime) -> io::Result<()> {
-        let (closed, rules) = {
+    /// Compacts if segments were closed since the last compaction, and if it is time for the hub.
+    pub(super) fn compact(
+        &self,
+        settings: &CompactionSettings,
+        now: EnqueueTime,
+    ) -> io::Result<()> {
+        let closed = self.cleanable(before(now, settings.lag_min))?;
+        if !self.is_compaction_due(&closed, settings, now)? {
+            return Ok(());
+        }
+        let tombstone_age = settings.tombstone_age;
+        let tombstone_age = tombstone_age.unwrap_or(self.shared.options.tombstone_age);
+        let rules = {
             let view = self.view.read();
-            let Some(last) = view.closed.last() else {
-                return Ok(());
-            };
-            let end = view.base_after(last.base);
-            if end <= view.compacted {
-                return Ok(());
-            }
-            let rules = CompactionRules {
+            CompactionRules {
                 latest: HashMap::with_hasher(FixedState::default()),
                 stable: view.stable,
                 aborted: view.producers.aborted_ranges().to_vec(),
-                tombstones_before: before(now, self.shared.options.tombstone_age),
-                end,
-            };
-            (view.closed.clone(), rules)
+                tombstones_before: before(now, tombstone_age),
+                tombstones_end: view.compacted.end_at(before(now, tombstone_age)),
+                end: closed
+                    .last()
+                    .map_or(view.start, |last| view.base_after(last.base)),
+            }
         };
         let rules = self.learn(&closed, rules)?;
         for run in self.runs(&closed) {
-            self.compact_run(run, &rules)?;
+            self.compact_run(run, &rules, now)?;
         }
-        self.view.write().compacted = rules.end;
+        self.note_progress(rules.end, now, rules.tombstones_before);
         Ok(())
+    }
+
+    fn note_progress(&self, end: Offset, now: EnqueueTime, oldest: EnqueueTime) {
+        let progress = {
+            let view = &mut *self.view.write();
+            view.compacted.push(end, now, oldest);
+            view.compacted.clone()
+        };
+        if let Err(error) = progress.write(&*self.shared.disk, &self.folder) {
+            tracing::warn!(topic_partition = %self.topic_partition, %error, "the progress of compaction was not written");
+        }
+    }
+
+    /// The closed segments before the first one with a record that is not older than `oldest`.
+    fn cleanable(&self, oldest: EnqueueTime) -> io::Result<Vec<Arc<Segment>>> {
+        let mut closed = self.view.read().closed.clone();
+        for (number, segment) in closed.iter().enumerate() {
+            if segment
+                .last_time(&self.shared)?
+                .is_some_and(|last| last > oldest)
+            {
+                closed.truncate(number);
+                break;
+            }
+        }
+        Ok(closed)
+    }
+
+    fn is_compaction_due(
+        &self,
+        closed: &[Arc<Segment>],
+        settings: &CompactionSettings,
+        now: EnqueueTime,
+    ) -> io::Result<bool> {
+        let compacted = self.view.read().compacted.end();
+        let clean = closed.partition_point(|segment| segment.base < compacted);
+        let (clean, dirty) = closed.split_at(clean);
+        let Some(first) = dirty.first() else {
+            return Ok(false);
+        };
+        let bytes = |segments: &[Arc<Segment>]| -> u128 {
+            segments
+                .iter()
+                .map(|segment| u128::from(segment.bytes))
+                .sum()
+        };
+        let (clean, dirty) = (bytes(clean), bytes(dirty));
+        if dirty * MILLION >= (clean + dirty) * u128::from(settings.dirty_ratio_min) {
+            return Ok(true);
+        }
+        let Some(lag_max) = settings.lag_max else {
+            return Ok(false);
+        };
+        let oldest = first.metadata(&self.shared)?.index.first_time();
+        Ok(oldest.is_some_and(|oldest| oldest <= before(now, lag_max)))
     }
 
     /// Neighbours that fit into one segment.
@@ -66,7 +133,7 @@ impl Store {
         let mut runs = Vec::new();
         let (mut first, mut bytes) = (0, 0);
         for (number, segment) in closed.iter().enumerate() {
-            if number > first && bytes + segment.bytes > self.shared.options.segment_bytes {
+            if number > first && bytes + segment.bytes > self.segment_bytes() {
                 runs.push(&closed[first..number]);
                 (first, bytes) = (number, 0);
             }
@@ -107,7 +174,12 @@ impl Store {
         }
     }
 
-    fn compact_run(&self, run: &[Arc<Segment>], rules: &CompactionRules) -> io::Result<()> {
+    fn compact_run(
+        &self,
+        run: &[Arc<Segment>],
+        rules: &CompactionRules,
+        now: EnqueueTime,
+    ) -> io::Result<()> {
         let disk = &*self.shared.disk;
         let base = run[0].base;
         let next = self.view.read().base_after(run[run.len() - 1].base);
@@ -119,8 +191,14 @@ impl Store {
         for segment in run {
             self.each_batch(segment, |batch| {
                 match rules.judge(batch, &mut decompressor)? {
-                    RetainResult::All => output.put(batch.bytes(), batch),
-                    RetainResult::Some(shorter) => output.put(&shorter.to_bytes(), batch),
+                    RetainResult::All => {
+                        let (parts, time) = (batch.stored_parts(), batch.enqueue_time());
+                        output.put(&parts, &batch.header, time)
+                    }
+                    RetainResult::Some(shorter) => {
+                        let (parts, time) = (shorter.stored_parts(), shorter.enqueue_time());
+                        output.put(&parts, shorter.header(), time)
+                    }
                     RetainResult::None => output.leave_out(batch),
                 }
             })?;
@@ -132,38 +210,14 @@ impl Store {
         }
         let index = output.index;
         file.sync_all()?;
-        self.swap(run, base, next, index).inspect_err(|_| {
-            // Files may be gone that another attempt would read; only a restart can continue.
-            self.view.write().compacted = Offset(i64::MAX);
-        })
-    }
-
-    /// Replaces the old files with the new one.
-    fn swap(
-        &self,
-        run: &[Arc<Segment>],
-        base: Offset,
-        next: Offset,
-        index: Index,
-    ) -> io::Result<()> {
-        let disk = &*self.shared.disk;
-        let _no_writer = self.writer.lock();
-        let cleaned = self.folder.join(names::cleaned(base));
-        if !run.iter().all(|segment| self.view.read().holds(segment.id)) {
-            return disk.remove_file(&cleaned);
-        }
-        disk.rename(&cleaned, &self.folder.join(names::swap(base, next)))?;
-        disk.sync_folder(&self.folder)?;
-        finish_swap(disk, &self.folder, base, next)?;
-        let segment = Segment::new(&self.shared, &self.folder, base, index.bytes);
-        let segment = segment.closed(&index);
-        segment.write_index(&self.shared, &index)?;
-        let view = &mut *self.view.write();
-        view.closed.retain(|old| !(base..next).contains(&old.base));
-        let at = view.closed.partition_point(|other| other.base < base);
-        view.closed.insert(at, Arc::new(segment));
-        run.iter().for_each(|old| self.shared.close(old.id));
-        Ok(())
+        let swap = Swap {
+            run: run.to_vec(),
+            base,
+            next,
+            index,
+            step: SwapStep::Prepare,
+        };
+        self.swap(swap, now)
     }
 }
 
@@ -174,6 +228,8 @@ struct CompactionRules {
     stable: Offset,
     aborted: Vec<AbortedRange>,
     tombstones_before: EnqueueTime,
+    /// Tombstones from here on were not compacted before that time.
+    tombstones_end: Offset,
     end: Offset,
 }
 
@@ -212,7 +268,7 @@ impl CompactionRules {
         if batch.header.count() == 0 {
             return Ok(RetainResult::None);
         }
-        let old = batch.header.enqueue_time() < self.tombstones_before;
+        let old = batch.enqueue_time() < self.tombstones_before;
         if old && batch.is_punctuation() {
             return Ok(RetainResult::None);
         }
@@ -222,11 +278,12 @@ impl CompactionRules {
         if self.is_aborted(batch) {
             return Ok(RetainResult::None);
         }
-        let kept = batch.retain(decompressor, |record| self.keeps(record, old));
+        let removable = old && batch.header.last_offset() < self.tombstones_end;
+        let kept = batch.retain(decompressor, |record| self.keeps(record, removable));
         kept.map_err(|error| invalid(&error))
     }
 
-    fn keeps(&self, record: &Record<'_>, old: bool) -> bool {
+    fn keeps(&self, record: &Record<'_>, tombstones_removable: bool) -> bool {
         let Some(key) = record.key else {
             return true;
         };
@@ -234,7 +291,7 @@ impl CompactionRules {
             .latest
             .get(key)
             .is_none_or(|latest| *latest == record.offset);
-        is_latest && !(old && record.value.is_none())
+        is_latest && !(tombstones_removable && record.value.is_none())
     }
 
     /// Data whose transaction, if any, has ended.
@@ -277,10 +334,10 @@ impl CompactedSegment<'_> {
         }
     }
 
-    fn put(&mut self, bytes: &[u8], batch: &StoredBatch<'_>) -> io::Result<()> {
+    fn put(&mut self, parts: &[&[u8]], header: &BatchHeader, time: EnqueueTime) -> io::Result<()> {
         self.fill_gap()?;
-        self.write(bytes, &batch.header)?;
-        self.gap_start = batch.header.next_offset();
+        self.write(parts, header, time)?;
+        self.gap_start = header.next_offset();
         Ok(())
     }
 
@@ -289,14 +346,14 @@ impl CompactedSegment<'_> {
         if next.0 - self.gap_start.0 > GAP_MAX {
             self.fill_gap()?;
         }
-        self.gap = Some((next, batch.header.enqueue_time()));
+        self.gap = Some((next, batch.enqueue_time()));
         Ok(())
     }
 
     fn fill_gap(&mut self) -> io::Result<()> {
         if let Some((next, time)) = self.gap.take() {
             let gap = Batch::gap(self.gap_start, next, time);
-            self.write(&gap.to_bytes(), gap.header())?;
+            self.write(&gap.stored_parts(), gap.header(), time)?;
             self.gap_start = next;
         }
         Ok(())
@@ -304,11 +361,15 @@ impl CompactedSegment<'_> {
 
     fn write(
         &mut self,
-        bytes: &[u8],
-        header: &highwater_log::batch::BatchHeader,
+        parts: &[&[u8]],
+        header: &BatchHeader,
+        time: EnqueueTime,
     ) -> io::Result<()> {
-        self.buffer.extend_from_slice(bytes);
-        self.index.push(header, bytes.len() as u64, self.interval);
+        for part in parts {
+            self.buffer.extend_from_slice(part);
+        }
+        let size: usize = parts.iter().map(|part| part.len()).sum();
+        self.index.push(header, time, size as u64, self.interval);
         match self.buffer.len() >= BUFFER {
             true => self.flush(),
             false => Ok(()),

@@ -4,6 +4,7 @@
 use highwater_log::Offset;
 
 pub(super) const START: &str = "start";
+pub(super) const COMPACTED: &str = "compacted";
 
 pub(super) fn segment(base: Offset) -> String {
     format!("{:020}.log", base.0)
@@ -39,7 +40,7 @@ pub(super) enum Kind {
     },
     /// Not needed after a restart.
     Leftover,
-    /// The sync marker, the start, and foreign files.
+    /// The sync marker, the start, the progress of compaction, and foreign files.
     Other,
 }
 

@@ -1,4 +1,4 @@
-//! Deletes old records: by age, by size or on request.
+//! Deletes old records: by age of their enqueue time, by size or on request.
 //!
 //! The new start is durable before anything is deleted. After a crash the next start deletes the rest.
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use highwater_codec::Reader;
 use highwater_env::Disk;
-use highwater_log::{CleanupPolicy, EnqueueTime, HubSettings, Offset, ReadError};
+use highwater_log::{EnqueueTime, HubSettings, Offset, ReadError};
 
 use super::checked_file::{self, CheckedFile};
 use super::names;
@@ -31,9 +31,10 @@ impl Store {
         }
         self.sync()?;
         self.roll_if_old(settings, now)?;
-        let done = match settings.cleanup {
-            CleanupPolicy::Delete => self.delete_old(settings, now),
-            CleanupPolicy::Compact => self.compact(now),
+        let done = match self.continue_swap(now) {
+            Ok(false) => Ok(()),
+            Ok(true) => self.clean_up(settings, now),
+            Err(error) => Err(error),
         };
         if let Err(error) = done {
             tracing::warn!(topic_partition = %self.topic_partition, %error, "maintenance failed and will be repeated");
@@ -44,14 +45,25 @@ impl Store {
         Ok(())
     }
 
+    fn clean_up(&self, settings: &HubSettings, now: EnqueueTime) -> io::Result<()> {
+        if settings.cleanup.deletes() {
+            self.delete_old(settings, now)?;
+        }
+        match settings.cleanup.compacts() {
+            true => self.compact(&settings.compaction, now),
+            false => Ok(()),
+        }
+    }
+
+    /// Only closed segments are deleted and compacted, so none is active for longer than its records may wait for that.
     fn roll_if_old(&self, settings: &HubSettings, now: EnqueueTime) -> Result<(), WriteError> {
         let first = (self.view.read().active.as_ref()).and_then(|active| active.index.first_time());
-        let age = match (settings.cleanup, settings.retention) {
-            (CleanupPolicy::Delete, Some(retention)) => {
-                retention.min(self.shared.options.segment_age)
-            }
-            _ => self.shared.options.segment_age,
-        };
+        let cleanup = settings.cleanup;
+        let retention = settings.retention.filter(|_| cleanup.deletes());
+        let lag = settings.compaction.lag_max.filter(|_| cleanup.compacts());
+        let age = settings.segments.age;
+        let age = age.unwrap_or(self.shared.options.segment_age);
+        let age = retention.into_iter().chain(lag).fold(age, Duration::min);
         match first {
             Some(first) if first < before(now, age) => {
                 self.write(|writer| match writer.active.is_some() {

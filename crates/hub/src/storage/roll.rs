@@ -19,7 +19,7 @@ impl Store {
         match &writer.active {
             None => self.start_segment(writer),
             Some(written) => {
-                let full = written.bytes + size > self.shared.options.segment_bytes;
+                let full = written.bytes + size > self.segment_bytes();
                 match written.closed || written.bytes > 0 && full {
                     true => self.roll(writer),
                     false => Ok(()),

@@ -9,11 +9,12 @@ use highwater_env::disk::{Access, DiskFile};
 use highwater_log::{EnqueueTime, Offset};
 
 use super::checked_file::{self, CheckedFile};
-use super::index::Index;
+use super::index::{Index, IndexVersion};
 use super::scan::scan;
 use super::{Shared, names};
 
-const INDEX: &[u8; 8] = b"hwindex1";
+const INDEX: &[u8; 8] = b"hwindex2";
+const INDEX_1: &[u8; 8] = b"hwindex1";
 
 pub(super) struct Segment {
     pub base: Offset,
@@ -21,7 +22,14 @@ pub(super) struct Segment {
     /// Size of the file of a closed segment.
     pub bytes: u64,
     pub id: u64,
-    last_time: OnceLock<Option<EnqueueTime>>,
+    times: OnceLock<SegmentTimes>,
+}
+
+/// The latest times of a segment.
+#[derive(Clone, Copy, Debug)]
+struct SegmentTimes {
+    enqueued: Option<EnqueueTime>,
+    timestamp: Option<i64>,
 }
 
 /// The index of a closed segment, and its damage.
@@ -39,7 +47,7 @@ impl Segment {
             path: folder.join(names::segment(base)),
             bytes,
             id: shared.new_id(),
-            last_time: OnceLock::new(),
+            times: OnceLock::new(),
         }
     }
 
@@ -50,7 +58,7 @@ impl Segment {
             path: self.path.clone(),
             bytes: index.bytes,
             id: self.id,
-            last_time: OnceLock::from(index.last_time),
+            times: OnceLock::from(SegmentTimes::of(index)),
         }
     }
 
@@ -74,11 +82,20 @@ impl Segment {
 
     /// Enqueue time of the last batch.
     pub(super) fn last_time(&self, shared: &Shared) -> io::Result<Option<EnqueueTime>> {
-        if let Some(known) = self.last_time.get() {
+        Ok(self.times(shared)?.enqueued)
+    }
+
+    /// The latest timestamp that consumers see, or more.
+    pub(super) fn timestamp_max(&self, shared: &Shared) -> io::Result<Option<i64>> {
+        Ok(self.times(shared)?.timestamp)
+    }
+
+    fn times(&self, shared: &Shared) -> io::Result<SegmentTimes> {
+        if let Some(known) = self.times.get() {
             return Ok(*known);
         }
-        let time = self.metadata(shared)?.index.last_time;
-        Ok(*self.last_time.get_or_init(|| time))
+        let times = SegmentTimes::of(&self.metadata(shared)?.index);
+        Ok(*self.times.get_or_init(|| times))
     }
 
     fn index_path(&self) -> PathBuf {
@@ -86,12 +103,14 @@ impl Segment {
     }
 
     fn read_index(&self, shared: &Shared) -> io::Result<Option<Index>> {
-        let CheckedFile::Body(body) = checked_file::read(&*shared.disk, &self.index_path(), INDEX)?
-        else {
-            return Ok(None);
-        };
-        let index = Index::decode(&mut Reader::new(&body)).ok();
-        Ok(index.filter(|index| index.bytes == self.bytes))
+        let (disk, path) = (&*shared.disk, self.index_path());
+        for (kind, version) in [(INDEX, IndexVersion::Two), (INDEX_1, IndexVersion::One)] {
+            if let CheckedFile::Body(body) = checked_file::read(disk, &path, kind)? {
+                let index = Index::decode(&mut Reader::new(&body), version).ok();
+                return Ok(index.filter(|index| index.bytes == self.bytes));
+            }
+        }
+        Ok(None)
     }
 
     /// Not synced: a lost index is rebuilt.
@@ -105,7 +124,8 @@ impl Segment {
         let mut index = Index::new(self.base, None);
         let interval = shared.options.index_bytes;
         let scanned = scan(&*file, 0, self.bytes, self.base, |_, batch| {
-            index.push(&batch.header, batch.bytes().len() as u64, interval);
+            let size = batch.stored_size() as u64;
+            index.push(&batch.header, batch.enqueue_time(), size, interval);
         })?;
         let broken = match scanned.broken {
             Some(error) => Some((scanned.bytes, error.to_string())),
@@ -120,5 +140,14 @@ impl Segment {
             tracing::warn!(segment = %self.path.display(), %error, "index not written");
         }
         Ok(SegmentMetadata { index, broken })
+    }
+}
+
+impl SegmentTimes {
+    fn of(index: &Index) -> SegmentTimes {
+        SegmentTimes {
+            enqueued: index.last_time,
+            timestamp: index.timestamp_max,
+        }
     }
 }

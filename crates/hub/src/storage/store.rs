@@ -2,14 +2,16 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use highwater_env::disk::{Access, DiskFile};
 use highwater_env::is_descriptor_shortage;
-use highwater_log::{Bounds, Offset, TopicPartition};
+use highwater_log::{Bounds, HubSettings, Offset, TopicPartition};
 use parking_lot::{Mutex, RwLock};
 
 use super::segment::Segment;
+use super::swap::InterruptedSwap;
 use super::sync_marker::{self, SyncMarker};
 use super::view::{Damage, View};
 use super::{Counters, Shared, WriteGroup, checkpoint};
@@ -23,6 +25,10 @@ pub(crate) struct Store {
     pub(super) writer: Mutex<Writer>,
     /// Held only briefly.
     pub(super) view: RwLock<View>,
+    /// A replacement of segments that failed half-way.
+    pub(super) interrupted_swap: Mutex<Option<InterruptedSwap>>,
+    /// Maximum size of a segment.
+    pub(super) segment_bytes: AtomicU64,
     pub(super) me: Weak<Store>,
 }
 
@@ -151,11 +157,12 @@ impl Store {
                 .active
                 .as_mut()
                 .expect("a group is written to a segment");
-            for (header, marker, size) in group.batches() {
-                active
-                    .index
-                    .push(header, size, self.shared.options.index_bytes);
-                view.producers.apply(header, marker);
+            for batch in group.batches() {
+                let (header, time) = (&batch.header, batch.time);
+                let interval = self.shared.options.index_bytes;
+                let index = &mut active.index;
+                index.push(header, time, batch.size as u64, interval);
+                view.producers.apply(header, time, batch.marker);
                 if !header.is_control() {
                     Counters::add(&counters.records, header.count().max(0) as u64);
                 }
@@ -184,7 +191,7 @@ impl Store {
             RESERVE_MIN.min(options.reserve_bytes),
             options.reserve_bytes,
         );
-        let wanted = (end + ahead).min(options.segment_bytes).max(end);
+        let wanted = (end + ahead).min(self.segment_bytes()).max(end);
         if file.allocate(wanted).is_ok() {
             written.reserved = wanted;
         }
@@ -269,6 +276,17 @@ impl Store {
         })
     }
 
+    /// Takes over the settings that writes need.
+    pub(crate) fn configure(&self, settings: &HubSettings) {
+        let bytes = settings.segments.bytes;
+        let bytes = bytes.unwrap_or(self.shared.options.segment_bytes);
+        self.segment_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn segment_bytes(&self) -> u64 {
+        self.segment_bytes.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn topic_partition(&self) -> &TopicPartition {
         &self.topic_partition
     }
@@ -279,6 +297,10 @@ impl Store {
 
     pub(crate) fn segments(&self) -> usize {
         self.view.read().segments()
+    }
+
+    pub(crate) fn stored_bytes(&self) -> u64 {
+        self.view.read().bytes()
     }
 
     pub(crate) fn damage(&self) -> Option<Damage> {

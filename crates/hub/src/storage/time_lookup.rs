@@ -1,8 +1,8 @@
-//! Finds the first record of a time by binary search: enqueue times never decrease within a partition.
+//! Finds the first batch of an enqueue time by binary search: enqueue times never decrease within a partition.
 
 use std::sync::Arc;
 
-use highwater_log::batch::{BatchError, BatchHeader};
+use highwater_log::batch::{BatchError, StoredBatch};
 use highwater_log::{EnqueueTime, Offset, ReadError};
 
 use super::index::IndexEntry;
@@ -57,18 +57,19 @@ impl Store {
             let metadata = segment.metadata(&self.shared);
             let metadata = metadata.map_err(|error| self.storage_error(&error))?;
             if let Some(entry) = metadata.index.seek_time(time)
-                && let Some(found) = self.walk(segment, entry, metadata.index.bytes, time, start)?
+                && let Some(found) =
+                    self.find_enqueued(segment, entry, metadata.index.bytes, time, start)?
             {
                 return Ok(Some(found));
             }
         }
         match active {
-            Some((segment, entry, to)) => self.walk(&segment, entry, to, time, start),
+            Some((segment, entry, to)) => self.find_enqueued(&segment, entry, to, time, start),
             None => Ok(None),
         }
     }
 
-    fn walk(
+    fn find_enqueued(
         &self,
         segment: &Segment,
         entry: IndexEntry,
@@ -76,24 +77,40 @@ impl Store {
         time: EnqueueTime,
         start: Offset,
     ) -> Result<TimeLookup, ReadError> {
+        self.find_batch(segment, entry, to, |batch| {
+            let (enqueued, header) = (batch.enqueue_time(), &batch.header);
+            let found = enqueued >= time && header.last_offset() >= start;
+            Ok(found.then(|| (header.base_offset().max(start), enqueued)))
+        })
+    }
+
+    /// The first result of `find` for the batches of a segment from `entry` to the position `to`.
+    pub(super) fn find_batch<T>(
+        &self,
+        segment: &Segment,
+        entry: IndexEntry,
+        to: u64,
+        mut find: impl FnMut(&StoredBatch<'_>) -> Result<Option<T>, BatchError>,
+    ) -> Result<Option<T>, ReadError> {
         let file = segment
             .file(&self.shared)
             .map_err(|e| self.storage_error(&e))?;
-        let mut found = None;
-        let wanted =
-            |header: &BatchHeader| header.enqueue_time() >= time && header.last_offset() >= start;
-        // The batch of the next index entry has `time` or a later one, so the first range suffices as a rule.
+        let mut found = Ok(None);
+        // The batch of the next index entry has the time or a later one, so the first range suffices as a rule.
         let near = to.min(entry.position + 2 * self.shared.options.index_bytes);
         for to in [near, to] {
-            let scanned = scan(&*file, entry.position, to, entry.offset, |_, batch| {
-                if found.is_none() && wanted(&batch.header) {
-                    let offset = batch.header.base_offset().max(start);
-                    found = Some((offset, batch.header.enqueue_time()));
+            let scanned = scan(&*file, entry.position, to, entry.offset, |at, batch| {
+                if let Ok(None) = found {
+                    found = find(batch).map_err(|error| (at, error));
                 }
             });
             let scanned = scanned.map_err(|error| self.storage_error(&error))?;
-            if found.is_some() {
-                return Ok(found);
+            match std::mem::replace(&mut found, Ok(None)) {
+                Ok(None) => {}
+                Ok(found) => return Ok(found),
+                Err((at, error)) => {
+                    return Err(self.segment_damaged(segment, at, error.to_string()));
+                }
             }
             match scanned.broken {
                 Some(BatchError::Short { .. }) if to == near => {}

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use highwater_log::producer_states::ProducerStates;
 use highwater_log::{Bounds, EnqueueTime, Offset};
 
+use super::compaction_progress::CompactionProgress;
 use super::index::Index;
 use super::segment::Segment;
 use super::tail::Tail;
@@ -23,8 +24,7 @@ pub(super) struct View {
     /// Set if `end` is the position of damage and not the end of the log.
     pub damage: Option<Damage>,
     pub deleted: bool,
-    /// Compaction has processed the offsets before this one.
-    pub compacted: Offset,
+    pub compacted: CompactionProgress,
 }
 
 pub(super) struct ActiveSegment {

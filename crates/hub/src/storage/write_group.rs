@@ -2,7 +2,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use highwater_log::batch::{Batch, BatchHeader};
-use highwater_log::{Offset, TransactionMarker};
+use highwater_log::{EnqueueTime, Offset, TransactionMarker};
 
 use super::tail::Piece;
 
@@ -19,23 +19,36 @@ pub(crate) struct StampedBatch {
 /// network buffers, of which a batch may be a small part, are released.
 pub(crate) struct WriteGroup {
     bytes: Bytes,
-    batches: Vec<(BatchHeader, Option<TransactionMarker>, usize)>,
+    batches: Vec<GroupBatch>,
+}
+
+/// A batch of a group.
+pub(crate) struct GroupBatch {
+    pub header: BatchHeader,
+    pub time: EnqueueTime,
+    pub marker: Option<TransactionMarker>,
+    /// The size on the disk.
+    pub size: usize,
 }
 
 impl WriteGroup {
     pub(crate) fn new<'a>(stamped: impl Iterator<Item = &'a StampedBatch> + Clone) -> WriteGroup {
-        let size = stamped.clone().map(|stamped| stamped.batch.size()).sum();
+        let size = stamped
+            .clone()
+            .map(|stamped| stamped.batch.stored_size())
+            .sum();
         let mut bytes = BytesMut::with_capacity(size);
         let mut batches = Vec::new();
         for stamped in stamped {
-            for part in stamped.batch.parts() {
+            for part in stamped.batch.stored_parts() {
                 bytes.put_slice(part);
             }
-            batches.push((
-                *stamped.batch.header(),
-                stamped.marker,
-                stamped.batch.size(),
-            ));
+            batches.push(GroupBatch {
+                header: *stamped.batch.header(),
+                time: stamped.batch.enqueue_time(),
+                marker: stamped.marker,
+                size: stamped.batch.stored_size(),
+            });
         }
         WriteGroup {
             bytes: bytes.freeze(),
@@ -51,18 +64,15 @@ impl WriteGroup {
         self.batches.is_empty()
     }
 
-    /// Header, marker and size.
-    pub(crate) fn batches(
-        &self,
-    ) -> impl Iterator<Item = (&BatchHeader, Option<TransactionMarker>, u64)> {
-        (self.batches.iter()).map(|(header, marker, size)| (header, *marker, *size as u64))
+    pub(crate) fn batches(&self) -> &[GroupBatch] {
+        &self.batches
     }
 
     /// The same bytes in pieces for the tail.
     pub(crate) fn pieces(&self) -> Vec<Piece> {
         let mut pieces = Vec::new();
         let (mut start, mut end, mut base) = (0, 0, None);
-        for (number, (header, _, size)) in self.batches.iter().enumerate() {
+        for (number, GroupBatch { header, size, .. }) in self.batches.iter().enumerate() {
             let base_offset: Offset = *base.get_or_insert(header.base_offset());
             end += size;
             if end - start >= PIECE || number + 1 == self.batches.len() {

@@ -43,7 +43,28 @@ impl Coordinator {
             }
             tokio::time::sleep(self.options.backoff.after(tries)).await;
         }
-        self.complete(slot, &transaction, marker);
+        let new_id = match transaction.needs_id() {
+            true => self.new_id_with_retries().await,
+            false => None,
+        };
+        let next = transaction.complete(marker, new_id, self.now_ms());
+        match new_id {
+            Some(_) => self.complete_with_id(slot, next).await,
+            None => self.complete(slot, next),
+        }
+    }
+
+    /// A producer id; `None` if the coordinator is not loaded.
+    async fn new_id_with_retries(&self) -> Option<i64> {
+        let (journal, ids) = self.loaded().ok()?;
+        for tries in 1.. {
+            match ids.next(journal).await {
+                Ok(id) => return Some(id),
+                Err(reason) => warn!(%reason, "a producer id could not be reserved yet"),
+            }
+            tokio::time::sleep(self.options.backoff.after(tries)).await;
+        }
+        None
     }
 
     /// Writes all markers concurrently; returns the targets that failed.
@@ -93,17 +114,11 @@ impl Coordinator {
 
     /// The state takes effect at once. If a crash loses its record, the next start writes the markers again, without
     /// effect: a partition that has its marker rejects another one, and no later transaction is on record.
-    fn complete(
-        &self,
-        slot: &Slot<TransactionEntry>,
-        transaction: &Transaction,
-        marker: TransactionMarker,
-    ) {
+    fn complete(&self, slot: &Slot<TransactionEntry>, next: Transaction) {
         let Ok((journal, _)) = self.loaded() else {
             return;
         };
         let mut entry = slot.lock();
-        let next = transaction.complete(marker, self.now_ms());
         let append = journal.append(&entry.id, &stored(&entry.id, &next));
         entry.durable = Some(next);
         spawn(async move {
@@ -111,6 +126,22 @@ impl Coordinator {
                 warn!(%reason, "the end of a transaction could not be stored");
             }
         });
+    }
+
+    /// Like [`complete`](Self::complete), for a state with a new producer id. It takes effect when it is durable: a crash
+    /// that lost it would leave the client with an id that nobody knows.
+    async fn complete_with_id(&self, slot: &Slot<TransactionEntry>, next: Transaction) {
+        let Ok((journal, _)) = self.loaded() else {
+            return;
+        };
+        let append = {
+            let entry = slot.lock();
+            journal.append(&entry.id, &stored(&entry.id, &next))
+        };
+        if let Err(reason) = append.await {
+            warn!(%reason, "the end of a transaction could not be stored");
+        }
+        slot.lock().durable = Some(next);
     }
 }
 

@@ -7,6 +7,7 @@ use highwater_env::Clock;
 use highwater_log::{Log, TransactionError};
 use tokio::sync::oneshot;
 
+use super::implicit::Waiter;
 use super::producer_ids::ProducerIds;
 use super::state::{State, Transaction};
 use super::{Options, record};
@@ -43,6 +44,8 @@ pub(super) struct TransactionEntry {
     pub expires: Duration,
     /// The deadline set for this id.
     pub wakeup_at: Option<Duration>,
+    /// Requests that wait for the step that is being written, in the order of their arrival.
+    pub waiting: Vec<Waiter>,
     /// Deleted: a holder of this entry must look up the id again.
     pub removed: bool,
 }
@@ -55,6 +58,7 @@ impl TransactionEntry {
             next_state: None,
             expires: Duration::ZERO,
             wakeup_at: None,
+            waiting: Vec::new(),
             removed: false,
         }
     }
@@ -105,6 +109,7 @@ impl Coordinator {
         spawn(async move {
             let outcome = append.await.map_err(TransactionError::Storage);
             let decided = coordinator.end_step(&slot, next, outcome.is_ok());
+            coordinator.wake_waiting(&slot, outcome.is_ok());
             if decided {
                 coordinator.finish(&slot).await;
             }

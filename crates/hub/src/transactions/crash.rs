@@ -7,6 +7,8 @@
 //! - the offset of a producer is the number of its last visible transaction;
 //! - no partition has an open transaction.
 //!
+//! Some producers use the second version of the protocol, the others the first.
+//!
 //! Another client commits offsets without transactions: the last acknowledged one, or a later one, is stored in the
 //! end. Sometimes a hub refuses appends for a while.
 
@@ -64,13 +66,13 @@ impl Ledger {
 async fn produce(node: Arc<Node>, ledger: Ledger, producer: u64, mut random: Random) {
     loop {
         match node.init(&format!("t{producer}")).await {
-            Ok(transaction) => {
+            Ok(mut transaction) => {
                 let mut sequences = BTreeMap::new();
                 while transact(
                     &node,
                     &ledger,
                     producer,
-                    &transaction,
+                    &mut transaction,
                     &mut sequences,
                     &mut random,
                 )
@@ -94,34 +96,38 @@ async fn transact(
     node: &Node,
     ledger: &Ledger,
     producer: u64,
-    transaction: &TransactionRef,
+    transaction: &mut TransactionRef,
     sequences: &mut BTreeMap<TopicPartition, i32>,
     random: &mut Random,
 ) -> Option<()> {
     let number = ledger.begin(producer);
     let group = format!("g{producer}");
-    let own = || transaction.clone();
+    let is_second_version = producer % 2 == 1;
+    let own = transaction.clone();
+    let own = || own.clone();
     let first = random.below(u64::from(PARTITIONS)) as u32;
     let topic_partitions: Vec<TopicPartition> = (first..PARTITIONS)
         .map(|it| topic_partition("a", it))
         .collect();
     let transactions = &node.transactions;
-    transactions
-        .add_partitions(own(), topic_partitions.clone())
-        .await
-        .ok()?;
-    transactions.add_group(own(), group.clone()).await.ok()?;
+    if !is_second_version {
+        let added = transactions.add_partitions(own(), topic_partitions.clone());
+        added.await.ok()?;
+        transactions.add_group(own(), group.clone()).await.ok()?;
+    }
     for topic_partition in &topic_partitions {
         let sequence = sequences.entry(topic_partition.clone()).or_default();
-        match node
-            .send(transaction, topic_partition, *sequence, number)
-            .await
-        {
+        let sent = match is_second_version {
+            true => node.send_adding(transaction, topic_partition, *sequence, number),
+            false => node.send(transaction, topic_partition, *sequence, number),
+        };
+        match sent.await {
             Ok(_) => *sequence += 1,
             Err(
                 AppendError::Fenced { .. }
                 | AppendError::NoTransaction { .. }
-                | AppendError::QueueFull { .. },
+                | AppendError::QueueFull { .. }
+                | AppendError::Busy { .. },
             ) => return None,
             Err(error) => panic!("{error}"),
         }
@@ -130,7 +136,11 @@ async fn transact(
         });
     }
     let commit = committed_offsets(&group, &topic_partition("a", 0), number);
-    match transactions.commit_transaction_offsets(own(), commit).await {
+    let stored = match is_second_version {
+        true => transactions.commit_offsets_adding(own(), commit),
+        false => transactions.commit_transaction_offsets(own(), commit),
+    };
+    match stored.await {
         Ok(()) => ledger.note(number, |known| known.offset_stored = true),
         Err(GroupError::Loading | GroupError::Transaction(_) | GroupError::Storage(_)) => {
             return None;
@@ -144,8 +154,21 @@ async fn transact(
     let commit = random.below(3) > 0;
     ledger.note(number, |known| known.tried = commit);
     loop {
-        match transactions.end(own(), commit).await {
-            Ok(()) => break,
+        let ended = match is_second_version {
+            true => transactions.end_raising_epoch(own(), commit).await,
+            false => {
+                let ended = transactions.end(own(), commit).await;
+                ended.map(|()| transaction.producer)
+            }
+        };
+        match ended {
+            Ok(next) if next == transaction.producer => break,
+            Ok(next) => {
+                // A new epoch counts from 0.
+                transaction.producer = next;
+                sequences.clear();
+                break;
+            }
             Err(TransactionError::Concurrent) => tokio::time::sleep(Duration::from_secs(1)).await,
             Err(_) => return None,
         }
@@ -335,7 +358,7 @@ struct CommitCounts {
 
 #[test]
 fn a_transaction_is_seen_in_full_or_not_at_all_whenever_the_node_crashes() {
-    // proves L3, S4
+    // proves L3, S4, K3
     let (mut committed, mut begun) = (0, 0);
     let count = seeds(300);
     for seed in 0..count {

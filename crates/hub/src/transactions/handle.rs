@@ -5,8 +5,8 @@ use std::sync::Arc;
 use highwater_log::batch::Batch;
 use highwater_log::{
     AppendError, AppendInfo, BoxFuture, GroupError, InitProducerRequest, OffsetCommit, Partition,
-    Producer, TopicPartition, TransactionCoordinator, TransactionError, TransactionMarker,
-    TransactionRef,
+    Producer, TopicPartition, TransactionCoordinator, TransactionError, TransactionInfo,
+    TransactionMarker, TransactionRef,
 };
 
 use super::coordinator::Coordinator;
@@ -33,6 +33,19 @@ impl Handle {
 }
 
 impl TransactionCoordinator for Handle {
+    fn transactions(&self) -> BoxFuture<Result<Vec<TransactionInfo>, TransactionError>> {
+        let coordinator = Arc::clone(&self.coordinator);
+        Box::pin(async move {
+            coordinator.loaded()?;
+            let slots = coordinator.slots.all().into_iter();
+            let infos = slots.filter_map(|slot| {
+                let entry = slot.lock();
+                Some(entry.durable.as_ref()?.info(&entry.id))
+            });
+            Ok(infos.collect())
+        })
+    }
+
     fn init_producer(
         &self,
         request: InitProducerRequest,
@@ -69,7 +82,26 @@ impl TransactionCoordinator for Handle {
         partition: &Arc<dyn Partition>,
         batch: Batch,
     ) -> BoxFuture<Result<AppendInfo, AppendError>> {
-        self.coordinator.append(transaction, partition, batch)
+        self.coordinator
+            .append(transaction, partition, batch, false)
+    }
+
+    fn append_adding(
+        &self,
+        transaction: &TransactionRef,
+        partition: &Arc<dyn Partition>,
+        batch: Batch,
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
+        self.coordinator.append(transaction, partition, batch, true)
+    }
+
+    fn commit_offsets_adding(
+        &self,
+        transaction: TransactionRef,
+        commit: OffsetCommit,
+    ) -> BoxFuture<Result<(), GroupError>> {
+        let coordinator = Arc::clone(&self.coordinator);
+        Box::pin(async move { coordinator.commit_offsets_adding(transaction, commit).await })
     }
 
     fn commit_transaction_offsets(
@@ -87,10 +119,25 @@ impl TransactionCoordinator for Handle {
         commit: bool,
     ) -> BoxFuture<Result<(), TransactionError>> {
         let coordinator = Arc::clone(&self.coordinator);
-        let marker = match commit {
-            true => TransactionMarker::Commit,
-            false => TransactionMarker::Abort,
-        };
-        Box::pin(async move { coordinator.end(transaction, marker).await })
+        Box::pin(async move { coordinator.end(transaction, marker(commit)).await })
+    }
+
+    fn end_raising_epoch(
+        &self,
+        transaction: TransactionRef,
+        commit: bool,
+    ) -> BoxFuture<Result<Producer, TransactionError>> {
+        let coordinator = Arc::clone(&self.coordinator);
+        Box::pin(async move {
+            let marker = marker(commit);
+            coordinator.end_raising_epoch(transaction, marker).await
+        })
+    }
+}
+
+fn marker(commit: bool) -> TransactionMarker {
+    match commit {
+        true => TransactionMarker::Commit,
+        false => TransactionMarker::Abort,
     }
 }

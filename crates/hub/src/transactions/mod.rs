@@ -8,21 +8,25 @@
 //! the next start writes the markers again, and a partition that has its marker rejects a second one. A transaction
 //! that its producer does not end is aborted after its timeout.
 //!
-//! This is the first version of Kafka's protocol, with its known gaps closed as far as clients allow:
+//! Both versions of Kafka's protocol are there, by the requests that a client sends. The second one (KIP-890) raises the
+//! epoch with every end of a transaction, so that nothing late can touch the next one, and adds partitions and groups
+//! with the first batch and the first offset (`implicit`). The known gaps of the first one are closed as far as clients
+//! allow:
 //! - A producer whose transaction is aborted by the coordinator (timeout, or a new holder of the transactional id) is
 //!   fenced in the same step, by an epoch that no client has. After a timeout it may request that epoch and continue.
 //! - A batch that arrives after the end of its transaction is rejected
 //!   ([`append`](highwater_log::TransactionCoordinator::append)), so no partition keeps an open transaction for ever.
 //! - The end is answered when every marker is written, so the next transaction can begin at once.
 //!
-//! One gap remains, because clients of this version keep their epoch from one transaction to the next: a delayed end
-//! request can end the next transaction. The second version of the protocol raises the epoch with every transaction.
+//! One gap of the first version remains, because its clients keep their epoch from one transaction to the next: a
+//! delayed end request can end the next transaction.
 
 mod completion;
 mod coordinator;
 #[cfg(test)]
 mod crash;
 mod handle;
+mod implicit;
 mod load;
 mod producer_ids;
 mod record;

@@ -12,7 +12,9 @@ use highwater_log::{
 use tokio::sync::oneshot;
 
 use super::coordinator::{Coordinator, TransactionEntry};
-use super::state::{InitDecision, Transaction};
+use super::implicit::Admission;
+use super::state::{EndDecision, InitDecision, Transaction};
+use crate::coordinator::NAME_BYTES_MAX;
 use crate::coordinator::slots::Slot;
 
 /// Receives the outcome when the step and its markers are durable.
@@ -52,7 +54,8 @@ impl Coordinator {
 
     fn check_request(&self, id: &str, requested: Duration) -> Result<(), TransactionError> {
         let max = self.options.timeout_max;
-        if id.is_empty() {
+        let is_too_long = id.len() > NAME_BYTES_MAX && self.slots.get(id).is_none();
+        if id.is_empty() || is_too_long {
             return Err(TransactionError::InvalidId);
         }
         match (Duration::from_millis(1)..=max).contains(&requested) {
@@ -153,7 +156,7 @@ impl Coordinator {
         })
     }
 
-    fn check_partitions(
+    pub(super) fn check_partitions(
         &self,
         topic_partitions: &[TopicPartition],
     ) -> Result<(), TransactionError> {
@@ -177,19 +180,51 @@ impl Coordinator {
             known.end(producer, marker, self.now_ms())
         })?;
         match done {
-            // The outcome is decided, but markers are missing; the client retries.
-            Some(done) => (tokio::time::timeout(self.options.completion_timeout, wait(done)).await)
-                .unwrap_or(Err(TransactionError::Concurrent)),
+            Some(done) => self.completed(done).await,
             None => Ok(()),
         }
     }
 
-    /// Check and append happen under the lock, so the end of the transaction comes after them.
+    /// Returns the producer of the next transaction.
+    pub(super) async fn end_raising_epoch(
+        self: &Arc<Self>,
+        transaction: TransactionRef,
+        marker: TransactionMarker,
+    ) -> Result<Producer, TransactionError> {
+        let done = self.decide(&transaction, |known, producer| {
+            let decision = known.end_raising_epoch(producer, marker, self.now_ms())?;
+            Ok(match decision {
+                EndDecision::Known(_) => None,
+                EndDecision::Store(next) => Some(next),
+            })
+        })?;
+        if let Some(done) = done {
+            self.completed(done).await?;
+        }
+        self.with_entry(&transaction, |_, entry| {
+            // Another holder of the id may have come meanwhile.
+            let known = entry.durable.as_ref();
+            let own = known.filter(|known| known.previous == Some(transaction.producer));
+            own.map(|known| known.producer)
+                .ok_or(TransactionError::Fenced(transaction.producer))
+        })
+    }
+
+    /// Waits until every marker is written.
+    async fn completed(&self, done: StepReceiver) -> Result<(), TransactionError> {
+        // After the timeout the outcome is decided, but markers are missing; the client retries.
+        (tokio::time::timeout(self.options.completion_timeout, wait(done)).await)
+            .unwrap_or(Err(TransactionError::Concurrent))
+    }
+
+    /// Check and append happen under the lock, so the end of the transaction comes after them. If `adds`, a partition
+    /// that is not part of the transaction is added to it.
     pub(super) fn append(
         self: &Arc<Self>,
         transaction: &TransactionRef,
         partition: &Arc<dyn Partition>,
         batch: Batch,
+        adds: bool,
     ) -> BoxFuture<Result<AppendInfo, AppendError>> {
         let (producer, topic_partition) =
             (transaction.producer, partition.topic_partition().clone());
@@ -204,29 +239,19 @@ impl Coordinator {
             producer,
             topic_partition: topic_partition.clone(),
         };
-        let Some(slot) = self.slots.get(&transaction.id) else {
+        let slot = self.slots.get(&transaction.id);
+        let Some(slot) = slot.filter(|_| batch.header().producer() == Some(producer)) else {
             return Box::pin(ready(Err(none)));
         };
-        let entry = slot.lock();
-        let allowed = match entry.ongoing() {
-            _ if batch.header().producer() != Some(producer) => Err(none),
-            Some(open)
-                if open.producer == producer
-                    && open.topic_partitions.contains(&topic_partition) =>
-            {
-                Ok(())
+        let mut entry = slot.lock();
+        match entry.admission(producer, &topic_partition) {
+            Admission::Append => partition.append(batch),
+            Admission::Add if adds => {
+                self.append_after_add(&slot, &mut entry, partition, producer, batch)
             }
-            _ => match &entry.durable {
-                Some(known) if known.producer.id == producer.id && known.producer != producer => {
-                    let current = known.producer.epoch;
-                    Err(AppendError::Fenced { producer, current })
-                }
-                _ => Err(none),
-            },
-        };
-        match allowed {
-            Ok(()) => partition.append(batch),
-            Err(error) => Box::pin(ready(Err(error))),
+            Admission::Add => Box::pin(ready(Err(none))),
+            Admission::Refuse(AppendError::Busy { .. }) if !adds => Box::pin(ready(Err(none))),
+            Admission::Refuse(error) => Box::pin(ready(Err(error))),
         }
     }
 
@@ -257,7 +282,7 @@ impl Coordinator {
         }
     }
 
-    fn with_entry<R>(
+    pub(super) fn with_entry<R>(
         self: &Arc<Self>,
         transaction: &TransactionRef,
         act: impl FnOnce(&Slot<TransactionEntry>, &mut TransactionEntry) -> Result<R, TransactionError>,

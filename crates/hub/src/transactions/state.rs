@@ -13,7 +13,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use highwater_log::{Producer, TopicPartition, TransactionError, TransactionMarker};
+use highwater_log::{
+    Producer, TopicPartition, TransactionError, TransactionInfo, TransactionMarker,
+    TransactionPhase,
+};
 
 /// The state of a transactional id.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,10 +55,43 @@ pub(super) enum InitDecision {
     NeedsId,
 }
 
+/// The result of [`Transaction::end_raising_epoch`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum EndDecision {
+    /// A repeated request: the producer of the next transaction.
+    Known(Producer),
+    Store(Transaction),
+}
+
 /// The last epoch of a client; the next one is reserved for fencing that client.
 const EPOCH_LAST: i16 = i16::MAX - 1;
 
+impl State {
+    fn phase(self) -> TransactionPhase {
+        match self {
+            State::Empty => TransactionPhase::Empty,
+            State::Ongoing => TransactionPhase::Ongoing,
+            State::Preparing(TransactionMarker::Commit) => TransactionPhase::PrepareCommit,
+            State::Preparing(TransactionMarker::Abort) => TransactionPhase::PrepareAbort,
+            State::Complete(TransactionMarker::Commit) => TransactionPhase::CompleteCommit,
+            State::Complete(TransactionMarker::Abort) => TransactionPhase::CompleteAbort,
+        }
+    }
+}
+
 impl Transaction {
+    pub(super) fn info(&self, id: &str) -> TransactionInfo {
+        let is_open = matches!(self.state, State::Ongoing | State::Preparing(_));
+        TransactionInfo {
+            id: id.to_owned(),
+            producer: self.producer,
+            timeout: self.timeout,
+            phase: self.state.phase(),
+            started_ms: is_open.then_some(self.started_ms),
+            topic_partitions: self.topic_partitions.iter().cloned().collect(),
+        }
+    }
+
     pub(super) fn new(producer_id: i64, timeout: Duration, now_ms: i64) -> Transaction {
         Transaction {
             producer: Producer {
@@ -128,12 +164,22 @@ impl Transaction {
     /// Aborts the open transaction without a request of its producer, and fences the producer. `previous` may continue
     /// with the new epoch.
     fn abort(&self, previous: Option<Producer>, now_ms: i64) -> Transaction {
+        self.prepare_raised(TransactionMarker::Abort, previous, now_ms)
+    }
+
+    /// The decided state, with the next epoch, which the markers have as well.
+    fn prepare_raised(
+        &self,
+        marker: TransactionMarker,
+        previous: Option<Producer>,
+        now_ms: i64,
+    ) -> Transaction {
         let Producer { id, epoch } = self.producer;
         let epoch = epoch.saturating_add(1);
         Transaction {
             producer: Producer { id, epoch },
             previous,
-            ..self.prepare(TransactionMarker::Abort, now_ms)
+            ..self.prepare(marker, now_ms)
         }
     }
 
@@ -203,9 +249,54 @@ impl Transaction {
         }
     }
 
-    /// The state after every marker is written.
-    pub(super) fn complete(&self, marker: TransactionMarker, now_ms: i64) -> Transaction {
+    /// The decided state with the next epoch. An abort needs no open transaction, because a client whose first batch
+    /// failed cannot know whether it began one.
+    pub(super) fn end_raising_epoch(
+        &self,
+        producer: Producer,
+        marker: TransactionMarker,
+        now_ms: i64,
+    ) -> Result<EndDecision, TransactionError> {
+        let is_repeat = self.previous == Some(producer);
+        if !is_repeat {
+            self.check(producer)?;
+        }
+        let raised = || {
+            let next = self.prepare_raised(marker, Some(producer), now_ms);
+            Ok(EndDecision::Store(next))
+        };
+        match self.state {
+            State::Preparing(doing) if doing == marker => Err(TransactionError::Concurrent),
+            State::Preparing(_) => Err(TransactionError::InvalidState("it ends the other way")),
+            State::Complete(done) if is_repeat => match done == marker {
+                true => Ok(EndDecision::Known(self.producer)),
+                false => Err(TransactionError::InvalidState("it ended the other way")),
+            },
+            State::Empty | State::Ongoing if is_repeat => Err(TransactionError::Fenced(producer)),
+            State::Ongoing => raised(),
+            State::Empty | State::Complete(_) if marker == TransactionMarker::Abort => raised(),
+            State::Empty | State::Complete(_) => {
+                Err(TransactionError::InvalidState("no transaction is open"))
+            }
+        }
+    }
+
+    /// Whether the epochs of the producer id are exhausted: not even a marker can raise it.
+    pub(super) fn needs_id(&self) -> bool {
+        self.producer.epoch == i16::MAX
+    }
+
+    /// The state after every marker is written. `new_id` is a producer id for the next transaction, if it
+    /// [needs](Self::needs_id) one.
+    pub(super) fn complete(
+        &self,
+        marker: TransactionMarker,
+        new_id: Option<i64>,
+        now_ms: i64,
+    ) -> Transaction {
+        let producer = new_id.map_or(self.producer, |id| Producer { id, epoch: 0 });
         Transaction {
+            producer,
             state: State::Complete(marker),
             topic_partitions: BTreeSet::new(),
             groups: BTreeSet::new(),
@@ -291,7 +382,7 @@ mod tests {
         assert_eq!(next.producer, epoch(1));
         let fenced = Err(TransactionError::Fenced(epoch(0)));
         assert_eq!(next.end(epoch(0), TransactionMarker::Commit, 9), fenced);
-        let complete = next.complete(TransactionMarker::Abort, 10);
+        let complete = next.complete(TransactionMarker::Abort, None, 10);
         let old = complete.init(Some(epoch(0)), TIMEOUT, None, 11);
         assert_eq!(old, Err(TransactionError::Fenced(epoch(0))));
     }
@@ -300,7 +391,7 @@ mod tests {
     fn a_producer_whose_transaction_took_too_long_is_fenced_but_may_come_back() {
         let next = ongoing().time_out(9);
         assert_eq!(next.producer, epoch(1));
-        let complete = next.complete(TransactionMarker::Abort, 10);
+        let complete = next.complete(TransactionMarker::Abort, None, 10);
         let late = complete.add(epoch(0), &[topic_partition(0)], &[], 11);
         assert_eq!(late, Err(TransactionError::Fenced(epoch(0))));
         let back = complete.init(Some(epoch(0)), TIMEOUT, None, 12);
@@ -321,7 +412,7 @@ mod tests {
         open.producer.epoch = EPOCH_LAST;
         let fenced = open.time_out(2);
         assert_eq!(fenced.producer.epoch, i16::MAX);
-        let complete = fenced.complete(TransactionMarker::Abort, 3);
+        let complete = fenced.complete(TransactionMarker::Abort, None, 3);
         assert_eq!(
             complete.init(None, TIMEOUT, None, 4),
             Ok(InitDecision::NeedsId)
@@ -353,7 +444,7 @@ mod tests {
         );
         let intro = next.init(None, TIMEOUT, None, 9);
         assert_eq!(intro, Err(TransactionError::Concurrent));
-        let done = next.complete(TransactionMarker::Commit, 10);
+        let done = next.complete(TransactionMarker::Commit, None, 10);
         assert_eq!(done.end(epoch(0), TransactionMarker::Commit, 11), Ok(None));
         for state in [done, next, empty()] {
             let other = state.end(epoch(0), TransactionMarker::Abort, 12);
@@ -366,5 +457,78 @@ mod tests {
         let other = Producer { id: 8, epoch: 0 };
         let unknown = Err(TransactionError::UnknownProducer(other));
         assert_eq!(empty().add(other, &[], &[], 1), unknown);
+    }
+
+    fn ended(decision: Result<EndDecision, TransactionError>) -> Transaction {
+        match decision {
+            Ok(EndDecision::Store(next)) => next,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    // proves K3
+    #[test]
+    fn an_end_that_raises_the_epoch_cannot_touch_the_next_transaction() {
+        let commit = TransactionMarker::Commit;
+        let next = ended(ongoing().end_raising_epoch(epoch(0), commit, 9));
+        assert_eq!(
+            (next.producer, next.state),
+            (epoch(1), State::Preparing(commit))
+        );
+        let busy = next.end_raising_epoch(epoch(0), commit, 9);
+        assert_eq!(busy, Err(TransactionError::Concurrent));
+        let done = next.complete(commit, None, 10);
+        let again = done.end_raising_epoch(epoch(0), commit, 11);
+        assert_eq!(again, Ok(EndDecision::Known(epoch(1))));
+        let other = done.end_raising_epoch(epoch(0), TransactionMarker::Abort, 11);
+        assert!(matches!(other, Err(TransactionError::InvalidState(_))));
+        let later = done.add(epoch(1), &[topic_partition(1)], &[], 12);
+        let late = later
+            .unwrap()
+            .unwrap()
+            .end_raising_epoch(epoch(0), commit, 13);
+        assert_eq!(late, Err(TransactionError::Fenced(epoch(0))));
+    }
+
+    #[test]
+    fn an_abort_without_a_transaction_raises_the_epoch_and_a_commit_is_refused() {
+        let abort = TransactionMarker::Abort;
+        let next = ended(empty().end_raising_epoch(epoch(0), abort, 1));
+        let done = next.complete(abort, None, 2);
+        assert_eq!(
+            (done.producer, done.state),
+            (epoch(1), State::Complete(abort))
+        );
+        let next = ended(done.end_raising_epoch(epoch(1), abort, 3));
+        assert_eq!(next.producer, epoch(2));
+        for state in [empty(), done] {
+            let refused = state.end_raising_epoch(state.producer, TransactionMarker::Commit, 4);
+            assert!(matches!(refused, Err(TransactionError::InvalidState(_))));
+        }
+    }
+
+    #[test]
+    fn a_producer_whose_transaction_timed_out_learns_its_epoch_by_aborting() {
+        let done = ongoing()
+            .time_out(9)
+            .complete(TransactionMarker::Abort, None, 10);
+        let aborted = done.end_raising_epoch(epoch(0), TransactionMarker::Abort, 11);
+        assert_eq!(aborted, Ok(EndDecision::Known(epoch(1))));
+        let committed = done.end_raising_epoch(epoch(0), TransactionMarker::Commit, 11);
+        assert!(matches!(committed, Err(TransactionError::InvalidState(_))));
+    }
+
+    #[test]
+    fn the_last_epoch_ends_with_a_new_producer_id() {
+        let mut open = ongoing();
+        open.producer.epoch = EPOCH_LAST;
+        let next = ended(open.end_raising_epoch(open.producer, TransactionMarker::Commit, 1));
+        assert!(next.needs_id());
+        let done = next.complete(TransactionMarker::Commit, Some(8), 2);
+        let new = Producer { id: 8, epoch: 0 };
+        let again = done.end_raising_epoch(open.producer, TransactionMarker::Commit, 3);
+        assert_eq!(again, Ok(EndDecision::Known(new)));
+        let late = done.add(open.producer, &[], &[], 4);
+        assert_eq!(late, Err(TransactionError::Fenced(open.producer)));
     }
 }

@@ -85,6 +85,20 @@ impl Node {
         (self.transactions).append(transaction, &partition.unwrap(), batch)
     }
 
+    /// As a client of the second version of the protocol sends, without adding the partition before.
+    pub(super) fn send_adding(
+        &self,
+        transaction: &TransactionRef,
+        topic_partition: &TopicPartition,
+        sequence: i32,
+        value: i64,
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
+        let hub = topic_partition.hub.as_str();
+        let partition = self.log.partition(hub, topic_partition.partition);
+        let batch = batch(transaction.producer, sequence, value);
+        (self.transactions).append_adding(transaction, &partition.unwrap(), batch)
+    }
+
     pub(super) async fn committed_offset(
         &self,
         group: &str,

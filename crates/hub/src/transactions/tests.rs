@@ -6,7 +6,7 @@ use std::time::Duration;
 use highwater_log::testing::GatedLog;
 use highwater_log::{
     AppendError, GroupCoordinator, GroupError, InitProducerRequest, Log, Producer,
-    TransactionCoordinator, TransactionError, TransactionMarker, TransactionRef,
+    TransactionCoordinator, TransactionError, TransactionMarker, TransactionPhase, TransactionRef,
 };
 
 use super::HUB;
@@ -101,6 +101,31 @@ async fn a_transaction_is_seen_everywhere_when_it_commits_and_nowhere_when_it_ab
 }
 
 #[tokio::test(start_paused = true)]
+async fn open_and_ended_transactions_are_listed() {
+    let (log, node) = fresh().await;
+    let transaction = begun(&node, "t").await;
+    let list = async || node.transactions.transactions().await.unwrap();
+    let open = list().await;
+    assert_eq!(
+        (open[0].id.as_str(), open[0].producer),
+        ("t", transaction.producer)
+    );
+    assert_eq!(open[0].phase, TransactionPhase::Ongoing);
+    assert!(open[0].started_ms.is_some());
+    let expected = [topic_partition("a", 0), topic_partition("b", 0)];
+    assert_eq!(open[0].topic_partitions, expected);
+    let producers = Log::partition(&log, "a", 0).unwrap().producers().unwrap();
+    assert_eq!(producers[0].producer, transaction.producer);
+    assert!(producers[0].open.is_some() && producers[0].last_sequence == Some(0));
+    end(&node, &transaction, true).await.unwrap();
+    let ended = list().await;
+    assert_eq!(
+        (ended[0].phase, ended[0].started_ms),
+        (TransactionPhase::CompleteCommit, None)
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_producer_id_is_never_given_out_twice() {
     let log = GatedLog::default();
     let mut ids = BTreeSet::new();
@@ -130,6 +155,11 @@ async fn requests_wait_until_the_hub_has_been_read() {
 async fn invalid_requests_are_refused() {
     let (_, node) = fresh().await;
     assert_eq!(node.init("").await.err(), Some(TransactionError::InvalidId));
+    let long = "t".repeat(1025);
+    assert_eq!(
+        node.init(&long).await.err(),
+        Some(TransactionError::InvalidId)
+    );
     let request = InitProducerRequest {
         transactional_id: Some("t".into()),
         timeout: Duration::from_secs(3600),
@@ -361,4 +391,108 @@ async fn an_unused_id_is_deleted() {
     assert_eq!(node.transactions.states(), []);
     let producer: Producer = node.init("t").await.unwrap().producer;
     assert_ne!(producer.id, transaction.producer.id);
+}
+
+/// Commits, and returns the transaction that follows.
+async fn end_raising(
+    node: &Node,
+    transaction: &TransactionRef,
+    commit: bool,
+) -> Result<TransactionRef, TransactionError> {
+    let ended = (node.transactions).end_raising_epoch(transaction.clone(), commit);
+    let producer = ended.await?;
+    let id = transaction.id.clone();
+    Ok(TransactionRef { id, producer })
+}
+
+// proves L3, K3
+#[tokio::test(start_paused = true)]
+async fn batches_that_add_their_partitions_keep_their_order() {
+    let (log, node) = fresh().await;
+    let transaction = node.init("t").await.unwrap();
+    let (a, b) = (topic_partition("a", 0), topic_partition("b", 0));
+    log.close();
+    let sent = [
+        node.send_adding(&transaction, &a, 0, 1),
+        node.send_adding(&transaction, &b, 0, 2),
+        node.send_adding(&transaction, &a, 1, 3),
+        node.send_adding(&transaction, &a, 2, 4),
+    ];
+    settle().await;
+    let offset = committed_offsets("g", &a, 4);
+    let stored =
+        tokio::spawn((node.transactions).commit_offsets_adding(transaction.clone(), offset));
+    settle().await;
+    let bounds = Log::partition(&log, "a", 0).unwrap().bounds();
+    assert_eq!(
+        bounds.end.0, 0,
+        "nothing is appended before its partition is stored"
+    );
+    log.open();
+    for appended in sent {
+        appended.await.unwrap();
+    }
+    stored.await.unwrap().unwrap();
+    let next = end_raising(&node, &transaction, true).await.unwrap();
+    assert_eq!(next.producer.epoch, transaction.producer.epoch + 1);
+    assert_eq!(node.committed(&a).await, [1, 3, 4]);
+    assert_eq!(node.committed(&b).await, [2]);
+    assert_eq!(node.committed_offset("g", &a).await, Some(4));
+}
+
+// proves K3
+#[tokio::test(start_paused = true)]
+async fn what_is_late_cannot_touch_the_next_transaction() {
+    let (_, node) = fresh().await;
+    let a = topic_partition("a", 0);
+    let first = node.init("t").await.unwrap();
+    node.send_adding(&first, &a, 0, 1).await.unwrap();
+    let second = end_raising(&node, &first, true).await.unwrap();
+    let again = end_raising(&node, &first, true).await;
+    assert_eq!(again, Ok(second.clone()), "the answer was lost");
+    node.send_adding(&second, &a, 0, 2).await.unwrap();
+    let late = node.send_adding(&first, &a, 1, 9).await;
+    assert!(matches!(late, Err(AppendError::Fenced { .. })), "{late:?}");
+    for commit in [true, false] {
+        let late = end_raising(&node, &first, commit).await;
+        assert_eq!(late, Err(TransactionError::Fenced(first.producer)));
+    }
+    let third = end_raising(&node, &second, false).await.unwrap();
+    assert_eq!(node.committed(&a).await, [1]);
+    let nothing = end_raising(&node, &third, true).await;
+    assert!(matches!(nothing, Err(TransactionError::InvalidState(_))));
+    let fourth = end_raising(&node, &third, false).await.unwrap();
+    assert_eq!(fourth.producer.epoch, third.producer.epoch + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn batches_wait_for_no_transaction_that_cannot_be_stored() {
+    let (log, node) = fresh().await;
+    let transaction = node.init("t").await.unwrap();
+    log.set_full(HUB, true);
+    let refused = node
+        .send_adding(&transaction, &topic_partition("a", 0), 0, 1)
+        .await;
+    assert!(
+        matches!(refused, Err(AppendError::Busy { .. })),
+        "{refused:?}"
+    );
+    log.set_full(HUB, false);
+    let sent = node
+        .send_adding(&transaction, &topic_partition("a", 0), 0, 1)
+        .await;
+    assert!(sent.is_ok(), "{sent:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn both_versions_of_the_protocol_can_follow_one_another() {
+    let (_, node) = fresh().await;
+    let a = topic_partition("a", 0);
+    let first = begun(&node, "t").await;
+    end(&node, &first, true).await.unwrap();
+    node.send_adding(&first, &a, 1, 2).await.unwrap();
+    let second = end_raising(&node, &first, true).await.unwrap();
+    begin(&node, &second).await;
+    end(&node, &second, true).await.unwrap();
+    assert_eq!(node.committed(&a).await, [1, 2, 1]);
 }

@@ -209,12 +209,40 @@ fn automatic_creation_stops_at_its_limits_and_administrators_go_on() {
     let create = |name: &str, partitions: u32| {
         done(hub.create(spec(name, partitions, HubSettings::default()))).unwrap()
     };
+    let create_automatically = |name: &str, partitions: u32| {
+        let spec = spec(name, partitions, HubSettings::default());
+        done(hub.create_automatically(spec)).map(|hub| hub.partitions)
+    };
     create("__internal", 8);
     create("a", 4);
     let too_many = |what, max| Err(AdminError::TooMany { what, max });
-    assert_eq!(hub.check_automatic_creation(2), Ok(()));
-    assert_eq!(hub.check_automatic_creation(3), too_many("partitions", 6));
-    create("b", 1);
-    assert_eq!(hub.check_automatic_creation(1), too_many("hubs", 2));
+    assert_eq!(create_automatically("b", 3), too_many("partitions", 6));
+    assert_eq!(create_automatically("b", 2), Ok(2));
+    assert_eq!(create_automatically("c", 1), too_many("hubs", 2));
     create("c", 100);
+}
+
+// proves G2
+#[test]
+fn automatic_creation_at_once_does_not_exceed_its_limits() {
+    let options = highwater_hub::Options {
+        auto_create_hubs_max: 10,
+        auto_create_partitions_max: 6,
+        ..by_hand()
+    };
+    let disk: Arc<dyn highwater_env::Disk> = Arc::new(SimDisk::new(1));
+    let clock: Arc<dyn highwater_env::Clock> = Arc::new(SimClock::at_unix_nanos(0));
+    let hub = open(&disk, &clock, &options).unwrap().0;
+    let create = &|number: u32| {
+        let spec = spec(&format!("h{number}"), 2, HubSettings::default());
+        done(hub.create_automatically(spec)).is_ok()
+    };
+    let created = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..16)
+            .map(|number| scope.spawn(move || create(number)))
+            .collect();
+        let created = threads.into_iter().map(|thread| thread.join().unwrap());
+        created.filter(|created| *created).count()
+    });
+    assert_eq!(created, 3);
 }

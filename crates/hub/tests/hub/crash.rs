@@ -1,6 +1,6 @@
 //! The hub over the simulated disk: after any crashes, torn or reordered writes, failures and full disks, no
-//! acknowledged record is missing, moved, changed or repeated, and no acknowledged punctuation is lost. // proves L3 T1
-//! T8
+//! acknowledged record is missing, moved, changed or repeated, and no acknowledged punctuation is lost. A record keeps
+//! its enqueue time and its producer's timestamp, whichever of them consumers see. // proves L3 T1 T8 K4
 //!
 //! Each seed is one hub with many crashes, compared with a list of sent and answered appends. `HIGHWATER_SEED=7`
 //! replays one seed, `HIGHWATER_SEEDS=100000` runs more.
@@ -13,9 +13,10 @@ use highwater_env::disk::Faults;
 use highwater_env::random::Random;
 use highwater_env::{Clock, Disk, SimClock, SimDisk};
 use highwater_hub::{Durability, Hub, Options};
+use highwater_log::batch::TimestampType;
 use highwater_log::{
-    AppendError, AppendInfo, BoxFuture, EnqueueTime, HubSettings, Isolation, Log, Offset,
-    Partition, Producer, TransactionMarker,
+    AppendError, AppendInfo, BoxFuture, EnqueueTime, Isolation, Log, Offset, Partition, Producer,
+    TransactionMarker,
 };
 
 use crate::common::*;
@@ -27,6 +28,8 @@ const STEPS: u64 = 60;
 struct Sent {
     topic_partition: usize,
     values: Vec<String>,
+    /// The producer's timestamp.
+    created: Option<i64>,
     fate: Fate,
 }
 
@@ -148,7 +151,7 @@ impl World {
         }
         if hub.hub("h").is_none() {
             self.disk.set_faults(Faults::default());
-            done(hub.create(spec("h", 2, HubSettings::default()))).unwrap();
+            done(hub.create(spec("h", 2, timestamps(TimestampType::Create)))).unwrap();
         }
         self.hub = Some(hub);
         self.check();
@@ -181,7 +184,8 @@ impl World {
             72..75 => self.end_transaction(),
             75..78 => self.trim(),
             78..81 => self.maintain(),
-            81..85 => self.move_clock(),
+            81..84 => self.move_clock(),
+            84..85 => self.change_timestamps(),
             85..89 => self.check(),
             89..93 => self.set_faults(),
             93..96 => {
@@ -205,27 +209,52 @@ impl World {
             .collect()
     }
 
-    fn note(&mut self, topic_partition: usize, values: Vec<String>) -> usize {
+    fn note(&mut self, topic_partition: usize, values: Vec<String>, created: Option<i64>) -> usize {
         self.sent.push(Sent {
             topic_partition,
             values,
+            created,
             fate: Fate::Unknown,
         });
         self.sent.len() - 1
+    }
+
+    /// A timestamp of a producer, whose clock is not the hub's.
+    fn created(&mut self) -> Option<i64> {
+        let now = self.clock.unix_millis();
+        match self.random.below(4) {
+            0 => None,
+            _ => Some(now - 5_000 + self.random.below(10_000) as i64),
+        }
+    }
+
+    /// The timestamps that consumers see; the enqueue times stay.
+    fn change_timestamps(&mut self) {
+        let kind = match self.random.below(3) {
+            0 => TimestampType::LogAppend,
+            _ => TimestampType::Create,
+        };
+        let hub = self.hub.as_ref().expect("the hub is open");
+        // A full disk may refuse it.
+        let _ = done(hub.change(&name("h"), timestamps(kind)));
     }
 
     fn append_plain(&mut self) {
         let topic_partition = self.random.below(2) as usize;
         let values = self.values();
         let partition = self.partition(topic_partition);
-        let pending = match self.random.below(2) {
-            0 => partition.append(batch(&values, None, false)),
+        let created = self.created();
+        let (pending, created) = match self.random.below(2) {
+            0 => {
+                let batch = created_batch(&values, None, false, created);
+                (partition.append(batch), created)
+            }
             _ => {
                 let records: Vec<_> = values.iter().map(|value| record(value)).collect();
-                partition.append_records(&records)
+                (partition.append_records(&records), None)
             }
         };
-        let number = self.note(topic_partition, values);
+        let number = self.note(topic_partition, values, created);
         self.pending.push((number, pending));
     }
 
@@ -234,7 +263,8 @@ impl World {
         let number = self.random.below(4) as usize;
         if self.clients[number].in_flight.len() < 5 {
             let values = self.values();
-            let sent = self.note(self.clients[number].topic_partition, values);
+            let created = self.created();
+            let sent = self.note(self.clients[number].topic_partition, values, created);
             let client = &mut self.clients[number];
             client.in_flight.push((client.next, sent, false));
             client.next += self.sent[sent].values.len() as i32;
@@ -261,7 +291,13 @@ impl World {
             if !*under_way {
                 *under_way = true;
                 let producer = Some((client.producer, *sequence));
-                let batch = batch(&self.sent[*sent].values, producer, client.transactional);
+                let sent_batch = &self.sent[*sent];
+                let batch = created_batch(
+                    &sent_batch.values,
+                    producer,
+                    client.transactional,
+                    sent_batch.created,
+                );
                 self.pending.push((*sent, partition.append(batch)));
                 client.open |= client.transactional;
             }
@@ -458,10 +494,7 @@ impl World {
                 pair[1].base_offset(),
                 "no gap, no overlap"
             );
-            assert!(
-                pair[0].enqueue_time() <= pair[1].enqueue_time(),
-                "time never goes back"
-            );
+            assert!(pair[0].time <= pair[1].time, "time never goes back");
         }
         let end = headers
             .last()
@@ -511,10 +544,11 @@ impl World {
                 let offset = offset + index as i64;
                 if offset >= start {
                     let seen = by_offset.get(&offset);
-                    let seen = seen.map(|seen| (seen.value.as_str(), seen.time));
+                    let seen = seen.map(|seen| (seen.value.as_str(), seen.time, seen.created));
+                    let created = sent.created.unwrap_or(time);
                     assert_eq!(
                         seen,
-                        Some((value.as_str(), time)),
+                        Some((value.as_str(), time, created)),
                         "append {number} is missing"
                     );
                 }
@@ -538,16 +572,11 @@ impl World {
     }
 
     /// An acknowledged punctuation is found at its offset for ever.
-    fn check_silence(
-        &self,
-        topic_partition: usize,
-        start: i64,
-        headers: &[highwater_log::batch::BatchHeader],
-    ) {
+    fn check_silence(&self, topic_partition: usize, start: i64, headers: &[ReadHeader]) {
         let found: BTreeMap<i64, i64> = headers
             .iter()
             .filter(|header| header.is_control() && !header.is_transactional())
-            .map(|header| (header.base_offset().0, header.enqueue_time().0))
+            .map(|header| (header.base_offset().0, header.time.0))
             .collect();
         for (offset, time) in self.silent[topic_partition].range(start..) {
             assert_eq!(found.get(offset), Some(time), "punctuation at {offset}");
@@ -555,12 +584,7 @@ impl World {
     }
 
     /// Stable offset and aborted transactions, computed from the batches alone.
-    fn check_transactions(
-        &self,
-        partition: &dyn Partition,
-        headers: &[highwater_log::batch::BatchHeader],
-        start: Offset,
-    ) {
+    fn check_transactions(&self, partition: &dyn Partition, headers: &[ReadHeader], start: Offset) {
         if start > Offset(0) {
             return;
         }
@@ -618,7 +642,7 @@ fn batches_rejected_by_a_full_disk_never_come_back() {
             let pending = world
                 .partition(0)
                 .append(batch(&[text.into()], None, false));
-            let number = world.note(0, vec![text.into()]);
+            let number = world.note(0, vec![text.into()], None);
             world.pending.push((number, pending));
         };
         append(&mut world, "first");

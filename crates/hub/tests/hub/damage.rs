@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use highwater_env::{Clock, Disk, SimClock, SimDisk};
 use highwater_hub::{Hub, OpenError, Options, Recovery};
-use highwater_log::{AppendError, HubSettings, Isolation, Log, ReadError};
+use highwater_log::batch::TimestampType;
+use highwater_log::{AppendError, Isolation, Log, ReadError};
 
 use crate::common::*;
 
@@ -41,11 +42,12 @@ impl Fixture {
     fn build(&self) -> World {
         let disk = SimDisk::new(1);
         let (hub, _) = start(&disk, &self.options).unwrap();
-        done(hub.create(spec("h", 1, HubSettings::default()))).unwrap();
+        done(hub.create(spec("h", 1, timestamps(TimestampType::Create)))).unwrap();
         let partition = hub.partition("h", 0).unwrap();
         for number in 0..14 {
             let values: Vec<String> = (0..3).map(|at| format!("record {number}.{at}")).collect();
-            let mut pending = partition.append(batch(&values, None, false));
+            let created = Some(2_000 - 90 * number);
+            let mut pending = partition.append(created_batch(&values, None, false, created));
             hub.commit();
             poll(&mut pending).unwrap().unwrap();
         }
@@ -70,13 +72,7 @@ fn start(disk: &SimDisk, options: &Options) -> Result<(Hub, Vec<Recovery>), Open
     open(&disk, &clock, options)
 }
 
-fn all(
-    hub: &Hub,
-) -> (
-    Vec<highwater_log::batch::BatchHeader>,
-    Vec<ReadRecord>,
-    Option<ReadError>,
-) {
+fn all(hub: &Hub) -> (Vec<ReadHeader>, Vec<ReadRecord>, Option<ReadError>) {
     let partition = hub.partition("h", 0).unwrap();
     read_from(
         &*partition,

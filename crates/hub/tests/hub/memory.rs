@@ -1,4 +1,4 @@
-//! The hub against the log in memory: the same calls give the same answers. // proves L1 L2
+//! The hub against the log in memory: the same calls give the same answers. // proves L1 L2 K4
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use highwater_env::{Clock, Disk, SimClock, SimDisk};
 use highwater_hub::{Hub, Options};
 use highwater_log::MemoryLog;
 use highwater_log::batch::Codec;
-use highwater_log::batch::{Batch, BatchBuilder, BatchOptions};
+use highwater_log::batch::{Batch, BatchBuilder, BatchOptions, TimestampType};
 use highwater_log::{
     AppendError, AppendInfo, BoxFuture, EnqueueTime, HubSettings, Isolation, Log, Offset,
-    Partition, Producer, ReadError, TransactionMarker,
+    Partition, Producer, ReadError, TimestampLookup, TransactionMarker,
 };
 use proptest::prelude::*;
 
@@ -23,6 +23,8 @@ enum Call {
         transactional: bool,
         count: usize,
         codec: Codec,
+        /// Before or after the time of the hub.
+        created_ms: Option<i64>,
     },
     AppendRecords {
         count: usize,
@@ -45,6 +47,14 @@ enum Call {
     Find {
         back_ms: i64,
     },
+    /// By the timestamps that consumers see; `None` finds the latest.
+    FindTimestamp {
+        back_ms: Option<i64>,
+    },
+    /// The timestamps that consumers see from here on.
+    Timestamps {
+        created: bool,
+    },
     Trim {
         offset: i64,
     },
@@ -62,13 +72,18 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
         any::<bool>(),
         1..4usize,
         prop::sample::select(vec![Codec::None, Codec::Lz4]),
+        prop::option::weighted(0.8, -3_000..1_000i64),
     );
-    let append = append.prop_map(|(producer, transactional, count, codec)| Call::Append {
-        producer,
-        transactional,
-        count,
-        codec,
-    });
+    let append =
+        append.prop_map(
+            |(producer, transactional, count, codec, created_ms)| Call::Append {
+                producer,
+                transactional,
+                count,
+                codec,
+                created_ms,
+            },
+        );
     let records = (0..4usize, 0..400usize);
     let read = (-2..60i64, 0..3000usize, any::<bool>());
     let call = prop_oneof![
@@ -79,6 +94,9 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
         2 => (-1..2i64).prop_map(|off| Call::Punctuate { off }),
         6 => read.prop_map(|(from, bytes_max, committed)| Call::Read { from, bytes_max, committed }),
         2 => (-10..3000i64).prop_map(|back_ms| Call::Find { back_ms }),
+        4 => prop::option::weighted(0.8, -1_200..4_000i64)
+            .prop_map(|back_ms| Call::FindTimestamp { back_ms }),
+        1 => prop::bool::weighted(0.7).prop_map(|created| Call::Timestamps { created }),
         1 => (-1..50i64).prop_map(|offset| Call::Trim { offset }),
         2 => (-500..500i64).prop_map(|ms| Call::Advance { ms }),
         1 => Just(Call::Restart),
@@ -111,10 +129,7 @@ impl Both {
         let now = clock.clone();
         let memory = MemoryLog::new(move || now.unix_millis());
         let hub = start(&disk, &clock, &options);
-        let settings = HubSettings {
-            batch_bytes_max: 1024,
-            ..HubSettings::default()
-        };
+        let settings = settings(TimestampType::Create);
         done(hub.create(spec("h", 1, settings.clone()))).unwrap();
         done(memory.create(spec("h", 1, settings))).unwrap();
         Both {
@@ -146,10 +161,12 @@ impl Both {
                 transactional,
                 count,
                 codec,
+                created_ms,
             } => {
                 let numbered = producer.map(|(id, epoch, number)| (Producer { id, epoch }, number));
                 let transactional = *transactional && numbered.is_some();
-                let batch = packed(*count, numbered, transactional, *codec);
+                let created = created_ms.map(|ms| self.clock.unix_millis() + ms);
+                let batch = packed(*count, numbered, transactional, *codec, created);
                 self.on_both(|partition| partition.append(batch.clone()), same_append);
             }
             Call::AppendRecords { count, size } => {
@@ -203,6 +220,25 @@ impl Both {
                     |a, b| assert_eq!(a, b),
                 );
             }
+            Call::FindTimestamp { back_ms } => {
+                let now = self.clock.unix_millis();
+                let lookup = match back_ms {
+                    Some(back_ms) => TimestampLookup::AtLeast(now - back_ms),
+                    None => TimestampLookup::Latest,
+                };
+                self.on_both(
+                    |partition| partition.offset_for_timestamp(lookup),
+                    |a, b| assert_eq!(a, b),
+                );
+            }
+            Call::Timestamps { created } => {
+                let settings = settings(match created {
+                    true => TimestampType::Create,
+                    false => TimestampType::LogAppend,
+                });
+                done(self.hub.change(&name("h"), settings.clone())).unwrap();
+                done(self.memory.change(&name("h"), settings)).unwrap();
+            }
             Call::Trim { offset } => {
                 let offset = Offset(*offset);
                 self.on_both(|partition| partition.trim(offset), |a, b| assert_eq!(a, b));
@@ -247,11 +283,19 @@ impl Both {
     }
 }
 
+fn settings(kind: TimestampType) -> HubSettings {
+    HubSettings {
+        batch_bytes_max: 1024,
+        ..timestamps(kind)
+    }
+}
+
 fn packed(
     count: usize,
     producer: Option<(Producer, i32)>,
     transactional: bool,
     codec: Codec,
+    timestamp: Option<i64>,
 ) -> Batch {
     let mut builder = BatchBuilder::new();
     for number in 0..count {
@@ -261,7 +305,7 @@ fn packed(
         codec,
         producer,
         transactional,
-        ..BatchOptions::default()
+        timestamp,
     };
     builder.build(&seal).unwrap()
 }

@@ -125,7 +125,11 @@ impl Batch {
         header.set_leader_epoch(-1);
         header.set_magic(2);
         header.set_crc(header.crc_with(&records));
-        Ok(Batch { header, records })
+        Ok(Batch {
+            header,
+            records,
+            time: None,
+        })
     }
 }
 

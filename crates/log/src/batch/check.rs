@@ -10,8 +10,8 @@ use std::io::Read;
 
 use highwater_codec::varint;
 
-use super::codec::{self, Codec};
-use super::{Batch, BatchError, Records};
+use super::codec::{self, Codec, UnpackLimit};
+use super::{Batch, BatchError, BatchHeader, Records};
 
 /// The most bytes that a batch may decompress to, for producers and readers alike: more than any legitimate one, so only
 /// a decompression bomb exceeds it.
@@ -19,28 +19,87 @@ pub(super) const DECOMPRESSED_BYTES_MAX: usize = 64 << 20;
 
 const BUFFER_BYTES: usize = 16 << 10;
 
+/// Properties of the records of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordSummary {
+    /// The earliest timestamp of a producer's clock; `None` if no record has one (-1).
+    pub timestamp_min: Option<i64>,
+    /// The latest timestamp.
+    pub timestamp_max: i64,
+    /// A record has no key, which a compacted hub cannot keep.
+    pub null_key: bool,
+    /// The size of the records without compression.
+    pub bytes: usize,
+}
+
+/// Kafka's number for a record without a timestamp.
+const NO_TIMESTAMP: i64 = -1;
+
+impl RecordSummary {
+    const EMPTY: RecordSummary = RecordSummary {
+        timestamp_min: None,
+        timestamp_max: i64::MIN,
+        null_key: false,
+        bytes: 0,
+    };
+
+    fn add(&mut self, timestamp: i64, null_key: bool) {
+        if timestamp != NO_TIMESTAMP {
+            let min = self
+                .timestamp_min
+                .map_or(timestamp, |min| min.min(timestamp));
+            self.timestamp_min = Some(min);
+        }
+        self.timestamp_max = self.timestamp_max.max(timestamp);
+        self.null_key |= null_key;
+    }
+}
+
 impl Batch {
+    /// An upper bound of the memory that [`Batch::check_records`] takes.
+    pub fn check_memory(&self) -> usize {
+        match self.header.codec() {
+            Ok(Codec::Snappy) => codec::snappy_bytes_max(&self.records).min(DECOMPRESSED_BYTES_MAX),
+            Ok(codec @ (Codec::Gzip | Codec::Lz4 | Codec::Zstd)) => {
+                BUFFER_BYTES + codec::decoder_bytes(codec, &self.records)
+            }
+            Ok(Codec::None) | Err(_) => 0,
+        }
+    }
+
     /// Checks the records that a producer sent. Costs a walk over the records, and their decompression.
-    pub fn check_records(&self) -> Result<(), BatchError> {
+    pub fn check_records(&self) -> Result<RecordSummary, BatchError> {
         let (header, bytes_max) = (&self.header, DECOMPRESSED_BYTES_MAX);
         match header.codec()? {
             Codec::None => check_all(Records::new(header, &self.records)),
             Codec::Snappy => {
                 let mut buffer = Vec::new();
-                codec::decompress(Codec::Snappy, &self.records, &mut buffer, bytes_max)?;
+                let limit = UnpackLimit {
+                    bytes_max,
+                    grant: &mut |_| true,
+                };
+                codec::decompress(Codec::Snappy, &self.records, &mut buffer, limit)?;
                 check_all(Records::new(header, &buffer))
             }
             codec => {
                 let failed = |error: std::io::Error| codec::failure(codec, &error);
                 let reader = codec::reader(codec, &self.records).map_err(failed)?;
-                RecordStream::new(reader, codec, bytes_max).check(header.count())
+                RecordStream::new(reader, codec, bytes_max).check(header)
             }
         }
     }
 }
 
-fn check_all(mut records: Records<'_>) -> Result<(), BatchError> {
-    records.try_for_each(|record| record.map(drop))
+fn check_all(mut records: Records<'_>) -> Result<RecordSummary, BatchError> {
+    let empty = RecordSummary {
+        bytes: records.rest().len(),
+        ..RecordSummary::EMPTY
+    };
+    records.try_fold(empty, |mut summary, record| {
+        let record = record?;
+        summary.add(record.created, record.key.is_none());
+        Ok(summary)
+    })
 }
 
 /// Decompressed records, of which a buffer is in memory.
@@ -79,17 +138,24 @@ impl<R: Read> RecordStream<R> {
         }
     }
 
-    fn check(&mut self, count: i32) -> Result<(), BatchError> {
+    fn check(&mut self, header: &BatchHeader) -> Result<RecordSummary, BatchError> {
+        let (count, base) = (header.count(), header.base_timestamp());
+        let mut summary = RecordSummary::EMPTY;
         let error = |index, invalid| match invalid {
             Invalid::Record(reason) => BatchError::Record { index, reason },
             Invalid::Batch(error) => error,
         };
         for index in 0..count {
-            self.check_record(index)
+            let (delta, null_key) = self
+                .check_record(index)
                 .map_err(|invalid| error(index, invalid))?;
+            summary.add(base.wrapping_add(delta), null_key);
         }
         match self.is_at_end() {
-            Ok(true) => Ok(()),
+            Ok(true) => Ok(RecordSummary {
+                bytes: self.position(),
+                ..summary
+            }),
             Ok(false) => Err(error(
                 count,
                 "the batch has more records than its header claims".into(),
@@ -98,17 +164,17 @@ impl<R: Read> RecordStream<R> {
         }
     }
 
-    fn check_record(&mut self, index: i32) -> Result<(), Invalid> {
+    /// Returns the timestamp relative to the batch's, and whether the key is null.
+    fn check_record(&mut self, index: i32) -> Result<(i64, bool), Invalid> {
         let length = self.length()?.ok_or("its length is negative")?;
         let start = self.position();
         self.skip(1)?;
-        self.number()?;
+        let delta = self.number()?;
         if self.number()? != i64::from(index) {
             return Err("its offset does not follow the one before".into());
         }
-        for _key_and_value in 0..2 {
-            self.skip_nullable()?;
-        }
+        let null_key = self.skip_nullable()?;
+        self.skip_nullable()?;
         let headers = self.length()?.ok_or("its number of headers is negative")?;
         for _ in 0..headers {
             let name = self.length()?.ok_or("a header has no name")?;
@@ -116,7 +182,7 @@ impl<R: Read> RecordStream<R> {
             self.skip_nullable()?;
         }
         match self.position() - start == length {
-            true => Ok(()),
+            true => Ok((delta, null_key)),
             false => Err("its length is wrong".into()),
         }
     }
@@ -181,12 +247,12 @@ impl<R: Read> RecordStream<R> {
         Ok(usize::try_from(length).ok())
     }
 
-    /// Skips bytes with their length before them; -1 is null.
-    fn skip_nullable(&mut self) -> Result<(), Invalid> {
+    /// Skips bytes with their length before them; -1 is null. Returns true for null.
+    fn skip_nullable(&mut self) -> Result<bool, Invalid> {
         match self.number()? {
-            -1 => Ok(()),
+            -1 => Ok(true),
             length => match usize::try_from(length) {
-                Ok(length) => self.skip(length),
+                Ok(length) => self.skip(length).map(|()| false),
                 Err(_) => Err("a length is negative".into()),
             },
         }
@@ -196,7 +262,7 @@ impl<R: Read> RecordStream<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::batch::{BatchBuilder, BatchHeader, BatchOptions, HEADER_LEN, NewRecord};
+    use crate::batch::{BatchBuilder, BatchOptions, HEADER_LEN, NewRecord};
     use bytes::Bytes;
 
     fn batch(codec: Codec, values: usize, value: &[u8]) -> Batch {
@@ -242,7 +308,10 @@ mod tests {
         for codec in Codec::ALL {
             for (values, value) in [(1, 0), (1, 100), (1_000, 37), (3, 100_000)] {
                 let batch = batch(codec, values, &vec![b'x'; value]);
-                assert_eq!(batch.check_records(), Ok(()), "{codec:?} {values} {value}");
+                let summary = batch.check_records().unwrap();
+                assert_eq!((summary.timestamp_min, summary.timestamp_max), (None, -1));
+                assert!(!summary.null_key, "{codec:?} {values} {value}");
+                assert!(summary.bytes >= values * value);
             }
         }
     }
@@ -287,9 +356,9 @@ mod tests {
             for bit in 0..8 {
                 let mut records = good.records.to_vec();
                 records[at] ^= 1 << bit;
-                let in_memory = check_all(Records::new(&good.header, &records)).is_ok();
+                let in_memory = check_all(Records::new(&good.header, &records)).ok();
                 let mut stream = RecordStream::new(&records[..], Codec::None, 1 << 20);
-                let streamed = stream.check(good.header.count()).is_ok();
+                let streamed = stream.check(&good.header).ok();
                 assert_eq!(in_memory, streamed, "byte {at}, bit {bit}");
             }
         }

@@ -102,7 +102,7 @@ mod tests {
         stored.check().unwrap();
         assert!(stored.is_punctuation() && batch.is_punctuation());
         assert_eq!(stored.as_marker(), Ok(None));
-        assert_eq!(stored.header.enqueue_time(), EnqueueTime(1_234));
+        assert_eq!(stored.enqueue_time(), EnqueueTime(1_234));
         let mut decompressor = Decompressor::new(64);
         let records: Vec<_> = stored
             .records(&mut decompressor)

@@ -140,11 +140,6 @@ impl BatchHeader {
         self.attributes() & bit != 0
     }
 
-    /// When the log appended the batch; valid only after a log stamped it.
-    pub fn enqueue_time(&self) -> EnqueueTime {
-        EnqueueTime(self.max_timestamp())
-    }
-
     pub fn producer(&self) -> Option<Producer> {
         let (id, epoch) = (self.producer_id(), self.producer_epoch());
         (id >= 0).then_some(Producer { id, epoch })
@@ -213,6 +208,10 @@ impl BatchHeader {
         );
     }
 
+    pub(super) fn set_codec(&mut self, codec: Codec) {
+        self.set_attributes(self.attributes() & !bit::CODEC | codec as i16);
+    }
+
     /// Sets offset and enqueue time. The new checksum is computed from the old one, which must be correct, and the
     /// change alone.
     pub(super) fn stamp(&mut self, base_offset: Offset, time: EnqueueTime, records_len: usize) {
@@ -226,6 +225,31 @@ impl BatchHeader {
                 header.set_base_timestamp(time.0);
             }
         });
+    }
+
+    /// Sets the offset and keeps the producer's timestamps. A producer that set none gets the enqueue time.
+    pub(super) fn stamp_created(
+        &mut self,
+        base_offset: Offset,
+        time: EnqueueTime,
+        records_len: usize,
+    ) {
+        self.change(records_len, |header| {
+            let kept = bit::CODEC | bit::TRANSACTIONAL | bit::CONTROL;
+            header.set_base_offset(base_offset.0);
+            header.set_leader_epoch(0);
+            header.set_attributes(header.attributes() & kept);
+            let max = header.max_timestamp();
+            if max < 0 {
+                let base = header.base_timestamp();
+                header.set_base_timestamp(base.wrapping_add(time.0.wrapping_sub(max)));
+                header.set_max_timestamp(time.0);
+            }
+        });
+    }
+
+    pub(super) fn change_max_timestamp(&mut self, timestamp: i64, records_len: usize) {
+        self.change(records_len, |header| header.set_max_timestamp(timestamp));
     }
 
     pub(super) fn assign_sequence(

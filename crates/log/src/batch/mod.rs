@@ -11,10 +11,13 @@ mod control;
 mod crc;
 mod header;
 mod records;
+mod repack;
 mod retain;
 mod skip;
 #[cfg(test)]
 mod tests;
+mod time_frame;
+mod timestamps;
 mod walk;
 
 use bytes::{Bytes, BytesMut};
@@ -22,14 +25,18 @@ use bytes::{Bytes, BytesMut};
 use crate::{EnqueueTime, Offset, Producer};
 
 pub use builder::{BatchBuilder, BatchOptions};
-pub use codec::Codec;
+pub use check::RecordSummary;
+pub use codec::{Codec, unpack};
 pub use header::{BatchHeader, TimestampType};
 pub use records::{Decompressor, Record, RecordHeaders, Records};
 pub use retain::RetainResult;
 pub use skip::ReadCommittedFilter;
+pub use time_frame::without_frames;
 pub use walk::{Batches, CorruptBatch, StoredBatch};
 
 pub use header::sequence_after;
+
+use time_frame::TimeFrame;
 
 /// Size of the header.
 pub const HEADER_LEN: usize = 61;
@@ -43,6 +50,8 @@ const LENGTH_END: usize = 12;
 pub struct Batch {
     header: BatchHeader,
     records: Bytes,
+    /// The enqueue time of a stamped batch that keeps its producer's timestamps.
+    time: Option<TimeFrame>,
 }
 
 impl Batch {
@@ -60,12 +69,49 @@ impl Batch {
         let rest = bytes.split_off(need);
         let records = bytes.split_off(HEADER_LEN);
         header.check_crc(&records)?;
-        Ok((Batch { header, records }, rest))
+        let batch = Batch {
+            header,
+            records,
+            time: None,
+        };
+        Ok((batch, rest))
     }
 
-    /// Sets offset and enqueue time. The cost is independent of the number of records.
+    /// Sets offset and enqueue time, which becomes the timestamp of every record. The cost is independent of the number
+    /// of records.
     pub fn stamp(&mut self, base_offset: Offset, time: EnqueueTime) {
-        self.header.stamp(base_offset, time, self.records.len());
+        self.stamp_as(TimestampType::LogAppend, base_offset, time);
+    }
+
+    /// Sets offset and enqueue time. With [`TimestampType::Create`] the records keep their producer's timestamps,
+    /// unless it set none; control batches have none. The cost is independent of the number of records.
+    pub fn stamp_as(&mut self, kind: TimestampType, base_offset: Offset, time: EnqueueTime) {
+        let records_len = self.records.len();
+        match kind {
+            TimestampType::Create if !self.header.is_control() => {
+                self.header.stamp_created(base_offset, time, records_len);
+                self.time = Some(TimeFrame::new(time));
+            }
+            _ => {
+                self.header.stamp(base_offset, time, records_len);
+                self.time = None;
+            }
+        }
+    }
+
+    /// When the log appended the batch; valid only after a log stamped it.
+    pub fn enqueue_time(&self) -> EnqueueTime {
+        let frame = self.time.map(|frame| frame.time());
+        frame.unwrap_or(EnqueueTime(self.header.max_timestamp()))
+    }
+
+    /// Corrects the latest timestamp, which a producer may have set to anything. The cost is independent of the number
+    /// of records.
+    pub fn set_max_timestamp(&mut self, timestamp: i64) {
+        if self.header.max_timestamp() != timestamp {
+            self.header
+                .change_max_timestamp(timestamp, self.records.len());
+        }
     }
 
     /// Sets the producer and the sequence number, so that a repeat is recognized. The cost is independent of the number
@@ -97,11 +143,22 @@ impl Batch {
         HEADER_LEN + self.records.len()
     }
 
-    /// Header and records, as they are written to the disk.
-    pub fn parts(&self) -> [&[u8]; 2] {
-        [self.header.as_bytes(), &self.records]
+    /// The size on the disk.
+    pub fn stored_size(&self) -> usize {
+        self.stored_parts().iter().map(|part| part.len()).sum()
     }
 
+    /// Enqueue time if the header does not have it, header and records, as they are written to the disk.
+    pub fn stored_parts(&self) -> [&[u8]; 3] {
+        let frame = self.time.as_ref().map(|frame| &frame.as_bytes()[..]);
+        [
+            frame.unwrap_or_default(),
+            self.header.as_bytes(),
+            &self.records,
+        ]
+    }
+
+    /// The batch as Kafka clients send and receive it.
     pub fn to_bytes(&self) -> Bytes {
         let mut bytes = BytesMut::with_capacity(self.size());
         bytes.extend_from_slice(self.header.as_bytes());

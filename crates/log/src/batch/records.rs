@@ -8,10 +8,13 @@ use std::borrow::Cow;
 use highwater_codec::varint;
 
 use super::check::DECOMPRESSED_BYTES_MAX;
-use super::codec::{Codec, decompress};
+use super::codec::{Codec, UnpackLimit, decompress};
 use super::header::TimestampType;
 use super::{BatchError, BatchHeader};
-use crate::Offset;
+use crate::{EnqueueTime, Offset};
+
+/// A larger buffer is not kept between batches.
+const RETAINED_BYTES_MAX: usize = 1 << 20;
 
 /// Unpacks batches into a buffer that it reuses.
 #[derive(Clone, Debug)]
@@ -42,14 +45,36 @@ impl Decompressor {
         header: &BatchHeader,
         compressed: &'a [u8],
     ) -> Result<Records<'a>, BatchError> {
+        self.decompress_within(header, compressed, &mut |_| true)
+    }
+
+    /// Asks `grant` for all bytes that the unpacking needs, before they are allocated. A refusal is
+    /// [`BatchError::DecompressedTooLarge`].
+    pub(super) fn decompress_within<'a>(
+        &'a mut self,
+        header: &BatchHeader,
+        compressed: &'a [u8],
+        grant: &mut dyn FnMut(usize) -> bool,
+    ) -> Result<Records<'a>, BatchError> {
         let bytes = match header.codec()? {
             Codec::None => compressed,
             codec => {
-                decompress(codec, compressed, &mut self.buffer, self.bytes_max)?;
+                let limit = UnpackLimit {
+                    bytes_max: self.bytes_max,
+                    grant,
+                };
+                decompress(codec, compressed, &mut self.buffer, limit)?;
                 &self.buffer[..]
             }
         };
         Ok(Records::new(header, bytes))
+    }
+
+    /// Drops a large buffer, so that many readers hold little between their batches.
+    pub fn release(&mut self) {
+        if self.buffer.capacity() > RETAINED_BYTES_MAX {
+            self.buffer = Vec::new();
+        }
     }
 }
 
@@ -57,7 +82,8 @@ impl Decompressor {
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
     pub offset: Offset,
-    /// Milliseconds since 1970: the enqueue time in a batch that a log stamped, otherwise the producer's timestamp.
+    /// Milliseconds since 1970: the enqueue time in a batch of a log that stores it, otherwise the producer's
+    /// timestamp.
     pub timestamp: i64,
     /// The producer's timestamp, which a stamp does not change.
     pub created: i64,
@@ -98,6 +124,12 @@ impl<'a> Records<'a> {
             base_timestamp: header.base_timestamp(),
             append_time,
         }
+    }
+
+    /// Gives the records this timestamp, if there is one.
+    pub(super) fn enqueued_at(mut self, time: Option<EnqueueTime>) -> Records<'a> {
+        self.append_time = time.map(|time| time.0).or(self.append_time);
+        self
     }
 
     /// The bytes not read yet.

@@ -5,9 +5,12 @@
 
 use bytes::Bytes;
 
-use super::codec::{Codec, compress};
 use super::records::Record;
-use super::{Batch, BatchError, BatchHeader, Decompressor, HEADER_LEN, LENGTH_END, StoredBatch};
+use super::repack::packed;
+use super::{
+    Batch, BatchError, BatchHeader, Decompressor, HEADER_LEN, LENGTH_END, StoredBatch,
+    TimestampType,
+};
 use crate::{EnqueueTime, Offset};
 
 /// The result of [`StoredBatch::retain`].
@@ -30,12 +33,15 @@ impl StoredBatch<'_> {
         let mut records = self.records(decompressor)?;
         let mut body = Vec::new();
         let mut count = 0;
+        let mut latest = i64::MIN;
         loop {
             let before = records.rest();
             let Some(record) = records.next() else {
                 break;
             };
-            if keep(&record?) {
+            let record = record?;
+            if keep(&record) {
+                latest = latest.max(record.created);
                 let size = before.len() - records.rest().len();
                 body.extend_from_slice(&before[..size]);
                 count += 1;
@@ -44,26 +50,18 @@ impl StoredBatch<'_> {
         match count {
             0 => Ok(RetainResult::None),
             count if count == self.header.count() => Ok(RetainResult::All),
-            count => Ok(RetainResult::Some(shortened(self.header, count, &body)?)),
+            count => {
+                let mut header = self.header;
+                header.set_count(count);
+                if header.timestamp_type() == TimestampType::Create {
+                    header.set_max_timestamp(latest);
+                }
+                let mut batch = packed(header, &body)?;
+                batch.time = self.time_frame();
+                Ok(RetainResult::Some(batch))
+            }
         }
     }
-}
-
-fn shortened(mut header: BatchHeader, count: i32, body: &[u8]) -> Result<Batch, BatchError> {
-    let records: Bytes = match header.codec()? {
-        Codec::None => Bytes::copy_from_slice(body),
-        codec => {
-            let mut compressed = Vec::new();
-            compress(codec, body, &mut compressed)?;
-            compressed.into()
-        }
-    };
-    let size = HEADER_LEN + records.len();
-    let length = i32::try_from(size - LENGTH_END).map_err(|_| BatchError::TooLong { size })?;
-    header.set_length(length);
-    header.set_count(count);
-    header.set_crc(header.crc_with(&records));
-    Ok(Batch { header, records })
 }
 
 impl Batch {
@@ -83,6 +81,7 @@ impl Batch {
         let mut batch = Batch {
             header,
             records: Bytes::new(),
+            time: None,
         };
         batch.stamp(first, time);
         batch
@@ -91,7 +90,7 @@ impl Batch {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BatchBuilder, BatchOptions, Batches, NewRecord};
+    use super::super::{BatchBuilder, BatchOptions, Batches, Codec, NewRecord};
     use super::*;
 
     fn stamped(values: &[&str], codec: Codec) -> Bytes {
@@ -133,7 +132,7 @@ mod tests {
                     let record = record.unwrap();
                     found.push((record.offset.0, record.value.unwrap().to_vec()));
                 }
-                assert!(batch.header.enqueue_time() >= EnqueueTime(77));
+                assert!(batch.enqueue_time() >= EnqueueTime(77));
             }
             assert_eq!(found, [(10, b"a".to_vec()), (12, b"c".to_vec())]);
             assert_eq!(gap.header().next_offset(), Offset(20));

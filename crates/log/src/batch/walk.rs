@@ -1,10 +1,12 @@
 //! Iterates over consecutive batches of a segment or a fetch.
 //!
-//! The iterator reads headers only. [`StoredBatch::check`] reads the records and verifies the checksum.
+//! A batch and the frame with its enqueue time (`time_frame.rs`) are one unit. The iterator reads headers only.
+//! [`StoredBatch::check`] reads the records and verifies the checksum.
 
 use super::records::{Decompressor, Records};
+use super::time_frame::TimeFrame;
 use super::{BatchError, BatchHeader, HEADER_LEN};
-use crate::Offset;
+use crate::{EnqueueTime, Offset};
 
 /// Iterates over whole batches. Ends after the first error, which names its position.
 #[derive(Clone, Debug)]
@@ -22,6 +24,7 @@ pub struct StoredBatch<'a> {
     /// Position of its first byte, relative to the start of the iteration.
     pub position: usize,
     pub header: BatchHeader,
+    time: Option<TimeFrame>,
     bytes: &'a [u8],
 }
 
@@ -61,14 +64,18 @@ impl<'a> Batches<'a> {
     }
 
     fn step(&self) -> Result<StoredBatch<'a>, BatchError> {
-        let rest = &self.bytes[self.position..];
-        let header = BatchHeader::read(rest)?;
+        let unit = &self.bytes[self.position..];
+        let time = TimeFrame::read(unit)?;
+        let frame_len = time.map_or(0, |_| TimeFrame::LEN);
+        let rest = &unit[frame_len..];
+        let short = |need: usize| BatchError::Short {
+            have: unit.len(),
+            need: frame_len + need,
+        };
+        let header = BatchHeader::read(rest).map_err(|_| short(HEADER_LEN))?;
         header.check_shape()?;
         let need = header.size()?;
-        let bytes = rest.get(..need).ok_or(BatchError::Short {
-            have: rest.len(),
-            need,
-        })?;
+        let bytes = rest.get(..need).ok_or_else(|| short(need))?;
         self.check_offset(header.base_offset())?;
         if self.gapless && header.leader_epoch() != 0 {
             return Err(BatchError::LeaderEpoch(header.leader_epoch()));
@@ -76,6 +83,7 @@ impl<'a> Batches<'a> {
         Ok(StoredBatch {
             position: self.position,
             header,
+            time,
             bytes,
         })
     }
@@ -99,7 +107,7 @@ impl<'a> Iterator for Batches<'a> {
         let step = self.step();
         match &step {
             Ok(stored) => {
-                self.position += stored.bytes.len();
+                self.position = stored.end();
                 self.next = Some(stored.header.next_offset());
             }
             Err(_) => self.broken = true,
@@ -110,9 +118,31 @@ impl<'a> Iterator for Batches<'a> {
 }
 
 impl<'a> StoredBatch<'a> {
-    /// The whole batch.
+    /// The whole batch as Kafka clients read it.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
+    }
+
+    /// The size on the disk.
+    pub fn stored_size(&self) -> usize {
+        self.time.map_or(0, |_| TimeFrame::LEN) + self.bytes.len()
+    }
+
+    /// The frame with the enqueue time, or nothing, and the batch, as they are on the disk.
+    pub fn stored_parts(&self) -> [&[u8]; 2] {
+        let frame = self.time.as_ref().map(|frame| &frame.as_bytes()[..]);
+        [frame.unwrap_or_default(), self.bytes]
+    }
+
+    /// When the log appended the batch. Of a log that neither stamps batches nor stores this time, the latest
+    /// timestamp.
+    pub fn enqueue_time(&self) -> EnqueueTime {
+        let frame = self.time.map(|frame| frame.time());
+        frame.unwrap_or(EnqueueTime(self.header.max_timestamp()))
+    }
+
+    pub(super) fn time_frame(&self) -> Option<TimeFrame> {
+        self.time
     }
 
     /// Its records as stored, compressed or not.
@@ -122,7 +152,7 @@ impl<'a> StoredBatch<'a> {
 
     /// Position of the next batch.
     pub fn end(&self) -> usize {
-        self.position + self.bytes.len()
+        self.position + self.stored_size()
     }
 
     /// Verifies the checksum.
@@ -139,6 +169,21 @@ impl<'a> StoredBatch<'a> {
     where
         'a: 'b,
     {
-        decompressor.decompress(&self.header, self.payload())
+        let records = decompressor.decompress(&self.header, self.payload())?;
+        Ok(records.enqueued_at(self.time.map(|frame| frame.time())))
+    }
+
+    /// Asks `grant` for all bytes that the unpacking needs, before they are allocated. A refusal is
+    /// [`BatchError::DecompressedTooLarge`].
+    pub fn records_within<'b>(
+        &self,
+        decompressor: &'b mut Decompressor,
+        grant: &mut dyn FnMut(usize) -> bool,
+    ) -> Result<Records<'b>, BatchError>
+    where
+        'a: 'b,
+    {
+        let records = decompressor.decompress_within(&self.header, self.payload(), grant)?;
+        Ok(records.enqueued_at(self.time.map(|frame| frame.time())))
     }
 }

@@ -84,11 +84,9 @@ impl MemoryLog {
 impl Hub {
     fn grow(&mut self, partitions: u32, now: &ClockFn) {
         for partition in self.info.partitions..partitions {
-            let (topic_partition, bytes_max) = (
-                self.info.topic_partition(partition),
-                self.info.settings.batch_bytes_max,
-            );
-            let partition = MemoryPartition::new(topic_partition, bytes_max, Arc::clone(now));
+            let topic_partition = self.info.topic_partition(partition);
+            let settings = &self.info.settings;
+            let partition = MemoryPartition::new(topic_partition, settings, Arc::clone(now));
             self.partitions.push(Arc::new(partition));
         }
         Arc::make_mut(&mut self.info).partitions = partitions;
@@ -162,7 +160,7 @@ impl Log for MemoryLog {
     ) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
         Box::pin(ready(self.with_hub(name, |hub| {
             for partition in &hub.partitions {
-                partition.set_batch_bytes_max(settings.batch_bytes_max);
+                partition.change(&settings);
             }
             Arc::make_mut(&mut hub.info).settings = settings;
             Ok(Arc::clone(&hub.info))

@@ -10,11 +10,15 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 
 use super::{ClockFn, lock};
-use crate::batch::{Batch, BatchBuilder, BatchHeader, BatchOptions, NewRecord};
+use crate::batch::{
+    Batch, BatchBuilder, BatchHeader, BatchOptions, Batches, Decompressor, NewRecord, StoredBatch,
+    TimestampType,
+};
 use crate::producer_states::{ProducerStates, SequenceCheck};
 use crate::{
-    AppendError, AppendInfo, Bounds, BoxFuture, EnqueueTime, FetchData, Isolation, Offset,
-    Partition, Producer, ReadError, TopicPartition, TransactionMarker,
+    AppendError, AppendInfo, Bounds, BoxFuture, EnqueueTime, FetchData, HubSettings, Isolation,
+    Offset, Partition, Producer, ProducerInfo, ReadError, TimestampLookup, TopicPartition,
+    TransactionMarker,
 };
 
 pub(super) struct MemoryPartition {
@@ -24,21 +28,28 @@ pub(super) struct MemoryPartition {
 }
 
 struct State {
-    batches: VecDeque<(BatchHeader, Bytes)>,
+    batches: VecDeque<MemoryBatch>,
     /// Total size of the batches.
     bytes: u64,
     start: Offset,
     producers: ProducerStates,
     last_time: Option<EnqueueTime>,
     batch_bytes_max: usize,
+    timestamps: TimestampType,
     deleted: bool,
     waiting: Vec<Waker>,
+}
+
+struct MemoryBatch {
+    header: BatchHeader,
+    time: EnqueueTime,
+    bytes: Bytes,
 }
 
 impl MemoryPartition {
     pub(super) fn new(
         topic_partition: TopicPartition,
-        batch_bytes_max: u32,
+        settings: &HubSettings,
         now: ClockFn,
     ) -> MemoryPartition {
         let state = State {
@@ -47,7 +58,8 @@ impl MemoryPartition {
             start: Offset(0),
             producers: ProducerStates::default(),
             last_time: None,
-            batch_bytes_max: batch_bytes_max as usize,
+            batch_bytes_max: settings.batch_bytes_max as usize,
+            timestamps: settings.timestamps.kind,
             deleted: false,
             waiting: Vec::new(),
         };
@@ -58,8 +70,10 @@ impl MemoryPartition {
         }
     }
 
-    pub(super) fn set_batch_bytes_max(&self, bytes: u32) {
-        lock(&self.state).batch_bytes_max = bytes as usize;
+    pub(super) fn change(&self, settings: &HubSettings) {
+        let mut state = lock(&self.state);
+        state.batch_bytes_max = settings.batch_bytes_max as usize;
+        state.timestamps = settings.timestamps.kind;
     }
 
     pub(super) fn delete(&self) {
@@ -173,12 +187,37 @@ impl MemoryPartition {
     fn try_find(&self, time: EnqueueTime) -> Result<Option<(Offset, EnqueueTime)>, ReadError> {
         let state = self.state_to_read()?;
         let batches = &state.batches;
-        let at = batches.partition_point(|(header, _)| header.enqueue_time() < time);
-        let found = batches.get(at).map(|(header, _)| header);
-        Ok(found.map(|header| {
-            let offset = header.base_offset().max(state.start);
-            (offset, header.enqueue_time())
+        let at = batches.partition_point(|batch| batch.time < time);
+        Ok(batches.get(at).map(|batch| {
+            let offset = batch.header.base_offset().max(state.start);
+            (offset, batch.time)
         }))
+    }
+
+    fn try_find_timestamp(
+        &self,
+        lookup: TimestampLookup,
+    ) -> Result<Option<(Offset, i64)>, ReadError> {
+        let state = self.state_to_read()?;
+        let mut decompressor = Decompressor::default();
+        let batches = || state.batches.iter().filter_map(stored);
+        let timestamp = match lookup {
+            TimestampLookup::AtLeast(timestamp) => Some(timestamp),
+            TimestampLookup::Latest => batches()
+                .filter_map(|batch| {
+                    batch
+                        .max_timestamp_from(state.start, &mut decompressor)
+                        .ok()?
+                })
+                .max(),
+        };
+        let found = timestamp.and_then(|timestamp| {
+            batches().find_map(|batch| {
+                let found = batch.find_timestamp(timestamp, state.start, &mut decompressor);
+                found.ok()?
+            })
+        });
+        Ok(found)
     }
 
     fn try_trim(&self, offset: Offset) -> Result<Offset, ReadError> {
@@ -190,15 +229,19 @@ impl MemoryPartition {
         let start = bounds.start.max(offset);
         state.start = start;
         let batches = &mut state.batches;
-        let gone = batches.partition_point(|(header, _)| header.last_offset() < start);
+        let gone = batches.partition_point(|batch| batch.header.last_offset() < start);
         let freed: u64 = batches
             .drain(..gone)
-            .map(|(_, bytes)| bytes.len() as u64)
+            .map(|batch| batch.bytes.len() as u64)
             .sum();
         state.bytes -= freed;
         state.producers.trim(start);
         Ok(start)
     }
+}
+
+fn stored(batch: &MemoryBatch) -> Option<StoredBatch<'_>> {
+    Batches::new(&batch.bytes).next()?.ok()
 }
 
 type Locked<'a> = MutexGuard<'a, State>;
@@ -217,12 +260,16 @@ impl State {
         let marker = batch
             .as_marker()
             .expect("only markers and punctuations are appended as control batches");
-        batch.stamp(offset, time);
-        self.producers.apply(batch.header(), marker);
+        batch.stamp_as(self.timestamps, offset, time);
+        self.producers.apply(batch.header(), time, marker);
         self.producers.advance_durable(batch.header().next_offset());
         self.last_time = Some(time);
-        self.bytes += batch.size() as u64;
-        self.batches.push_back((*batch.header(), batch.to_bytes()));
+        self.bytes += batch.stored_size() as u64;
+        self.batches.push_back(MemoryBatch {
+            header: *batch.header(),
+            time,
+            bytes: batch.stored_parts().concat().into(),
+        });
         AppendInfo {
             offset,
             time,
@@ -247,8 +294,8 @@ impl State {
         let (mut pieces, mut size, mut to) = (Vec::new(), 0, from);
         let first = self
             .batches
-            .partition_point(|(header, _)| header.last_offset() < from);
-        for (header, bytes) in self.batches.range(first..) {
+            .partition_point(|batch| batch.header.last_offset() < from);
+        for MemoryBatch { header, bytes, .. } in self.batches.range(first..) {
             size += bytes.len();
             if header.last_offset() >= visible || size > bytes_max && !pieces.is_empty() {
                 break;
@@ -297,6 +344,14 @@ impl Partition for MemoryPartition {
         Box::pin(ready(self.try_read(from, bytes_max, isolation)))
     }
 
+    fn producers(&self) -> Option<Vec<ProducerInfo>> {
+        Some(lock(&self.state).producers.infos())
+    }
+
+    fn stored_bytes(&self) -> Option<u64> {
+        Some(lock(&self.state).bytes)
+    }
+
     fn bounds(&self) -> Bounds {
         lock(&self.state).bounds()
     }
@@ -314,6 +369,13 @@ impl Partition for MemoryPartition {
         time: EnqueueTime,
     ) -> BoxFuture<Result<Option<(Offset, EnqueueTime)>, ReadError>> {
         Box::pin(ready(self.try_find(time)))
+    }
+
+    fn offset_for_timestamp(
+        &self,
+        lookup: TimestampLookup,
+    ) -> BoxFuture<Result<Option<(Offset, i64)>, ReadError>> {
+        Box::pin(ready(self.try_find_timestamp(lookup)))
     }
 
     fn trim(&self, offset: Offset) -> BoxFuture<Result<Offset, ReadError>> {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::batch::{BatchHeader, sequence_after};
-use crate::{EnqueueTime, Offset};
+use crate::{EnqueueTime, Offset, Producer, ProducerInfo};
 
 /// How many batches of a producer are remembered: the maximum that a client has in flight.
 pub(super) const BATCHES_MAX: usize = 5;
@@ -52,6 +52,20 @@ impl ProducerEntry {
         }
     }
 
+    pub(super) fn info(&self, id: i64) -> ProducerInfo {
+        let last = |batch: &BatchMetadata| {
+            let last = i64::from(batch.sequence) + i64::from(batch.last_delta);
+            (last % SEQUENCES) as i32
+        };
+        let epoch = self.epoch;
+        ProducerInfo {
+            producer: Producer { id, epoch },
+            last_sequence: self.batches.back().map(last),
+            last_time: self.last_time,
+            open: self.open,
+        }
+    }
+
     pub(super) fn expecting(epoch: i16, next: i32, now: EnqueueTime) -> ProducerEntry {
         ProducerEntry {
             next: Some(next),
@@ -71,7 +85,7 @@ impl ProducerEntry {
         self.last_time = self.last_time.max(time);
     }
 
-    pub(super) fn remember(&mut self, header: &BatchHeader) {
+    pub(super) fn remember(&mut self, header: &BatchHeader, time: EnqueueTime) {
         let sequence = header.base_sequence();
         if self.next.is_some_and(|next| next != sequence) {
             // Recovery found it after a part of the log that was deleted.
@@ -89,7 +103,7 @@ impl ProducerEntry {
             sequence,
             last_delta: header.last_offset_delta(),
             offset: header.base_offset(),
-            time: header.enqueue_time(),
+            time,
         });
         self.next = Some(sequence_after(header.last_sequence(), 1));
     }

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::batch::{BatchError, BatchHeader};
 use crate::{
-    AbortedTransaction, AppendError, EnqueueTime, Offset, Producer, TopicPartition,
+    AbortedTransaction, AppendError, EnqueueTime, Offset, Producer, ProducerInfo, TopicPartition,
     TransactionMarker,
 };
 
@@ -106,16 +106,21 @@ impl ProducerStates {
         }
     }
 
-    /// Applies a stamped batch, either checked or found by recovery. `marker` is the result of
+    /// Applies a stamped batch, either checked or found by recovery, with its enqueue time. `marker` is the result of
     /// [`crate::batch::Batch::as_marker`].
-    pub fn apply(&mut self, header: &BatchHeader, marker: Option<TransactionMarker>) {
+    pub fn apply(
+        &mut self,
+        header: &BatchHeader,
+        time: EnqueueTime,
+        marker: Option<TransactionMarker>,
+    ) {
         self.end = header.next_offset();
         let Some(producer) = header.producer() else {
             return;
         };
         let entry = self.entries.entry(producer.id);
         let entry = entry.or_insert_with(|| ProducerEntry::new(producer.epoch));
-        entry.note(producer.epoch, header.enqueue_time());
+        entry.note(producer.epoch, time);
         match marker {
             Some(marker) => {
                 if let Some(first) = entry.open.take() {
@@ -123,7 +128,7 @@ impl ProducerStates {
                 }
             }
             None => {
-                entry.remember(header);
+                entry.remember(header, time);
                 if header.is_transactional() && entry.open.is_none() {
                     entry.open = Some(header.base_offset());
                     self.open.insert(header.base_offset());
@@ -204,11 +209,6 @@ impl ProducerStates {
         &self.aborted
     }
 
-    /// The first offset of the producer's open transaction.
-    pub fn open_transaction(&self, producer_id: i64) -> Option<Offset> {
-        self.entries.get(&producer_id)?.open
-    }
-
     /// Forgets aborted transactions that end before the new start of the partition.
     pub fn trim(&mut self, start: Offset) {
         let gone = self.aborted.partition_point(|range| range.last < start);
@@ -221,6 +221,12 @@ impl ProducerStates {
         self.entries
             .retain(|_, entry| entry.open.is_some() || entry.last_time >= before);
         known - self.entries.len()
+    }
+
+    /// All producers, by id.
+    pub fn infos(&self) -> Vec<ProducerInfo> {
+        let infos = self.entries.iter().map(|(id, entry)| entry.info(*id));
+        infos.collect()
     }
 
     pub fn len(&self) -> usize {

@@ -52,8 +52,9 @@ impl Log {
         let offset = self.producers.end();
         self.time += 1;
         batch.stamp(offset, EnqueueTime(self.time));
+        let marker = batch.as_marker().unwrap();
         self.producers
-            .apply(batch.header(), batch.as_marker().unwrap());
+            .apply(batch.header(), batch.enqueue_time(), marker);
         offset
     }
 
@@ -241,7 +242,7 @@ fn idle_producers_are_forgotten_but_not_in_a_transaction() {
     log.send(batch(producer(3, 0), 0, 1, false)).unwrap();
     assert_eq!(log.producers.expire(EnqueueTime(3)), 1);
     assert_eq!(log.producers.len(), 2);
-    assert_eq!(log.producers.open_transaction(2), Some(Offset(1)));
+    assert_eq!(log.producers.entries[&2].open, Some(Offset(1)));
     // As with Kafka, an unknown producer may continue at its number.
     assert_eq!(log.send(batch(producer(1, 0), 1, 1, false)), Ok(Offset(3)));
 }

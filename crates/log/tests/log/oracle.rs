@@ -1,7 +1,10 @@
 //! Encodes and decodes the same records with another implementation of the format, both ways.
 
 use bytes::{Bytes, BytesMut};
-use highwater_log::batch::{Batch, BatchBuilder, BatchOptions, Decompressor, NewRecord};
+use highwater_log::batch::{
+    Batch, BatchBuilder, BatchOptions, Batches, Codec, Decompressor, NewRecord, RecordSummary,
+    RetainResult, TimestampType as Timestamps, without_frames,
+};
 use highwater_log::{EnqueueTime, Offset, Producer};
 use kafka_protocol::protocol::StrBytes;
 use kafka_protocol::records::{
@@ -111,6 +114,78 @@ proptest! {
             let same = read.headers.eq(headers.map(|(name, value)| (name.into(), value)));
             prop_assert!(same, "{:?}", written.headers);
         }
+    }
+
+    // proves K4
+    #[test]
+    fn other_clients_read_their_own_timestamps(
+        records in any_records(false),
+        offset in 0..1i64 << 40,
+        codec in prop::sample::select(Codec::ALL.to_vec()),
+        wrong_max in any::<bool>(),
+    ) {
+        let (mut batch, _) = Batch::parse(theirs(&records)).unwrap();
+        let times = || records.iter().map(|record| record.timestamp);
+        if wrong_max {
+            batch.set_max_timestamp(5);
+        }
+        let packed = batch.recompressed(codec, &mut Decompressor::new(1 << 20)).unwrap();
+        let summary = packed.check_records().unwrap();
+        prop_assert_eq!(summary, RecordSummary {
+            timestamp_min: times().min(),
+            timestamp_max: times().max().unwrap(),
+            null_key: records.iter().any(|record| record.key.is_none()),
+            bytes: batch.payload().len(),
+        });
+        batch.set_max_timestamp(summary.timestamp_max);
+        batch.stamp_as(Timestamps::Create, Offset(offset), EnqueueTime(TIME + 5));
+        let stored = Bytes::from(batch.stored_parts().concat());
+        let mut wire = BytesMut::from(&without_frames(&stored).concat()[..]).freeze();
+        let read = RecordBatchDecoder::decode(&mut wire).unwrap().records;
+        prop_assert_eq!(read.len(), records.len());
+        for (i, (read, written)) in read.iter().zip(&records).enumerate() {
+            prop_assert_eq!(read.offset, offset + i as i64);
+            prop_assert_eq!(read.timestamp_type, TimestampType::Creation);
+            prop_assert_eq!(read.timestamp, written.timestamp);
+        }
+    }
+
+    // proves K4
+    #[test]
+    fn a_timestamp_finds_the_first_record_that_has_it_or_a_later_one(
+        records in any_records(false),
+        wanted in -5..100_000_100i64,
+        start in 0..35i64,
+        kept in vec(any::<bool>(), 30),
+    ) {
+        let (mut batch, _) = Batch::parse(theirs(&records)).unwrap();
+        let max = batch.check_records().unwrap().timestamp_max;
+        batch.set_max_timestamp(max);
+        batch.stamp_as(Timestamps::Create, Offset(0), EnqueueTime(TIME + 5));
+        let bytes = batch.stored_parts().concat();
+        let stored = Batches::new(&bytes).next().unwrap().unwrap();
+        let mut decompressor = Decompressor::new(1 << 20);
+        let keep = |offset: i64| kept[offset as usize];
+        let retained = stored.retain(&mut decompressor, |record| keep(record.offset.0)).unwrap();
+        let (bytes, keeps_all) = match &retained {
+            RetainResult::All => (bytes.clone(), true),
+            RetainResult::Some(shorter) => (shorter.stored_parts().concat(), false),
+            RetainResult::None => return Ok(()),
+        };
+        let stored = Batches::new(&bytes).next().unwrap().unwrap();
+        stored.check().unwrap();
+        prop_assert_eq!(stored.enqueue_time(), EnqueueTime(TIME + 5));
+        let left: Vec<_> = (0..).zip(&records)
+            .filter(|(offset, _)| keeps_all || keep(*offset))
+            .map(|(offset, record)| (Offset(offset), record.timestamp))
+            .collect();
+        let from_start = || left.iter().copied().filter(|(offset, _)| offset.0 >= start);
+        prop_assert_eq!(stored.header.consumer_timestamp(), left.iter().map(|(_, time)| *time).max());
+        let found = stored.find_timestamp(TIME + wanted, Offset(start), &mut decompressor);
+        let expected = from_start().find(|(_, time)| *time >= TIME + wanted);
+        prop_assert_eq!(found.unwrap(), expected);
+        let max = stored.max_timestamp_from(Offset(start), &mut decompressor).unwrap();
+        prop_assert_eq!(max, from_start().map(|(_, time)| time).max());
     }
 
     #[test]

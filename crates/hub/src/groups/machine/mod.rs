@@ -154,9 +154,17 @@ impl Group {
         self.is_empty() && self.promised.is_empty()
     }
 
-    /// False if the group never had a generation; then nothing of it is stored.
-    pub(super) fn was_formed(&self) -> bool {
-        self.generation > 0
+    /// A group without members that continues after this generation.
+    pub(super) fn after(name: &str, generation: i32, options: Options) -> Group {
+        Group {
+            generation,
+            ..Group::new(name, options)
+        }
+    }
+
+    /// 0 if the group never had members.
+    pub(super) fn generation(&self) -> i32 {
+        self.generation
     }
 
     /// The deadline, if it may have moved forward since the last call. Heartbeats, the most frequent requests, never do
@@ -195,6 +203,7 @@ impl Group {
             members: (self.members.values())
                 .map(|member| member.record.info(&self.protocol))
                 .collect(),
+            consumer: None,
         }
     }
 

@@ -95,7 +95,15 @@ fn finish_swaps(disk: &dyn Disk, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) fn finish_swap(
+fn finish_swap(disk: &dyn Disk, folder: &Path, base: Offset, next: Offset) -> io::Result<()> {
+    remove_replaced(disk, folder, base, next)?;
+    let swap = folder.join(names::swap(base, next));
+    disk.rename(&swap, &folder.join(names::segment(base)))?;
+    disk.sync_folder(folder)
+}
+
+/// Durably removes the segments from `base` to `next`, exclusive, with their files.
+pub(crate) fn remove_replaced(
     disk: &dyn Disk,
     folder: &Path,
     base: Offset,
@@ -108,8 +116,5 @@ pub(crate) fn finish_swap(
             disk.remove_file(&folder.join(name))?;
         }
     }
-    disk.sync_folder(folder)?;
-    let swap = folder.join(names::swap(base, next));
-    disk.rename(&swap, &folder.join(names::segment(base)))?;
     disk.sync_folder(folder)
 }

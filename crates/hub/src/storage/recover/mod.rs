@@ -8,6 +8,7 @@ pub(super) mod files;
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 
 use highwater_env::disk::{Access, DiskFile};
@@ -18,6 +19,7 @@ use parking_lot::{Mutex, RwLock};
 
 use self::files::{Files, SegmentFile};
 use super::checkpoint::{self, Checkpoint};
+use super::compaction_progress::CompactionProgress;
 use super::index::Index;
 use super::scan::scan;
 use super::segment::Segment;
@@ -64,12 +66,15 @@ impl Store {
         let (mut view, writer) = recoverer.recover(&files)?;
         let recovery = recoverer.recovery;
         view.damage = recovery.damage.clone();
+        view.compacted = CompactionProgress::read(&*shared.disk, folder, view.end)?;
         let store = Arc::new_cyclic(|me: &Weak<Store>| Store {
+            segment_bytes: AtomicU64::new(shared.options.segment_bytes),
             shared,
             topic_partition,
             folder: folder.to_path_buf(),
             writer: Mutex::new(writer),
             view: RwLock::new(view),
+            interrupted_swap: Mutex::new(None),
             me: me.clone(),
         });
         Ok((store, recovery))
@@ -182,9 +187,10 @@ impl Recoverer<'_> {
             } = &mut state;
             let from = index.bytes;
             let scanned = scan(&*open, from, *bytes, index.next, |_, batch| {
-                index.push(&batch.header, batch.bytes().len() as u64, interval);
+                let (time, size) = (batch.enqueue_time(), batch.stored_size() as u64);
+                index.push(&batch.header, time, size, interval);
                 // Other control batches change nothing.
-                producers.apply(&batch.header, batch.as_marker().unwrap_or(None));
+                producers.apply(&batch.header, time, batch.as_marker().unwrap_or(None));
             })?;
             self.recovery.scanned_bytes += scanned.bytes - from;
             let is_last = number + 1 == files.len();
@@ -361,7 +367,7 @@ fn view(
         tail: Tail::default(),
         damage: None,
         deleted: false,
-        compacted: Offset(0),
+        compacted: CompactionProgress::default(),
     }
 }
 

@@ -8,11 +8,11 @@ use std::time::Duration;
 use highwater_env::{Clock, Disk};
 use highwater_hub::{Hub, OpenError, Options, Recovery};
 use highwater_log::batch::{
-    Batch, BatchBuilder, BatchHeader, BatchOptions, Batches, Decompressor, NewRecord,
+    Batch, BatchBuilder, BatchHeader, BatchOptions, Batches, Decompressor, NewRecord, TimestampType,
 };
 use highwater_log::{
-    BoxFuture, FetchData, HubName, HubSettings, HubSpec, Isolation, Offset, Partition, Producer,
-    ReadError,
+    BoxFuture, EnqueueTime, FetchData, HubName, HubSettings, HubSpec, Isolation, Offset, Partition,
+    Producer, ReadError, TimestampSettings,
 };
 
 pub(crate) const DATA: &str = "data";
@@ -83,6 +83,16 @@ pub(crate) fn batch(
     producer: Option<(Producer, i32)>,
     transactional: bool,
 ) -> Batch {
+    created_batch(values, producer, transactional, None)
+}
+
+/// A batch with a producer's timestamp.
+pub(crate) fn created_batch(
+    values: &[String],
+    producer: Option<(Producer, i32)>,
+    transactional: bool,
+    timestamp: Option<i64>,
+) -> Batch {
     let mut builder = BatchBuilder::new();
     for value in values {
         builder.push(&record(value));
@@ -90,28 +100,61 @@ pub(crate) fn batch(
     let seal = BatchOptions {
         producer,
         transactional,
+        timestamp,
         ..BatchOptions::default()
     };
     builder.build(&seal).unwrap()
+}
+
+/// Settings with these timestamps.
+pub(crate) fn timestamps(kind: TimestampType) -> HubSettings {
+    HubSettings {
+        timestamps: TimestampSettings {
+            kind,
+            ..TimestampSettings::default()
+        },
+        ..HubSettings::default()
+    }
+}
+
+/// The header and the enqueue time of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReadHeader {
+    header: BatchHeader,
+    pub time: EnqueueTime,
+}
+
+impl std::ops::Deref for ReadHeader {
+    type Target = BatchHeader;
+
+    fn deref(&self) -> &BatchHeader {
+        &self.header
+    }
 }
 
 /// A record as a reader sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReadRecord {
     pub offset: i64,
+    /// The enqueue time.
     pub time: i64,
+    /// The producer's timestamp.
+    pub created: i64,
     pub value: String,
 }
 
 /// The headers of the batches in these pieces, and the records of the data batches.
-pub(crate) fn contents(fetched: &FetchData) -> (Vec<BatchHeader>, Vec<ReadRecord>) {
+pub(crate) fn contents(fetched: &FetchData) -> (Vec<ReadHeader>, Vec<ReadRecord>) {
     let mut decompressor = Decompressor::new(1 << 20);
     let (mut headers, mut seen) = (Vec::new(), Vec::new());
     for piece in &fetched.pieces {
         for batch in Batches::new(piece) {
             let batch = batch.expect("only whole batches are served");
             batch.check().expect("only good batches are served");
-            headers.push(batch.header);
+            headers.push(ReadHeader {
+                header: batch.header,
+                time: batch.enqueue_time(),
+            });
             if batch.header.is_control() {
                 continue;
             }
@@ -120,6 +163,7 @@ pub(crate) fn contents(fetched: &FetchData) -> (Vec<BatchHeader>, Vec<ReadRecord
                 seen.push(ReadRecord {
                     offset: record.offset.0,
                     time: record.timestamp,
+                    created: record.created,
                     value: String::from_utf8(record.value.unwrap_or(b"-").to_vec()).unwrap(),
                 });
             }
@@ -134,7 +178,7 @@ pub(crate) fn read_from(
     from: Offset,
     bytes_max: usize,
     isolation: Isolation,
-) -> (Vec<BatchHeader>, Vec<ReadRecord>, Option<ReadError>) {
+) -> (Vec<ReadHeader>, Vec<ReadRecord>, Option<ReadError>) {
     let (mut headers, mut seen) = (Vec::new(), Vec::new());
     let mut from = from;
     loop {

@@ -1,6 +1,9 @@
 //! Retention by age, by size, on request, and by key. // proves L2
 
+mod settings;
+
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -369,6 +372,58 @@ fn aborted_records_replace_nothing_and_open_ones_stay() {
         .filter_map(|(_, key, value)| Some(format!("{}={}", key?, value?)))
         .collect();
     assert_eq!(kept, ["a=first", "b=committed", "c=first", "c=open"]);
+}
+
+#[test]
+fn a_compaction_that_fails_half_way_is_completed_without_a_restart() {
+    let mut interrupted = 0;
+    for seed in 0..150 {
+        let world = World::new(seed, compacted());
+        let mut expected = BTreeMap::new();
+        for number in 0..40 {
+            let (key, value) = (format!("key {}", number % 6), format!("value {number}"));
+            let offset = world.put(Some(&key), Some(&value));
+            expected.insert(key, (offset, value));
+        }
+        let before = world.partition().bounds().bytes;
+        world.disk.set_faults(Faults {
+            folder_syncs: 2,
+            ..Faults::default()
+        });
+        world.maintain();
+        world.disk.set_faults(Faults::default());
+        let has_swap = |path: &PathBuf| path.to_string_lossy().ends_with(".swap");
+        let is_interrupted = world.disk.files().iter().any(has_swap);
+        interrupted += usize::from(is_interrupted);
+        // The pauses grow, so the first attempts may be too early.
+        for _ in 0..5 {
+            world.clock.advance(Duration::from_secs(10));
+            world.maintain();
+        }
+        assert!(!world.disk.files().iter().any(has_swap), "seed {seed}");
+        assert!(world.partition().bounds().bytes < before / 2, "seed {seed}");
+        assert_eq!(
+            table(&records(&*world.partition())),
+            expected,
+            "seed {seed}"
+        );
+        // Appends and compactions go on.
+        for number in 40..80 {
+            let (key, value) = (format!("key {}", number % 6), format!("value {number}"));
+            let offset = world.put(Some(&key), Some(&value));
+            expected.insert(key, (offset, value));
+        }
+        world.maintain();
+        let mut world = world;
+        world.disk.crash();
+        world.restart();
+        assert_eq!(
+            table(&records(&*world.partition())),
+            expected,
+            "seed {seed}"
+        );
+    }
+    assert!(interrupted > 10, "{interrupted}");
 }
 
 #[test]

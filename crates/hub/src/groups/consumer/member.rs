@@ -1,0 +1,144 @@
+//! One member of a group: its record, and its deadlines.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use highwater_log::{ConsumerMemberInfo, MemberInfo};
+
+use super::assignor::Assignor;
+use super::partitions::PartitionSet;
+use crate::groups::machine::Elapsed;
+use crate::groups::member_memory::MemberShare;
+
+/// The epoch of a static member that left for a short time.
+pub(super) const AWAY: i32 = -2;
+
+/// How far a member is on the way to its target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::groups) enum Progress {
+    /// It has its target, as far as it knows.
+    #[default]
+    Stable,
+    /// It is to give up partitions first.
+    Unrevoked,
+    /// It waits for partitions that other members have not given up.
+    Unreleased,
+}
+
+/// The part of a member that is stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::groups) struct MemberRecord {
+    pub(super) instance: Option<String>,
+    pub(super) rack: Option<String>,
+    pub(super) client_id: String,
+    pub(super) client_host: String,
+    pub(super) rebalance_timeout: Duration,
+    /// The hubs subscribed to by name.
+    pub(super) names: BTreeSet<String>,
+    /// The regular expression of a subscription, and the hubs that it matched when it was last evaluated.
+    pub(super) pattern: Option<String>,
+    pub(super) matched: BTreeSet<String>,
+    /// The assignor that it prefers.
+    pub(super) assignor: Option<Assignor>,
+    pub(super) epoch: i32,
+    /// The epoch before, which the member may still be in if a response was lost.
+    pub(super) previous_epoch: i32,
+    pub(super) progress: Progress,
+    pub(super) assigned: PartitionSet,
+    /// Partitions that it is to give up.
+    pub(super) pending: PartitionSet,
+    pub(super) target: PartitionSet,
+}
+
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) record: MemberRecord,
+    pub(super) expires: Elapsed,
+    /// When it must have given up its pending partitions.
+    pub(super) revoke_by: Option<Elapsed>,
+    pub(super) pattern_evaluated: Elapsed,
+    /// Its texts, in the memory of all members.
+    pub(super) share: MemberShare,
+}
+
+impl Member {
+    /// A new member, or one after a restart: it has a whole session from now on.
+    pub(super) fn new(
+        record: MemberRecord,
+        share: MemberShare,
+        now: Elapsed,
+        session: Duration,
+    ) -> Member {
+        let revokes = record.progress == Progress::Unrevoked;
+        Member {
+            expires: now + session,
+            revoke_by: revokes.then(|| now + record.rebalance_timeout),
+            pattern_evaluated: now,
+            record,
+            share,
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Elapsed {
+        let revoke_by = self.revoke_by.unwrap_or(self.expires);
+        self.expires.min(revoke_by)
+    }
+
+    /// It has its target of this assignment epoch.
+    pub(super) fn is_settled(&self, assignment_epoch: i32) -> bool {
+        self.record.progress == Progress::Stable && self.record.epoch == assignment_epoch
+    }
+}
+
+impl MemberRecord {
+    /// Size of the texts, which come from the client. The id is kept in several maps.
+    pub(in crate::groups) fn bytes(&self, id: &str) -> usize {
+        let optional = [&self.instance, &self.rack, &self.pattern];
+        let optional = optional
+            .into_iter()
+            .flatten()
+            .map(String::len)
+            .sum::<usize>();
+        let names = self.names.iter().chain(&self.matched);
+        let names = names.map(|name| name.len() + 48).sum::<usize>();
+        4 * id.len() + self.client_id.len() + self.client_host.len() + optional + names + 512
+    }
+
+    pub(super) fn is_subscribed(&self, hub: &str) -> bool {
+        self.names.contains(hub) || self.matched.contains(hub)
+    }
+
+    /// All hubs that it is subscribed to; some need not exist.
+    pub(super) fn subscription(&self) -> impl Iterator<Item = &String> {
+        self.names.union(&self.matched)
+    }
+
+    pub(super) fn set_epoch(&mut self, epoch: i32) {
+        if self.epoch != epoch {
+            self.previous_epoch = self.epoch;
+            self.epoch = epoch;
+        }
+    }
+
+    pub(super) fn info(&self, id: &str) -> MemberInfo {
+        MemberInfo {
+            member: id.to_owned(),
+            instance: self.instance.clone(),
+            client_id: self.client_id.clone(),
+            client_host: self.client_host.clone(),
+            metadata: bytes::Bytes::new(),
+            assignment: bytes::Bytes::new(),
+        }
+    }
+
+    pub(super) fn consumer_info(&self) -> ConsumerMemberInfo {
+        ConsumerMemberInfo {
+            epoch: self.epoch,
+            rack: self.rack.clone(),
+            names: self.names.iter().cloned().collect(),
+            pattern: self.pattern.clone(),
+            assigned: self.assigned.to_list(),
+            target: self.target.to_list(),
+        }
+    }
+}

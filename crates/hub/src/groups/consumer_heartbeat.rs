@@ -1,0 +1,164 @@
+//! Heartbeats of the consumer protocol: names and patterns are resolved against the catalogue, and the response waits
+//! until what it shows is stored.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use highwater_log::{ConsumerHeartbeat, ConsumerHeartbeatResponse, GroupError, HubFilter};
+
+use super::commit::ChangeReceiver;
+use super::consumer::{
+    Assignor, ConsumerGroup, Heartbeat, HubShape, NamePattern, PATTERN_INTERVAL, PartitionSet,
+};
+use super::coordinator::{Coordinator, LockedGroup};
+use super::group_kind::GroupKind;
+use super::machine::Group;
+
+impl Coordinator {
+    /// The response, which may be sent when the receiver, if any, has received the outcome.
+    pub(super) fn consumer_heartbeat(
+        self: &Arc<Self>,
+        mut request: ConsumerHeartbeat,
+    ) -> Result<(ConsumerHeartbeatResponse, Option<ChangeReceiver>), GroupError> {
+        let joins = request.epoch == 0;
+        if joins && request.member.is_empty() {
+            request.member = self.member_id(&request.client_id);
+        }
+        let matched = self.evaluate_pattern(&request)?;
+        let group = request.group.clone();
+        let request = heartbeat(request, matched)?;
+        let unknown = GroupError::UnknownMember(request.member.clone());
+        let beat = |locked: &mut LockedGroup<'_>| locked.consumer_beat(&request);
+        match joins {
+            true => self.with_group_or_new(&group, beat)?,
+            false => (self.with_group(&group, beat)?).unwrap_or(Err(unknown)),
+        }
+    }
+
+    /// The hubs that the pattern of the member matches: when it is new, and now and then.
+    fn evaluate_pattern(
+        self: &Arc<Self>,
+        request: &ConsumerHeartbeat,
+    ) -> Result<Option<BTreeSet<String>>, GroupError> {
+        let pattern = match &request.pattern {
+            Some(pattern) if pattern.is_empty() => None,
+            Some(pattern) => Some(pattern.clone()),
+            None => self.due_pattern(request)?,
+        };
+        let Some(pattern) = pattern else {
+            return Ok(None);
+        };
+        let pattern = NamePattern::new(&pattern)?;
+        Ok(Some(self.matching_hubs(&pattern, &request.visible)))
+    }
+
+    fn due_pattern(
+        self: &Arc<Self>,
+        request: &ConsumerHeartbeat,
+    ) -> Result<Option<String>, GroupError> {
+        let due = |locked: &mut LockedGroup<'_>| {
+            let now = locked.now;
+            let group = locked.entry.group.consumer()?;
+            group.take_due_pattern(&request.member, now, PATTERN_INTERVAL)
+        };
+        Ok(self.with_group(&request.group, due)?.flatten())
+    }
+
+    /// Internal hubs are subscribed to by name only.
+    fn matching_hubs(&self, pattern: &NamePattern, visible: &HubFilter) -> BTreeSet<String> {
+        let hubs = self.log.hubs().into_iter();
+        let hubs = hubs.filter(|hub| !hub.name.is_internal() && pattern.matches(hub.name.as_str()));
+        let hubs = hubs.filter(|hub| visible.includes(hub.name.as_str()));
+        hubs.map(|hub| hub.name.as_str().to_owned()).collect()
+    }
+
+    fn hub_shape(&self, name: &str) -> Option<HubShape> {
+        let hub = self.log.hub(name)?;
+        Some(HubShape {
+            id: hub.id,
+            partitions: hub.partitions,
+        })
+    }
+}
+
+fn heartbeat(
+    request: ConsumerHeartbeat,
+    matched: Option<BTreeSet<String>>,
+) -> Result<Heartbeat, GroupError> {
+    let assignor =
+        |name: String| Assignor::by_name(&name).ok_or(GroupError::UnsupportedAssignor(name));
+    Ok(Heartbeat {
+        member: request.member,
+        epoch: request.epoch,
+        instance: request.instance,
+        rack: request.rack,
+        rebalance_timeout: request.rebalance_timeout,
+        names: request.names.map(|names| names.into_iter().collect()),
+        pattern: request.pattern,
+        matched,
+        assignor: request.assignor.map(assignor).transpose()?,
+        owned: request.owned.map(PartitionSet::from_list),
+        client_id: request.client_id,
+        client_host: request.client_host,
+    })
+}
+
+impl LockedGroup<'_> {
+    fn consumer_beat(
+        &mut self,
+        request: &Heartbeat,
+    ) -> Result<(ConsumerHeartbeatResponse, Option<ChangeReceiver>), GroupError> {
+        let (coordinator, now) = (self.coordinator, self.now);
+        let group = self.consumer_group()?;
+        let find = |name: &str| coordinator.hub_shape(name);
+        let response = group.heartbeat(request, &find, now)?;
+        Ok((response, self.entry.await_stored()))
+    }
+
+    /// The group as one of the consumer protocol, which it becomes if it has no members.
+    fn consumer_group(&mut self) -> Result<&mut ConsumerGroup, GroupError> {
+        if let GroupKind::Classic(group) = &self.entry.group {
+            if !group.is_idle() {
+                return Err(GroupError::NotConsumerGroup);
+            }
+            let epoch = group.generation();
+            self.check_quiet()?;
+            let (options, memory) = (
+                self.coordinator.options.clone(),
+                self.coordinator.member_memory.clone(),
+            );
+            let group = ConsumerGroup::new(&self.entry.name, epoch, options, memory);
+            self.entry.group = GroupKind::Consumer(group);
+        }
+        self.entry
+            .group
+            .consumer()
+            .ok_or(GroupError::NotConsumerGroup)
+    }
+
+    /// The group as one of the classic protocol, which it becomes if it has no members.
+    pub(super) fn classic_group(&mut self) -> Result<&mut Group, GroupError> {
+        if let GroupKind::Consumer(group) = &self.entry.group {
+            if !group.is_empty() {
+                return Err(GroupError::InconsistentProtocol);
+            }
+            let epoch = group.epoch();
+            self.check_quiet()?;
+            let options = self.coordinator.options.clone();
+            let group = Group::after(&self.entry.name, epoch, options);
+            self.entry.group = GroupKind::Classic(group);
+        }
+        self.entry
+            .group
+            .classic()
+            .ok_or(GroupError::InconsistentProtocol)
+    }
+
+    /// The protocol does not change while a change is being written: the client asks again.
+    fn check_quiet(&self) -> Result<(), GroupError> {
+        match self.entry.is_quiet() {
+            true => Ok(()),
+            false => Err(GroupError::Loading),
+        }
+    }
+}

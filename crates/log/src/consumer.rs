@@ -1,0 +1,85 @@
+//! The consumer protocol (KIP-848): one request, with which members join, report their partitions and leave.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::HubId;
+
+/// Partitions by hub.
+pub type HubPartitions = Vec<(HubId, Vec<u32>)>;
+
+/// Says whether a member may read a hub, for subscriptions by regular expression.
+#[derive(Clone)]
+pub struct HubFilter(Arc<dyn Fn(&str) -> bool + Send + Sync>);
+
+impl HubFilter {
+    pub fn new(filter: impl Fn(&str) -> bool + Send + Sync + 'static) -> HubFilter {
+        HubFilter(Arc::new(filter))
+    }
+
+    pub fn includes(&self, hub: &str) -> bool {
+        (self.0)(hub)
+    }
+}
+
+impl fmt::Debug for HubFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HubFilter")
+    }
+}
+
+/// A field that is `None` has not changed since the last heartbeat.
+#[derive(Clone, Debug)]
+pub struct ConsumerHeartbeat {
+    pub group: String,
+    /// Empty for a new member that has not chosen an id.
+    pub member: String,
+    /// 0 to join, -1 to leave, -2 for a static member that leaves for a short time.
+    pub epoch: i32,
+    pub instance: Option<String>,
+    pub rack: Option<String>,
+    /// How long the member may take to give up partitions.
+    pub rebalance_timeout: Option<Duration>,
+    /// The hubs to subscribe to.
+    pub names: Option<Vec<String>>,
+    /// A regular expression for the names of further hubs; empty for none.
+    pub pattern: Option<String>,
+    pub assignor: Option<String>,
+    /// The partitions that the member has.
+    pub owned: Option<HubPartitions>,
+    pub client_id: String,
+    pub client_host: String,
+    /// The hubs that the pattern may match.
+    pub visible: HubFilter,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConsumerHeartbeatResponse {
+    pub member: String,
+    pub epoch: i32,
+    /// The time until the next heartbeat.
+    pub interval: Duration,
+    /// The partitions that the member is to have: it gives up others. `None` if that has not changed.
+    pub assignment: Option<HubPartitions>,
+}
+
+/// What a group of the consumer protocol has beyond other groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConsumerGroupInfo {
+    pub epoch: i32,
+    pub assignment_epoch: i32,
+    /// In the order of the members of the group.
+    pub members: Vec<ConsumerMemberInfo>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConsumerMemberInfo {
+    pub epoch: i32,
+    pub rack: Option<String>,
+    pub names: Vec<String>,
+    pub pattern: Option<String>,
+    pub assigned: HubPartitions,
+    /// What it will have when all members have given up what they are to.
+    pub target: HubPartitions,
+}
