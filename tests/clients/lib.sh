@@ -23,9 +23,10 @@ apt_install() {
   $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1" >/dev/null
 }
 
-# make_certs DIR: a certificate authority (ca.pem) and a server certificate it signed (cert.pem, key.pem).
+# make_certs DIR: a certificate authority (ca.pem), and the certificates of a server (cert.pem, key.pem) and of a client
+# (client.pem, client.key) that it signed. other.pem has the name of the client, and no authority.
 make_certs() {
-  local d=$1
+  local d=$1 client="/CN=$user.client.test"
   [ -s "$d/cert.pem" ] && return
   mkdir -p "$d"
   openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj "/CN=Highwater test authority" \
@@ -33,6 +34,10 @@ make_certs() {
   openssl req -newkey rsa:2048 -nodes -subj "/CN=localhost" -keyout "$d/key.pem" -out "$d/cert.csr" 2>/dev/null
   openssl x509 -req -in "$d/cert.csr" -CA "$d/ca.pem" -CAkey "$d/ca.key" -CAcreateserial -days 30 -out "$d/cert.pem" \
     -extfile <(echo "subjectAltName=DNS:localhost,IP:127.0.0.1") 2>/dev/null
+  openssl req -newkey rsa:2048 -nodes -subj "$client" -keyout "$d/client.key" -out "$d/client.csr" 2>/dev/null
+  openssl x509 -req -in "$d/client.csr" -CA "$d/ca.pem" -CAkey "$d/ca.key" -CAcreateserial -days 30 -out "$d/client.pem" \
+    -extfile <(echo "extendedKeyUsage=clientAuth") 2>/dev/null
+  openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj "$client" -keyout "$d/other.key" -out "$d/other.pem" 2>/dev/null
 }
 
 # answers PORT: something accepts connections on it.

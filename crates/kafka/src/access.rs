@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_access::{AuditEvent, Limiter, ScramHash, ScramVerifier};
-pub(crate) use highwater_access::{Resource, Right};
+pub(crate) use highwater_access::Resource;
+use highwater_access::{AuditEvent, Key, Limiter, Right, ScramHash, ScramVerifier, TokenError};
+use highwater_log::BoxFuture;
 use subtle::ConstantTimeEq;
 
 /// The name of clients without a login, which no user has.
@@ -34,13 +35,46 @@ impl Identity {
     }
 }
 
+/// The user of a connection, and how long the login lasts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    pub identity: Identity,
+    /// Milliseconds since 1970. `None`: as long as the user exists.
+    pub expires_ms: Option<i64>,
+}
+
+impl Session {
+    /// A session without an end.
+    pub fn new(identity: Identity) -> Session {
+        Session {
+            identity,
+            expires_ms: None,
+        }
+    }
+}
+
 pub trait Authorizer: Send + Sync {
     /// `None` if user and password do not match; compare with [`same_secret`].
-    fn login(&self, user: &str, password: &str) -> Option<Identity>;
+    fn login(&self, user: &str, password: &str) -> BoxFuture<Option<Identity>>;
 
     /// The verifiers of a user's secrets, with one salt; none if there is no such user.
     fn scram_verifiers(&self, _user: &str, _hash: ScramHash) -> Vec<ScramVerifier> {
         Vec::new()
+    }
+
+    /// Whether clients may log in with tokens (OAUTHBEARER).
+    fn accepts_tokens(&self) -> bool {
+        false
+    }
+
+    /// The session of a valid token.
+    fn verify_token(&self, _token: &str) -> BoxFuture<Result<Session, TokenError>> {
+        Box::pin(std::future::ready(Err(TokenError::UnknownSigner)))
+    }
+
+    /// The session of a client with this certificate (DER), which TLS has verified. `None` if it is of no user.
+    fn certificate_session(&self, _certificate: &[u8]) -> Option<Session> {
+        None
     }
 
     /// Records a refused login. Returns the delay before it is answered.
@@ -51,6 +85,11 @@ pub trait Authorizer: Send + Sync {
     /// Whether there are users, so that listeners require a login unless they are anonymous.
     fn has_users(&self) -> bool {
         false
+    }
+
+    /// The users, for tools that describe rights, credentials and quotas.
+    fn keys(&self) -> Vec<Arc<Key>> {
+        Vec::new()
     }
 
     /// The quota of a user; `None` if it has none.
@@ -74,8 +113,8 @@ pub fn same_secret(given: &str, secret: &str) -> bool {
 pub struct AllowAll;
 
 impl Authorizer for AllowAll {
-    fn login(&self, _user: &str, _password: &str) -> Option<Identity> {
-        None
+    fn login(&self, _user: &str, _password: &str) -> BoxFuture<Option<Identity>> {
+        Box::pin(std::future::ready(None))
     }
 
     fn may(&self, _who: &Identity, _right: Right, _on: Resource<'_>) -> bool {

@@ -1,6 +1,6 @@
 //! The supported requests and their versions.
 //!
-//! Some ranges are narrower than the codec's, so that clients stay on the transaction protocol supported here.
+//! Some ranges are narrower than the codec's: later versions are for what is not supported here, or for brokers only.
 //! Produce is announced from version 0, though only 3 and later can be read: old librdkafka compresses only if
 //! version 0 is announced. No client sends versions 0 to 2.
 
@@ -27,7 +27,7 @@ const fn api(key: ApiKey, min: i16, max: i16) -> Api {
 }
 
 /// The supported requests, by key.
-pub(crate) const APIS: [Api; 31] = [
+pub(crate) const APIS: [Api; 54] = [
     Api {
         readable: 3,
         ..api(ApiKey::Produce, 0, 13)
@@ -51,20 +51,48 @@ pub(crate) const APIS: [Api; 31] = [
     api(ApiKey::DeleteRecords, 0, 2),
     api(ApiKey::InitProducerId, 0, 5),
     api(ApiKey::AddPartitionsToTxn, 0, 3),
-    api(ApiKey::AddOffsetsToTxn, 0, 3),
-    api(ApiKey::EndTxn, 0, 3),
-    api(ApiKey::TxnOffsetCommit, 0, 3),
+    api(ApiKey::AddOffsetsToTxn, 0, 4),
+    api(ApiKey::EndTxn, 0, 5),
+    api(ApiKey::WriteTxnMarkers, 1, 1),
+    api(ApiKey::TxnOffsetCommit, 0, 5),
+    api(ApiKey::DescribeAcls, 1, 3),
+    api(ApiKey::CreateAcls, 1, 3),
+    api(ApiKey::DeleteAcls, 1, 3),
     api(ApiKey::DescribeConfigs, 1, 4),
     api(ApiKey::AlterConfigs, 0, 2),
+    api(ApiKey::AlterReplicaLogDirs, 1, 2),
+    api(ApiKey::DescribeLogDirs, 1, 4),
     api(ApiKey::SaslAuthenticate, 0, 2),
     api(ApiKey::CreatePartitions, 0, 3),
     api(ApiKey::DeleteGroups, 0, 2),
+    api(ApiKey::ElectLeaders, 0, 2),
     api(ApiKey::IncrementalAlterConfigs, 0, 1),
+    api(ApiKey::AlterPartitionReassignments, 0, 1),
+    api(ApiKey::ListPartitionReassignments, 0, 0),
     api(ApiKey::OffsetDelete, 0, 0),
+    api(ApiKey::DescribeClientQuotas, 0, 1),
+    api(ApiKey::AlterClientQuotas, 0, 1),
+    api(ApiKey::DescribeUserScramCredentials, 0, 0),
+    api(ApiKey::AlterUserScramCredentials, 0, 0),
+    api(ApiKey::UpdateFeatures, 0, 2),
     api(ApiKey::DescribeCluster, 0, 2),
+    api(ApiKey::DescribeProducers, 0, 0),
+    api(ApiKey::DescribeTransactions, 0, 0),
+    api(ApiKey::ListTransactions, 0, 2),
+    api(ApiKey::ConsumerGroupHeartbeat, 0, 1),
+    api(ApiKey::ConsumerGroupDescribe, 0, 1),
+    api(ApiKey::GetTelemetrySubscriptions, 0, 0),
+    api(ApiKey::PushTelemetry, 0, 0),
+    api(ApiKey::ListConfigResources, 0, 1),
+    api(ApiKey::DescribeTopicPartitions, 0, 0),
 ];
 
 impl Api {
+    /// One that is not supported, for the response that says so.
+    pub(crate) fn unannounced(key: ApiKey, version: i16) -> Api {
+        api(key, version, version)
+    }
+
     pub(crate) fn of(key: i16) -> Option<Api> {
         APIS.into_iter().find(|api| api.key as i16 == key)
     }
@@ -116,6 +144,29 @@ pub(crate) mod tests {
                 IncrementalAlterConfigs IncrementalAlterConfigsRequest,
                 OffsetDelete OffsetDeleteRequest,
                 DescribeCluster DescribeClusterRequest,
+                ConsumerGroupHeartbeat ConsumerGroupHeartbeatRequest,
+                ConsumerGroupDescribe ConsumerGroupDescribeRequest,
+                ElectLeaders ElectLeadersRequest,
+                DescribeLogDirs DescribeLogDirsRequest,
+                AlterReplicaLogDirs AlterReplicaLogDirsRequest,
+                DescribeProducers DescribeProducersRequest,
+                AlterPartitionReassignments AlterPartitionReassignmentsRequest,
+                ListPartitionReassignments ListPartitionReassignmentsRequest,
+                DescribeClientQuotas DescribeClientQuotasRequest,
+                AlterClientQuotas AlterClientQuotasRequest,
+                DescribeUserScramCredentials DescribeUserScramCredentialsRequest,
+                AlterUserScramCredentials AlterUserScramCredentialsRequest,
+                DescribeAcls DescribeAclsRequest,
+                CreateAcls CreateAclsRequest,
+                DeleteAcls DeleteAclsRequest,
+                WriteTxnMarkers WriteTxnMarkersRequest,
+                UpdateFeatures UpdateFeaturesRequest,
+                DescribeTransactions DescribeTransactionsRequest,
+                ListTransactions ListTransactionsRequest,
+                GetTelemetrySubscriptions GetTelemetrySubscriptionsRequest,
+                PushTelemetry PushTelemetryRequest,
+                ListConfigResources ListConfigResourcesRequest,
+                DescribeTopicPartitions DescribeTopicPartitionsRequest,
             }
         };
     }

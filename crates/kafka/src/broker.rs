@@ -2,23 +2,27 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use highwater_env::Clock;
 use highwater_env::random::Random;
+use highwater_env::{Clock, MemoryBudget, MemoryShare};
 use highwater_log::{BoxFuture, GroupCoordinator, Log, TransactionCoordinator};
 use kafka_protocol::messages::ApiKey;
+use uuid::Uuid;
 
 use crate::access::Authorizer;
 use crate::handlers::{
-    cluster, configs, fetch, groups, list_offsets, metadata, offsets, partitions, produce, sasl,
-    topics, transactions, versions,
+    acls, cluster, configs, consumer_groups, credentials, features, fetch, groups, list_offsets,
+    markers, metadata, offsets, partitions, placement, produce, quotas, resources, sasl, storage,
+    telemetry, topic_partitions, topics, transaction_list, transactions, versions,
 };
-use crate::memory_budget::{MemoryBudget, Share};
 use crate::metrics::Metrics;
-use crate::options::Options;
+use crate::options::{ClusterId, Options};
 use crate::request::{ProtocolError, RequestContext};
 use crate::response::EncodedResponse;
 use crate::sasl::ScramChallenge;
+use crate::telemetry::ClientTelemetry;
 
 /// The log and coordinators that the server makes available.
 #[derive(Clone)]
@@ -38,10 +42,26 @@ pub(crate) struct Broker {
     pub fetch_memory: MemoryBudget,
     /// For other requests and responses, until they are written.
     pub response_memory: MemoryBudget,
+    /// For compressed batches while they are checked.
+    pub unpack_memory: MemoryBudget,
     pub challenges: ChallengeSource,
+    pub telemetry: Arc<ClientTelemetry>,
 }
 
-/// The random numbers of logins.
+impl Broker {
+    /// `None` at the first start of a node, until its hub is there.
+    pub(crate) fn cluster_id(&self) -> Option<String> {
+        match &self.options.cluster_id {
+            ClusterId::Named(name) => Some(name.clone()),
+            ClusterId::OfHub(hub) => {
+                let hub = self.services.log.hub(hub)?;
+                Some(BASE64_URL_SAFE_NO_PAD.encode(hub.id.0))
+            }
+        }
+    }
+}
+
+/// The random numbers of logins and instances of clients.
 pub(crate) struct ChallengeSource {
     random: Mutex<Random>,
     secret: [u8; 16],
@@ -52,6 +72,12 @@ impl ChallengeSource {
         let secret = random_bytes(&mut random);
         let random = Mutex::new(random);
         ChallengeSource { random, secret }
+    }
+
+    /// An id for an instance of a client.
+    pub(crate) fn instance_id(&self) -> Uuid {
+        let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+        uuid::Builder::from_random_bytes(random_bytes(&mut random)).into_uuid()
     }
 
     pub(crate) fn next(&self) -> ScramChallenge {
@@ -98,64 +124,123 @@ pub(crate) fn begin(
     Box::pin(async move { dispatch(&context, body).await })
 }
 
+/// Decodes a request, calls its handler and encodes the response, within the memory for both.
+macro_rules! respond {
+    ($context:ident, $body:ident, $handler:path) => {
+        respond!($context, $body, $handler, |_| 0)
+    };
+    // With an estimate of the response's bytes, for responses that are much larger than their requests.
+    ($context:ident, $body:ident, $handler:path, $estimate:expr) => {{
+        let mut share = $context.reserve($body.len() * DECODED_RATIO).await;
+        let request = $context.decode($body)?;
+        let estimate = estimated(&request, $estimate);
+        if estimate > share.bytes() {
+            // Released first: two requests that wait for each other's share would never end.
+            drop(share);
+            share = $context.reserve(estimate).await;
+        }
+        if may_wait($context.api.key) {
+            share = MemoryShare::default();
+        }
+        let response = $handler($context, request).await;
+        $context.encode_within(share, response)
+    }};
+}
+
 async fn dispatch(context: &RequestContext, body: Bytes) -> Result<EncodedResponse, ProtocolError> {
-    macro_rules! respond {
-        ($handler:path) => {
-            respond!($handler, |_| 0)
-        };
-        // With an estimate of the response's bytes, for responses that are much larger than their requests.
-        ($handler:path, $estimate:expr) => {{
-            let mut share = context.reserve(body.len() * DECODED_RATIO).await;
-            let request = context.decode(body)?;
-            let estimate = estimated(&request, $estimate);
-            if estimate > share.bytes() {
-                // Released first: two requests that wait for each other's share would never end.
-                drop(share);
-                share = context.reserve(estimate).await;
-            }
-            if may_wait(context.api.key) {
-                share = Share::default();
-            }
-            let response = $handler(context, request).await;
-            context.encode_within(share, &response)
-        }};
-    }
     if !context.api.reads(context.version) {
         return versions::unsupported(context);
     }
     match context.api.key {
         ApiKey::Fetch => fetch::fetch(context, context.decode(body)?).await,
-        ApiKey::ListOffsets => respond!(list_offsets::list_offsets),
-        ApiKey::Metadata => respond!(metadata::metadata, |request| {
+        ApiKey::ListOffsets => respond!(context, body, list_offsets::list_offsets),
+        ApiKey::Metadata => respond!(context, body, metadata::metadata, |request| {
             metadata::response_bytes(context, request)
         }),
-        ApiKey::OffsetCommit => respond!(offsets::commit),
-        ApiKey::OffsetFetch => respond!(offsets::fetch, offsets::response_bytes),
-        ApiKey::OffsetDelete => respond!(offsets::delete),
-        ApiKey::FindCoordinator => respond!(cluster::find_coordinator),
-        ApiKey::JoinGroup => respond!(groups::join),
-        ApiKey::SyncGroup => respond!(groups::sync),
-        ApiKey::Heartbeat => respond!(groups::heartbeat),
-        ApiKey::LeaveGroup => respond!(groups::leave),
-        ApiKey::DescribeGroups => respond!(groups::describe, |_| UNKNOWN_BYTES),
-        ApiKey::ListGroups => respond!(groups::list, |_| UNKNOWN_BYTES),
-        ApiKey::DeleteGroups => respond!(groups::delete),
+        ApiKey::OffsetCommit => respond!(context, body, offsets::commit),
+        ApiKey::OffsetFetch => respond!(context, body, offsets::fetch, offsets::response_bytes),
+        ApiKey::OffsetDelete => respond!(context, body, offsets::delete),
+        ApiKey::FindCoordinator => respond!(context, body, cluster::find_coordinator),
+        ApiKey::JoinGroup => respond!(context, body, groups::join),
+        ApiKey::SyncGroup => respond!(context, body, groups::sync),
+        ApiKey::Heartbeat => respond!(context, body, groups::heartbeat),
+        ApiKey::LeaveGroup => respond!(context, body, groups::leave),
+        ApiKey::DescribeGroups => respond!(context, body, groups::describe, |_| UNKNOWN_BYTES),
+        ApiKey::ListGroups => respond!(context, body, groups::list, |_| UNKNOWN_BYTES),
+        ApiKey::DeleteGroups => respond!(context, body, groups::delete),
+        ApiKey::ConsumerGroupHeartbeat => {
+            respond!(context, body, consumer_groups::heartbeat, |request| {
+                consumer_groups::response_bytes(context, request)
+            })
+        }
+        ApiKey::ConsumerGroupDescribe => {
+            respond!(context, body, consumer_groups::describe, |_| UNKNOWN_BYTES)
+        }
         ApiKey::SaslHandshake => sasl::handshake(context, context.decode(body)?),
         ApiKey::SaslAuthenticate => sasl::authenticate(context, context.decode(body)?).await,
         ApiKey::ApiVersions => versions::versions(context, context.decode(body)?),
-        ApiKey::CreateTopics => respond!(topics::create, topics::response_bytes),
-        ApiKey::DeleteTopics => respond!(topics::delete),
-        ApiKey::CreatePartitions => respond!(partitions::create),
-        ApiKey::DeleteRecords => respond!(partitions::delete_records),
-        ApiKey::DescribeConfigs => respond!(configs::describe, configs::response_bytes),
-        ApiKey::AlterConfigs => respond!(configs::alter),
-        ApiKey::IncrementalAlterConfigs => respond!(configs::alter_incrementally),
-        ApiKey::DescribeCluster => respond!(cluster::describe),
-        ApiKey::InitProducerId => respond!(transactions::init_producer),
-        ApiKey::AddPartitionsToTxn => respond!(transactions::add_partitions),
-        ApiKey::AddOffsetsToTxn => respond!(transactions::add_offsets),
-        ApiKey::TxnOffsetCommit => respond!(transactions::commit_offsets),
-        ApiKey::EndTxn => respond!(transactions::end),
+        ApiKey::InitProducerId => respond!(context, body, transactions::init_producer),
+        ApiKey::AddPartitionsToTxn => respond!(context, body, transactions::add_partitions),
+        ApiKey::AddOffsetsToTxn => respond!(context, body, transactions::add_offsets),
+        ApiKey::TxnOffsetCommit => respond!(context, body, transactions::commit_offsets),
+        ApiKey::EndTxn => respond!(context, body, transactions::end),
+        _ => administer(context, body).await,
+    }
+}
+
+/// The requests of administrators and their tools.
+async fn administer(
+    context: &RequestContext,
+    body: Bytes,
+) -> Result<EncodedResponse, ProtocolError> {
+    match context.api.key {
+        ApiKey::CreateTopics => respond!(context, body, topics::create, topics::response_bytes),
+        ApiKey::DeleteTopics => respond!(context, body, topics::delete),
+        ApiKey::CreatePartitions => respond!(context, body, partitions::create),
+        ApiKey::DeleteRecords => respond!(context, body, partitions::delete_records),
+        ApiKey::DescribeConfigs => {
+            respond!(context, body, configs::describe, configs::response_bytes)
+        }
+        ApiKey::AlterConfigs => respond!(context, body, configs::alter),
+        ApiKey::IncrementalAlterConfigs => respond!(context, body, configs::alter_incrementally),
+        ApiKey::DescribeCluster => respond!(context, body, cluster::describe),
+        ApiKey::DescribeLogDirs => respond!(context, body, storage::describe_log_dirs, |request| {
+            storage::log_dirs_bytes(context, request)
+        }),
+        ApiKey::GetTelemetrySubscriptions => respond!(context, body, telemetry::subscriptions),
+        ApiKey::PushTelemetry => respond!(context, body, telemetry::push),
+        ApiKey::AlterReplicaLogDirs => respond!(context, body, storage::alter_log_dirs),
+        ApiKey::DescribeProducers => respond!(context, body, storage::describe_producers, |_| {
+            UNKNOWN_BYTES
+        }),
+        ApiKey::ElectLeaders => respond!(context, body, placement::elect_leaders),
+        ApiKey::AlterPartitionReassignments => {
+            respond!(context, body, placement::alter_reassignments)
+        }
+        ApiKey::ListPartitionReassignments => {
+            respond!(context, body, placement::list_reassignments)
+        }
+        ApiKey::DescribeClientQuotas => respond!(context, body, quotas::describe),
+        ApiKey::AlterClientQuotas => respond!(context, body, quotas::alter),
+        ApiKey::DescribeUserScramCredentials => respond!(context, body, credentials::describe),
+        ApiKey::AlterUserScramCredentials => respond!(context, body, credentials::alter),
+        ApiKey::DescribeAcls => respond!(context, body, acls::describe, |_| UNKNOWN_BYTES),
+        ApiKey::CreateAcls => respond!(context, body, acls::create),
+        ApiKey::DeleteAcls => respond!(context, body, acls::delete),
+        ApiKey::WriteTxnMarkers => respond!(context, body, markers::write),
+        ApiKey::UpdateFeatures => respond!(context, body, features::update),
+        ApiKey::ListConfigResources => respond!(context, body, resources::list, |_| UNKNOWN_BYTES),
+        ApiKey::DescribeTopicPartitions => {
+            respond!(context, body, topic_partitions::describe, |request| {
+                topic_partitions::response_bytes(context, request)
+            })
+        }
+        ApiKey::ListTransactions => {
+            respond!(context, body, transaction_list::list, |_| UNKNOWN_BYTES)
+        }
+        ApiKey::DescribeTransactions => {
+            respond!(context, body, transaction_list::describe, |_| UNKNOWN_BYTES)
+        }
         _ => Err(ProtocolError::UnknownKey(context.api.key as i16)),
     }
 }

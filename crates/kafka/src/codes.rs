@@ -101,12 +101,19 @@ impl ErrorCode for GroupError {
             GroupError::Rebalancing => Code::RebalanceInProgress,
             GroupError::FencedInstance(_) => Code::FencedInstanceId,
             GroupError::InconsistentProtocol => Code::InconsistentGroupProtocol,
+            GroupError::FencedEpoch { .. } => Code::FencedMemberEpoch,
+            GroupError::StaleEpoch { .. } => Code::StaleMemberEpoch,
+            GroupError::UnreleasedInstance(_) => Code::UnreleasedInstanceId,
+            GroupError::UnsupportedAssignor(_) => Code::UnsupportedAssignor,
+            GroupError::InvalidPattern(_) => Code::InvalidRegularExpression,
+            GroupError::InvalidRequest(_) => Code::InvalidRequest,
+            GroupError::Unsupported => Code::UnsupportedVersion,
             GroupError::SessionTimeout { .. } => Code::InvalidSessionTimeout,
             GroupError::Full(_) | GroupError::TooLarge { .. } | GroupError::OutOfMemory { .. } => {
                 Code::GroupMaxSizeReached
             }
             GroupError::NotEmpty => Code::NonEmptyGroup,
-            GroupError::NotFound => Code::GroupIdNotFound,
+            GroupError::NotFound | GroupError::NotConsumerGroup => Code::GroupIdNotFound,
             GroupError::Subscribed => Code::GroupSubscribedToTopic,
             GroupError::UnknownPartition(_) => Code::UnknownTopicOrPartition,
             GroupError::MetadataTooLarge { .. } => Code::OffsetMetadataTooLarge,

@@ -12,17 +12,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use highwater_access::{ConnectionPermit, Limiter, Usage};
+use highwater_env::{MemoryBudget, MemoryShare};
 use kafka_protocol::messages::ApiKey;
 use kafka_protocol::protocol::StrBytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadHalf, WriteHalf};
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep};
 
-use crate::Identity;
+use crate::access::{Identity, Session};
 use crate::api::Api;
 use crate::broker::{self, Broker};
 use crate::frame::{FrameError, Frames};
-use crate::memory_budget::{MemoryBudget, Share};
+use crate::handlers::versions;
 use crate::queue::{Queue, Work};
 use crate::request::{self, ListenerInfo, ProtocolError, RequestContext, RequestHead};
 use crate::response::{ConnectionAction, EncodedResponse, Output};
@@ -33,7 +34,7 @@ use crate::warnings::WarningLimiter;
 const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
 /// The longest pause of a client that exceeds its quota; it may be paused again.
-const PAUSE_MAX: Duration = Duration::from_secs(30);
+pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// The state that connections share, beyond the broker.
 pub(crate) struct ServerContext {
@@ -44,7 +45,7 @@ pub(crate) struct ServerContext {
     pub stop: watch::Receiver<bool>,
 }
 
-type ShareWait = Pin<Box<dyn Future<Output = Share> + Send>>;
+type ShareWait = Pin<Box<dyn Future<Output = MemoryShare> + Send>>;
 
 pub(crate) struct Connection<S> {
     common: Arc<ServerContext>,
@@ -55,7 +56,7 @@ pub(crate) struct Connection<S> {
     queue: Queue,
     output: Output,
     /// The memory for the request being read, once granted.
-    share: Option<Share>,
+    share: Option<MemoryShare>,
     share_wait: Option<ShareWait>,
     /// Set while the client is throttled.
     pause: Option<Pin<Box<Sleep>>>,
@@ -76,7 +77,7 @@ struct Client {
     host: Arc<str>,
     listener: Arc<ListenerInfo>,
     /// `None` until the client has authenticated.
-    identity: Option<Identity>,
+    session: Option<Session>,
     sasl: Option<Arc<Mutex<SaslExchange>>>,
     /// The quota of the user.
     limiter: Option<Arc<Limiter>>,
@@ -87,7 +88,7 @@ enum Event {
     Responded(Result<EncodedResponse, ProtocolError>),
     Wrote(io::Result<usize>),
     Read(io::Result<usize>),
-    Granted(Share),
+    Granted(MemoryShare),
     Resumed,
     Tick,
     Stalled,
@@ -113,7 +114,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             client: Client {
                 address,
                 host: format!("/{}", address.ip()).into(),
-                identity: (!listener.sasl).then(Identity::anonymous),
+                session: (!listener.sasl).then(|| Session::new(Identity::anonymous())),
                 sasl: listener.sasl.then(Arc::default),
                 limiter: None,
                 permit: None,
@@ -135,8 +136,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         }
     }
 
+    /// Gives the client a session before its first request.
+    pub(crate) fn with_session(mut self, session: Option<Session>) -> Connection<S> {
+        if let Some(session) = session {
+            self.authenticate(session);
+        }
+        self
+    }
+
     pub(crate) async fn run(mut self) {
-        self.draining = *self.stop.borrow();
+        self.draining |= *self.stop.borrow();
         loop {
             self.take_requests();
             let (broker, client) = (&self.common.broker, &self.client);
@@ -156,7 +165,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     /// before reads, so that memory is freed before more is taken.
     async fn next_event(&mut self) -> Event {
         let reads = self.may_read();
-        let length = self.frames.length(self.client.identity.is_some());
+        let length = self.frames.length(self.client.session.is_some());
         let buffer = self
             .frames
             .read_buffer(length.ok().flatten().filter(|_| reads));
@@ -225,9 +234,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         self.output.push(response.pieces, response.share);
         match response.action {
             ConnectionAction::Continue => {}
-            ConnectionAction::Authenticated(identity) => {
-                self.authenticate(identity);
-                self.set_timer(self.common.broker.options.idle_timeout / 2);
+            ConnectionAction::Authenticated(session) => {
+                self.authenticate(session);
             }
             ConnectionAction::Pause(time) => self.pause = Some(Box::pin(tokio::time::sleep(time))),
             ConnectionAction::Close => self.close(),
@@ -235,8 +243,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 
     /// Sets the user of the connection. One that has as many connections as it may have is disconnected.
-    fn authenticate(&mut self, identity: Identity) {
-        let limiter = self.common.broker.services.authorizer.limiter(&identity);
+    fn authenticate(&mut self, session: Session) {
+        let authorizer = &self.common.broker.services.authorizer;
+        let limiter = authorizer.limiter(&session.identity);
         self.client.permit = None;
         self.client.permit = limiter.as_ref().and_then(|limiter| limiter.connect());
         if limiter.is_some() && self.client.permit.is_none() {
@@ -246,7 +255,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             self.close();
         }
         self.client.limiter = limiter;
-        self.client.identity = Some(identity);
+        self.client.session = Some(session);
+        self.set_timer(self.common.broker.options.idle_timeout / 2);
     }
 
     /// Charges usage to the quota of the user, and stops reading for as long as it is exceeded.
@@ -264,7 +274,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 
     fn fail(&mut self, error: &ProtocolError) {
-        self.common.broker.metrics.malformed.add(1);
+        let metrics = &self.common.broker.metrics;
+        match error {
+            ProtocolError::SessionExpired => metrics.sessions_expired.add(1),
+            _ => metrics.malformed.add(1),
+        }
         self.common
             .warnings
             .connection_closed(self.client.address.ip(), error);
@@ -288,7 +302,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     /// Half an idle timeout has passed, or the login timeout. A client that waits for a response is not idle; one
     /// that does not read its responses is.
     fn tick(&mut self) -> bool {
-        if self.client.identity.is_none() {
+        if self.client.session.is_none() {
             return false;
         }
         let awaits_response = !self.queue.is_empty() && self.output.bytes() == 0;
@@ -315,7 +329,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     /// Queues the complete requests of the read buffer.
     fn take_requests(&mut self) {
         while self.may_read() {
-            let length = match self.frames.length(self.client.identity.is_some()) {
+            let length = match self.frames.length(self.client.session.is_some()) {
                 Ok(Some(length)) => length,
                 Ok(None) => return,
                 Err(error) => return self.reject_frame(error),
@@ -349,7 +363,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     /// Takes memory for a request, or begins to wait for it.
     fn reserve(&mut self, length: usize) -> bool {
         let memory = &self.common.memory;
-        self.share = memory.try_take(length);
+        self.share = memory.try_take(length).ok();
         if self.share.is_none() {
             self.share_wait = Some(Box::pin(memory.take(length)));
         }
@@ -369,7 +383,17 @@ impl Client {
     fn begin(&self, broker: &Arc<Broker>, head: RequestHead, frame: Bytes) -> Work {
         match self.context(broker, head, frame) {
             Ok((context, body)) => broker::begin(context, body),
-            Err(error) => Box::pin(std::future::ready(Err(error))),
+            Err(error) => {
+                let is_refused =
+                    matches!(error, ProtocolError::UnknownKey(_)) && self.session.is_some();
+                let refusal = is_refused
+                    .then(|| versions::unsupported_key(&head))
+                    .flatten();
+                if refusal.is_some() {
+                    broker.metrics.errors.add(1);
+                }
+                Box::pin(std::future::ready(refusal.ok_or(error)))
+            }
         }
     }
 
@@ -380,16 +404,7 @@ impl Client {
         mut frame: Bytes,
     ) -> Result<(RequestContext, Bytes), ProtocolError> {
         let api = Api::of(head.key).ok_or(ProtocolError::UnknownKey(head.key))?;
-        let before_login = [
-            ApiKey::ApiVersions,
-            ApiKey::SaslHandshake,
-            ApiKey::SaslAuthenticate,
-        ];
-        let identity = match &self.identity {
-            Some(identity) => identity.clone(),
-            None if before_login.contains(&api.key) => Identity::anonymous(),
-            None => return Err(ProtocolError::Unauthenticated(head.key)),
-        };
+        let identity = self.identity(broker, api.key)?;
         let client_id = match api.reads(head.version) {
             true => request::client_id(&api, head.version, &mut frame)?,
             // The header of an unknown version cannot be read.
@@ -409,5 +424,25 @@ impl Client {
             sasl: self.sasl.clone(),
         };
         Ok((context, frame))
+    }
+
+    /// The user whose rights a request has. Only a login needs none, or one that has expired.
+    fn identity(&self, broker: &Broker, api: ApiKey) -> Result<Identity, ProtocolError> {
+        let is_login = matches!(
+            api,
+            ApiKey::ApiVersions | ApiKey::SaslHandshake | ApiKey::SaslAuthenticate
+        );
+        match &self.session {
+            Some(session) => {
+                let now_ms = || broker.services.clock.unix_millis();
+                let expired = session.expires_ms.is_some_and(|ends| ends <= now_ms());
+                match expired && !is_login {
+                    true => Err(ProtocolError::SessionExpired),
+                    false => Ok(session.identity.clone()),
+                }
+            }
+            None if is_login => Ok(Identity::anonymous()),
+            None => Err(ProtocolError::Unauthenticated(api as i16)),
+        }
     }
 }

@@ -9,7 +9,7 @@ use crate::api::APIS;
 /// Counters since the start; `connections` is the number open now.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    requests: [AtomicU64; APIS.len()],
+    requests: RequestCounters,
     pub errors: Counter,
     pub malformed: Counter,
     pub bytes_in: Counter,
@@ -18,7 +18,18 @@ pub(crate) struct Metrics {
     pub connections_total: Counter,
     pub connections_refused: Counter,
     pub logins_refused: Counter,
+    pub sessions_expired: Counter,
     pub throttled: Counter,
+}
+
+/// A counter for each request of [`APIS`].
+#[derive(Debug)]
+struct RequestCounters([AtomicU64; APIS.len()]);
+
+impl Default for RequestCounters {
+    fn default() -> RequestCounters {
+        RequestCounters([const { AtomicU64::new(0) }; APIS.len()])
+    }
 }
 
 /// The counters at one moment.
@@ -37,6 +48,8 @@ pub struct MetricsSnapshot {
     /// Connections above the limit.
     pub connections_refused: u64,
     pub logins_refused: u64,
+    /// Connections closed because a login with a token was not renewed.
+    pub sessions_expired: u64,
     /// Responses with a throttle time.
     pub throttled: u64,
 }
@@ -44,12 +57,12 @@ pub struct MetricsSnapshot {
 impl Metrics {
     pub(crate) fn request(&self, key: ApiKey) {
         if let Some(at) = APIS.iter().position(|api| api.key == key) {
-            self.requests[at].fetch_add(1, Ordering::Relaxed);
+            self.requests.0[at].fetch_add(1, Ordering::Relaxed);
         }
     }
 
     pub(crate) fn snapshot(&self) -> MetricsSnapshot {
-        let requests = APIS.iter().zip(&self.requests);
+        let requests = APIS.iter().zip(&self.requests.0);
         MetricsSnapshot {
             requests: requests
                 .map(|(api, count)| (format!("{:?}", api.key), count.load(Ordering::Relaxed)))
@@ -62,6 +75,7 @@ impl Metrics {
             connections_total: self.connections_total.get(),
             connections_refused: self.connections_refused.get(),
             logins_refused: self.logins_refused.get(),
+            sessions_expired: self.sessions_expired.get(),
             throttled: self.throttled.get(),
         }
     }

@@ -4,12 +4,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use highwater_log::batch::TimestampType;
+
 #[derive(Clone, Debug)]
 pub struct Options {
     pub listeners: Vec<Listener>,
     /// The broker id of this node.
     pub node_id: i32,
-    pub cluster_id: String,
+    pub cluster_id: ClusterId,
     /// A longer request ends its connection. Kafka's limit is 100 MiB too.
     pub frame_bytes_max: usize,
     /// A request with more array elements closes its connection.
@@ -29,6 +31,9 @@ pub struct Options {
     /// Memory for other requests and responses while they are handled and written, of all connections together. Requests
     /// wait until it is free.
     pub server_response_bytes_max: usize,
+    /// Memory for compressed batches while they are checked, of all connections together. A Produce that finds too little of
+    /// it is throttled; one that needs more than all of it is too large.
+    pub server_unpack_bytes_max: usize,
     /// The largest Fetch response, unless a single batch is larger.
     pub fetch_bytes_max: usize,
     /// A connection that is idle for this long is closed, up to half as much later.
@@ -47,6 +52,29 @@ pub struct Options {
     pub auto_create: bool,
     /// For hubs that are created without a number of partitions.
     pub partitions_default: u32,
+    pub topics: TopicDefaults,
+}
+
+/// Settings of topics that clients create without them.
+#[derive(Clone, Debug)]
+pub struct TopicDefaults {
+    /// Of topics that are created explicitly or automatically.
+    pub timestamp_type: TimestampType,
+    /// The values of the hub, which clients are told.
+    pub segment_bytes: u64,
+    pub segment_age: Duration,
+    pub tombstone_age: Duration,
+}
+
+impl Default for TopicDefaults {
+    fn default() -> TopicDefaults {
+        TopicDefaults {
+            timestamp_type: TimestampType::Create,
+            segment_bytes: 64 << 20,
+            segment_age: Duration::from_secs(24 * 3600),
+            tombstone_age: Duration::from_secs(24 * 3600),
+        }
+    }
 }
 
 impl Default for Options {
@@ -57,7 +85,7 @@ impl Default for Options {
                 9092,
             )))],
             node_id: 1,
-            cluster_id: "highwater".into(),
+            cluster_id: ClusterId::Named("highwater".into()),
             frame_bytes_max: 100 << 20,
             request_elements_max: 100_000,
             connections_max: 10_000,
@@ -66,6 +94,7 @@ impl Default for Options {
             server_inflight_bytes_max: 256 << 20,
             server_fetch_bytes_max: 256 << 20,
             server_response_bytes_max: 64 << 20,
+            server_unpack_bytes_max: 192 << 20,
             fetch_bytes_max: 16 << 20,
             idle_timeout: Duration::from_secs(600),
             write_timeout: Duration::from_secs(30),
@@ -75,8 +104,17 @@ impl Default for Options {
             stop_timeout: Duration::from_secs(10),
             auto_create: true,
             partitions_default: 4,
+            topics: TopicDefaults::default(),
         }
     }
+}
+
+/// The id of the cluster that clients are told. Clients compare it to notice that they reached another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClusterId {
+    Named(String),
+    /// That of the hub of this name, which a data folder has had since its first start.
+    OfHub(&'static str),
 }
 
 /// A listening address.

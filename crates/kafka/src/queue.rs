@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 
 use bytes::Bytes;
+use highwater_env::MemoryShare;
 use highwater_log::BoxFuture;
 use kafka_protocol::messages::ApiKey;
 
-use crate::memory_budget::Share;
 use crate::request::{ProtocolError, RequestHead};
 use crate::response::EncodedResponse;
 
@@ -24,7 +24,7 @@ struct Entry {
     is_data: bool,
     bytes: usize,
     /// Its memory, released with the response.
-    _share: Share,
+    _share: MemoryShare,
 }
 
 enum State {
@@ -56,7 +56,7 @@ impl Queue {
         &mut self,
         head: RequestHead,
         frame: Bytes,
-        share: Share,
+        share: MemoryShare,
         begin: impl FnOnce(RequestHead, Bytes) -> Work,
     ) {
         let is_produce = head.key == ApiKey::Produce as i16;
@@ -82,7 +82,7 @@ impl Queue {
             state: State::Started(Box::pin(std::future::ready(Err(error)))),
             is_data: false,
             bytes: 0,
-            _share: Share::default(),
+            _share: MemoryShare::default(),
         });
     }
 

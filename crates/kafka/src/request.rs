@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use highwater_access::{AuditEvent, Limiter, Usage};
+use highwater_access::{AuditEvent, Limiter, Right, Usage};
+use highwater_env::MemoryShare;
 use highwater_log::{
     GroupCoordinator, HubInfo, HubName, Log, Partition, TopicPartition, TransactionCoordinator,
 };
@@ -13,15 +14,17 @@ use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::{RequestHeader, ResponseHeader};
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
 
-use crate::access::{Identity, Resource, Right};
+use crate::access::{Identity, Resource};
 use crate::api::Api;
 use crate::broker::Broker;
 use crate::codes::{ErrorCode, OK};
+use crate::connection::PAUSE_MAX;
 use crate::frame::FrameError;
-use crate::memory_budget::Share;
 use crate::response::{EncodedResponse, Frame};
+use crate::rights::{self, ResourceKind};
 use crate::sasl::SaslExchange;
 use crate::shape::{self, ShapeError};
+use crate::throttle::Throttle;
 
 /// Requests and responses up to this size are not counted in the memory of the server.
 const UNCOUNTED_BYTES: usize = 32 << 10;
@@ -33,6 +36,20 @@ pub(crate) struct ListenerInfo {
     pub host: StrBytes,
     pub port: u16,
     pub sasl: bool,
+    pub tls: bool,
+}
+
+impl ListenerInfo {
+    /// The address in Kafka's notation. Other listeners of the node may be for other networks.
+    pub(crate) fn advertised(&self) -> String {
+        let protocol = match (self.sasl, self.tls) {
+            (false, false) => "PLAINTEXT",
+            (false, true) => "SSL",
+            (true, false) => "SASL_PLAINTEXT",
+            (true, true) => "SASL_SSL",
+        };
+        format!("{protocol}://{}:{}", self.host.as_str(), self.port)
+    }
 }
 
 /// A request without its body.
@@ -71,6 +88,8 @@ pub(crate) enum ProtocolError {
     UnknownVersion { key: i16, version: i16 },
     #[error("a request with API key {0} came before the client authenticated")]
     Unauthenticated(i16),
+    #[error("the login has expired, and the client did not renew it")]
+    SessionExpired,
     #[error("a response with API key {key}, version {version}, cannot be encoded: {reason}")]
     Response {
         key: i16,
@@ -147,37 +166,48 @@ impl RequestContext {
             .map_err(|error| malformed(&self.api, self.version, error))
     }
 
-    pub(crate) fn encode<A: Encodable + HeaderVersion>(
+    /// Encodes a response, with the throttle time of the client.
+    pub(crate) fn encode<A: Encodable + HeaderVersion + Throttle>(
         &self,
-        response: &A,
+        mut response: A,
     ) -> Result<EncodedResponse, ProtocolError> {
-        encode(&self.api, self.version, self.correlation, response)
+        if let Some(time) = response.throttle_time_ms() {
+            *time = self.quota_delay_ms().max(*time);
+        }
+        encode(&self.api, self.version, self.correlation, &response)
     }
 
     /// Takes memory for a request and its response. Small ones are not counted: the limit of connections bounds them.
-    pub(crate) async fn reserve(&self, bytes: usize) -> Share {
+    pub(crate) async fn reserve(&self, bytes: usize) -> MemoryShare {
         match bytes > UNCOUNTED_BYTES {
             true => self.broker.response_memory.take(bytes).await,
-            false => Share::default(),
+            false => MemoryShare::default(),
         }
     }
 
     /// Encodes a response that holds this memory until it is written.
-    pub(crate) fn encode_within<A: Encodable + HeaderVersion>(
+    pub(crate) fn encode_within<A: Encodable + HeaderVersion + Throttle>(
         &self,
-        mut share: Share,
-        response: &A,
+        mut share: MemoryShare,
+        response: A,
     ) -> Result<EncodedResponse, ProtocolError> {
         let response = self.encode(response)?;
         let bytes: usize = response.pieces.iter().map(Bytes::len).sum();
+        let missing = bytes.saturating_sub(share.bytes());
+        if missing > 0 && bytes > UNCOUNTED_BYTES {
+            // The reserved bytes are an estimate: a larger response is not lost, but what it holds is counted.
+            share.add(self.broker.response_memory.take_unchecked(missing));
+        }
         share.shrink_to(bytes);
         Ok(EncodedResponse { share, ..response })
     }
 
     /// How long the client must wait because of its quota.
-    pub(crate) fn quota_delay(&self) -> Duration {
-        let limiter = self.limiter.as_ref();
-        limiter.map_or(Duration::ZERO, |limiter| limiter.delay(self.elapsed()))
+    pub(crate) fn quota_delay_ms(&self) -> i32 {
+        let Some(limiter) = &self.limiter else {
+            return 0;
+        };
+        limiter.delay(self.elapsed()).min(PAUSE_MAX).as_millis() as i32
     }
 
     /// Charges new partitions to the quota of the client, unless it is used up.
@@ -232,31 +262,45 @@ impl RequestContext {
         self.count_error(error.code())
     }
 
-    pub(crate) fn may(&self, right: Right, on: Resource<'_>) -> bool {
+    fn has_right(&self, right: Right, on: Resource<'_>) -> bool {
         let authorizer = &self.broker.services.authorizer;
         authorizer.may(&self.identity, right, on)
     }
 
-    pub(crate) fn allow(&self, right: Right, on: Resource<'_>) -> Result<(), Code> {
-        match (self.may(right, on), on) {
-            (true, _) => Ok(()),
-            (false, Resource::Hub(_)) => Err(Code::TopicAuthorizationFailed),
-            (false, Resource::Group(_)) => Err(Code::GroupAuthorizationFailed),
-            (false, Resource::TransactionalId(_)) => Err(Code::TransactionalIdAuthorizationFailed),
-            (false, _) => Err(Code::ClusterAuthorizationFailed),
+    fn has_any(&self, rights: &[Right], on: Resource<'_>) -> bool {
+        rights.iter().any(|right| self.has_right(*right, on))
+    }
+
+    /// Checks the right that this request needs on the resource, by the table of rights.
+    pub(crate) fn allow(&self, on: Resource<'_>) -> Result<(), Code> {
+        self.allow_kind(ResourceKind::of(on), on)
+    }
+
+    /// Checks the right that this request needs to create a hub.
+    pub(crate) fn allow_creation(&self, hub: &str) -> Result<(), Code> {
+        self.allow_kind(ResourceKind::NewHub, Resource::Hub(hub))
+    }
+
+    fn allow_kind(&self, kind: ResourceKind, on: Resource<'_>) -> Result<(), Code> {
+        match self.has_any(rights::required(self.api.key, kind), on) {
+            true => Ok(()),
+            false => Err(kind.refusal()),
         }
     }
 
-    /// Whether the client has any right on the hub.
+    /// Whether the client may know that the hub exists.
     pub(crate) fn may_see(&self, hub: &str) -> bool {
-        [Right::Listen, Right::Send, Right::Manage]
-            .into_iter()
-            .any(|right| self.may(right, Resource::Hub(hub)))
+        self.has_any(rights::VISIBLE, Resource::Hub(hub))
     }
 
-    /// A hub that exists and on which the client has this right.
-    pub(crate) fn hub(&self, right: Right, name: &str) -> Result<Arc<HubInfo>, Code> {
-        self.allow(right, Resource::Hub(name))?;
+    /// The client's rights as a bit field of Kafka's operations.
+    pub(crate) fn authorized_operations(&self, on: Resource<'_>) -> i32 {
+        rights::authorized_operations(ResourceKind::of(on), |right| self.has_right(right, on))
+    }
+
+    /// A hub that exists and on which the client has the right that this request needs.
+    pub(crate) fn hub(&self, name: &str) -> Result<Arc<HubInfo>, Code> {
+        self.allow(Resource::Hub(name))?;
         self.log().hub(name).ok_or(Code::UnknownTopicOrPartition)
     }
 

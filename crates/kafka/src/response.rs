@@ -5,10 +5,10 @@ use std::io::{self, IoSlice};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use highwater_env::MemoryShare;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-use crate::Identity;
-use crate::memory_budget::Share;
+use crate::Session;
 
 /// A response in its wire format, and what the connection does after it.
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ pub(crate) struct EncodedResponse {
     /// Empty for a request that gets no response.
     pub pieces: Vec<Bytes>,
     /// The memory of the pieces, held until they are written.
-    pub share: Share,
+    pub share: MemoryShare,
     pub action: ConnectionAction,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct EncodedResponse {
 pub(crate) enum ConnectionAction {
     #[default]
     Continue,
-    Authenticated(Identity),
+    Authenticated(Session),
     /// Reading pauses for the throttle time of the response.
     Pause(Duration),
     /// Close once the response, if any, is written.
@@ -88,7 +88,7 @@ impl Frame {
 /// Responses that wait to be written.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
-    pieces: VecDeque<(Bytes, Share)>,
+    pieces: VecDeque<(Bytes, MemoryShare)>,
     bytes: usize,
 }
 
@@ -97,9 +97,11 @@ const SLICES_MAX: usize = 64;
 
 impl Output {
     /// The last piece of a response carries its memory share.
-    pub(crate) fn push(&mut self, pieces: Vec<Bytes>, share: Share) {
+    pub(crate) fn push(&mut self, pieces: Vec<Bytes>, share: MemoryShare) {
         self.bytes += pieces.iter().map(Bytes::len).sum::<usize>();
-        let pieces = pieces.into_iter().map(|piece| (piece, Share::default()));
+        let pieces = pieces
+            .into_iter()
+            .map(|piece| (piece, MemoryShare::default()));
         self.pieces.extend(pieces);
         if let Some((_, last)) = self.pieces.back_mut() {
             last.add(share);
@@ -160,7 +162,7 @@ mod tests {
     async fn a_partial_write_is_continued() {
         let mut output = Output::default();
         let pieces = [&b"abc"[..], b"defg"].map(Bytes::from_static);
-        output.push(pieces.to_vec(), Share::default());
+        output.push(pieces.to_vec(), MemoryShare::default());
         let (mut to, mut from) = tokio::io::duplex(2);
         let reader = tokio::spawn(async move {
             let mut text = String::new();

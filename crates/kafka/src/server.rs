@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_env::random::Random;
-use highwater_env::shutdown_signal;
+use highwater_env::{Clock, MemoryBudget, listen, shutdown_signal};
 use kafka_protocol::protocol::StrBytes;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -17,10 +17,11 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::broker::{Broker, ChallengeSource, Services};
 use crate::connection::{Connection, ServerContext};
-use crate::memory_budget::MemoryBudget;
+use crate::internal_names::KafkaNames;
 use crate::metrics::{Metrics, MetricsSnapshot};
 use crate::options::{Listener, Options};
 use crate::request::ListenerInfo;
+use crate::telemetry::{ClientMetric, ClientTelemetry};
 use crate::warnings::WarningLimiter;
 
 /// The pause after a failed accept: when the system is out of sockets, an immediate retry fails too.
@@ -59,15 +60,22 @@ struct BoundListener {
 }
 
 /// Metrics and addresses of a running server.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Handle {
     metrics: Arc<Metrics>,
+    telemetry: Arc<ClientTelemetry>,
+    clock: Arc<dyn Clock>,
     addresses: Arc<[SocketAddr]>,
 }
 
 impl Handle {
     pub fn metrics(&self) -> MetricsSnapshot {
         self.metrics.snapshot()
+    }
+
+    /// Metrics that clients pushed lately.
+    pub fn client_metrics(&self) -> Vec<ClientMetric> {
+        self.telemetry.snapshot(self.clock.elapsed())
     }
 
     /// The bound addresses, in the order of the options.
@@ -83,7 +91,7 @@ impl BoundListeners {
         for listener in &options.listeners {
             let address = listener.address;
             let failed = |source| BindError::Address { address, source };
-            let socket = TcpListener::bind(address).await.map_err(failed)?;
+            let socket = listen(address).await.map_err(failed)?;
             addresses.push(socket.local_addr().map_err(failed)?);
             listeners.push(BoundListener {
                 socket,
@@ -104,6 +112,8 @@ impl BoundListeners {
         Server {
             handle: Handle {
                 metrics: Arc::clone(&common.broker.metrics),
+                telemetry: Arc::clone(&common.broker.telemetry),
+                clock: Arc::clone(&common.broker.services.clock),
                 addresses: self.addresses,
             },
             common,
@@ -143,7 +153,12 @@ impl Server {
     }
 }
 
-fn common(options: Options, services: Services, stop: watch::Receiver<bool>) -> Arc<ServerContext> {
+fn common(
+    options: Options,
+    mut services: Services,
+    stop: watch::Receiver<bool>,
+) -> Arc<ServerContext> {
+    services.log = Arc::new(KafkaNames(services.log));
     Arc::new(ServerContext {
         warnings: WarningLimiter::new(Arc::clone(&services.clock)),
         memory: MemoryBudget::new(options.server_inflight_bytes_max),
@@ -151,10 +166,12 @@ fn common(options: Options, services: Services, stop: watch::Receiver<bool>) -> 
         broker: Arc::new(Broker {
             fetch_memory: MemoryBudget::new(options.server_fetch_bytes_max),
             response_memory: MemoryBudget::new(options.server_response_bytes_max),
+            unpack_memory: MemoryBudget::new(options.server_unpack_bytes_max),
             challenges: ChallengeSource::new(Random::from_os()),
             services,
             options,
             metrics: Arc::default(),
+            telemetry: Arc::default(),
         }),
     })
 }
@@ -169,6 +186,7 @@ where
         host: StrBytes::from_static_str("localhost"),
         port: 9092,
         sasl: options.listeners.iter().any(|listener| listener.sasl),
+        tls: false,
     };
     let common = common(options, services, stopped);
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -252,7 +270,12 @@ fn serve_connection(
         let limit = common.broker.options.login_timeout;
         match tokio::time::timeout(limit, tls.accept(stream)).await {
             Ok(Ok(stream)) => {
+                let certificate = stream.get_ref().1.peer_certificates();
+                let certificate = certificate.and_then(<[_]>::first);
+                let authorizer = &common.broker.services.authorizer;
+                let session = certificate.and_then(|der| authorizer.certificate_session(der));
                 Connection::new(common, stream, address, listener_info)
+                    .with_session(session)
                     .run()
                     .await
             }
@@ -280,5 +303,6 @@ fn listener_info(
         host: StrBytes::from_string(host),
         port,
         sasl: options.sasl || requires_login,
+        tls: options.tls.is_some(),
     })
 }

@@ -2,6 +2,7 @@ import java.time.Duration;
 import java.util.*;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Function;
 import java.util.stream.*;
 import org.apache.kafka.clients.admin.*;
 import org.apache.kafka.clients.consumer.*;
@@ -38,8 +39,11 @@ public final class Checks {
         todo.check("topics_admin", Checks::topicsAdmin);
         todo.check("group_rebalance", () -> group("RangeAssignor"));
         todo.check("group_cooperative", () -> group("CooperativeStickyAssignor"));
-        todo.check("commit_resume", Checks::commitResume);
-        todo.check("static_member", Checks::staticMember);
+        todo.check("consumer_rebalance", () -> group("consumer"));
+        todo.check("consumer_resume", () -> commitResume("consumer-resume", "group.protocol", "consumer"));
+        todo.check("consumer_static", () -> staticMember("consumer-static", "group.protocol", "consumer"));
+        todo.check("commit_resume", () -> commitResume("resume"));
+        todo.check("static_member", () -> staticMember("static"));
         todo.check("static_fence", Checks::staticFence);
         todo.check("groups_admin", Checks::groupsAdmin);
         todo.check("punctuation", Checks::punctuation);
@@ -53,7 +57,10 @@ public final class Checks {
         todo.check("sasl_ok", () -> roundTrip("sasl", sasl(Harness.need(Harness.SASL, "SASL listener"), Harness.PASSWORD)));
         todo.check("sasl_wrong", Checks::saslWrong);
         todo.check("sasl_scram", Checks::saslScram);
+        todo.check("sasl_oauth", Checks::saslOauth);
+        todo.check("oauth_renewal", Checks::oauthRenewal);
         todo.check("tls", Checks::tls);
+        todo.check("mtls", Checks::mtls);
         todo.end();
     }
 
@@ -245,7 +252,8 @@ public final class Checks {
     // Groups.
 
     static Member join(String name, String topic, String group, List<Member.Seen> seen, Object... conf) {
-        Object[] times = {"session.timeout.ms", 10_000, "heartbeat.interval.ms", 500};
+        boolean chooses = !List.of(conf).contains("group.protocol");
+        Object[] times = chooses ? new Object[] {"session.timeout.ms", 10_000, "heartbeat.interval.ms", 500} : new Object[0];
         Object[] all = Stream.concat(Stream.of(times), Stream.of(conf)).toArray();
         return new Member(name, topic, consumer(group, all), seen);
     }
@@ -264,7 +272,8 @@ public final class Checks {
         String topic = create("group-" + assignor, 4);
         String group = Harness.name("group-" + assignor);
         List<Member.Seen> seen = Collections.synchronizedList(new ArrayList<>());
-        Object[] conf = {"partition.assignment.strategy", "org.apache.kafka.clients.consumer." + assignor};
+        boolean server = assignor.equals("consumer");
+        Object[] conf = server ? new Object[] {"group.protocol", assignor} : new Object[] {"partition.assignment.strategy", "org.apache.kafka.clients.consumer." + assignor};
         Member first = join("first", topic, group, seen, conf);
         send(topic, 0, 200);
         Harness.until("the first member reads all", () -> seen.size() == 200);
@@ -284,16 +293,17 @@ public final class Checks {
         checkGroupLog(seen, 600);
     }
 
-    static void commitResume() throws Exception {
-        String topic = create("resume", 1);
+    static void commitResume(String name, Object... conf) throws Exception {
+        String topic = create(name, 1);
         produce(topic, numbers(0, 10));
-        Harness.same(take(topic, "resume", 4), List.of("0", "1", "2", "3", "4"), "first records and committed offset");
-        Harness.same(take(topic, "resume", 6), List.of("4", "5", "6", "7", "8", "9", "10"), "the other records and committed offset");
+        Harness.same(take(topic, name, 4, conf), List.of("0", "1", "2", "3", "4"), "first records and committed offset");
+        Harness.same(take(topic, name, 6, conf), List.of("4", "5", "6", "7", "8", "9", "10"), "the other records and committed offset");
     }
 
-    static List<String> take(String topic, String group, int count) throws Exception {
+    static List<String> take(String topic, String group, int count, Object... conf) throws Exception {
         var partition = new TopicPartition(topic, 0);
-        try (var reader = consumer(Harness.name(group), "max.poll.records", 1)) {
+        Object[] all = Stream.concat(Stream.of("max.poll.records", 1), Stream.of(conf)).toArray();
+        try (var reader = consumer(Harness.name(group), all)) {
             reader.subscribe(List.of(topic));
             List<String> got = new ArrayList<>();
             Harness.until("records", () -> {
@@ -306,17 +316,18 @@ public final class Checks {
         }
     }
 
-    static void staticMember() throws Exception {
-        String topic = create("static", 4);
-        String group = Harness.name("static");
+    static void staticMember(String test, Object... conf) throws Exception {
+        String topic = create(test, 4);
+        String group = Harness.name(test);
+        Function<String, Object[]> named = name -> Stream.concat(Stream.of("group.instance.id", name), Stream.of(conf)).toArray();
         List<Member.Seen> seen = Collections.synchronizedList(new ArrayList<>());
-        Member stays = join("stays", topic, group, seen, "group.instance.id", "stays");
-        Member leaves = join("leaves", topic, group, seen, "group.instance.id", "leaves");
+        Member stays = join("stays", topic, group, seen, named.apply("stays"));
+        Member leaves = join("leaves", topic, group, seen, named.apply("leaves"));
         Harness.until("two partitions each", () -> stays.partitions().size() == 2 && leaves.partitions().size() == 2);
         Set<Integer> had = leaves.partitions();
         int revoked = stays.revoked.get();
         leaves.leave();
-        Member back = join("leaves", topic, group, seen, "group.instance.id", "leaves");
+        Member back = join("leaves", topic, group, seen, named.apply("leaves"));
         Harness.until("the partitions come back", () -> back.partitions().equals(had));
         send(topic, 0, 100);
         Harness.until("all is read", () -> seen.size() >= 100);
@@ -573,6 +584,63 @@ public final class Checks {
         try (var admin = Admin.create(with(plain(), conf))) {
             Harness.fails("wrong password", List.of("SaslAuthenticationException"), () -> get(admin.listTopics().names()));
         }
+    }
+
+    static Object[] oauth(String bootstrap, String token) {
+        String module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule";
+        String jaas = module + " required token=\"" + token + "\";";
+        return new Object[] {
+            "bootstrap.servers", bootstrap, "security.protocol", "SASL_PLAINTEXT", "sasl.mechanism", "OAUTHBEARER",
+            "sasl.jaas.config", jaas, "sasl.login.callback.handler.class", TokenHandler.class.getName()
+        };
+    }
+
+    static void saslOauth() throws Exception {
+        String broker = Harness.need(Harness.SASL, "SASL listener");
+        roundTrip("oauth", oauth(broker, Harness.credential("token")));
+        refused(oauth(broker, Harness.credential("token.forged")));
+        refused(oauth(broker, Harness.credential("token.expired")));
+    }
+
+    /** The client logs in again on its connection before its token expires: nobody is disconnected. */
+    static void oauthRenewal() throws Exception {
+        String broker = Harness.need(Harness.SASL, "SASL listener");
+        Harness.credential("token");
+        String topic = create("renewal", 1);
+        double expired = Harness.metric("highwater_kafka_sessions_expired_total");
+        Object[] early = {"sasl.login.refresh.min.period.seconds", (short) 0, "sasl.login.refresh.buffer.seconds", (short) 0};
+        Object[] conf = Stream.concat(Stream.of(oauth(broker, TokenHandler.RENEWED)), Stream.of(early)).toArray();
+        try (var producer = producer(conf)) {
+            long end = System.currentTimeMillis() + 2500 * TokenHandler.SESSION_S;
+            while (System.currentTimeMillis() < end) {
+                producer.send(new ProducerRecord<>(topic, "x".getBytes())).get();
+                Thread.sleep(100);
+            }
+            double renewed = producer.metrics().entrySet().stream()
+                    .filter(metric -> metric.getKey().name().equals("successful-reauthentication-total"))
+                    .mapToDouble(metric -> (double) metric.getValue().metricValue())
+                    .max().orElse(0);
+            Harness.hold(renewed >= 2, "the client renewed its login " + renewed + " times");
+        }
+        Harness.same(Harness.metric("highwater_kafka_sessions_expired_total"), expired, "expired sessions");
+    }
+
+    static void mtls() throws Exception {
+        String broker = Harness.need(Harness.MTLS, "listener that asks for certificates");
+        Object[] trust = {"bootstrap.servers", broker, "security.protocol", "SSL", "ssl.truststore.type", "PEM", "ssl.truststore.location", Harness.CA};
+        roundTrip("mtls", Stream.concat(Stream.of(trust), Stream.of(certificate("client"))).toArray());
+        for (Object[] own : List.of(certificate("other"), new Object[0])) {
+            try (var admin = Admin.create(with(with(plain(), trust), own))) {
+                Harness.fails("without a certificate of the authority", List.of("SslAuthenticationException"), () -> get(admin.listTopics().names()));
+            }
+        }
+    }
+
+    static Object[] certificate(String name) throws Exception {
+        return new Object[] {
+            "ssl.keystore.type", "PEM", "ssl.keystore.certificate.chain", Harness.credential(name + ".pem"),
+            "ssl.keystore.key", Harness.credential(name + ".key")
+        };
     }
 
     static void tls() throws Exception {

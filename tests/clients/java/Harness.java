@@ -13,6 +13,8 @@ final class Harness {
     static final String TLS = env("HW_TLS", null);
     static final String CA = env("HW_CA", null);
     static final String HTTP = env("HW_HTTP", null);
+    static final String MTLS = env("HW_MTLS", null);
+    static final String CREDENTIALS = env("HW_CREDENTIALS", null);
     static final String USER = env("HW_USER", "app");
     static final String PASSWORD = env("HW_PASSWORD", "s3cret");
     static final String PROXY = env("HW_PROXY", null);
@@ -67,6 +69,11 @@ final class Harness {
         return value;
     }
 
+    /** A certificate, key or token of the user. */
+    static String credential(String name) throws IOException {
+        return Files.readString(Path.of(need(CREDENTIALS, "folder of credentials"), name));
+    }
+
     static void same(Object got, Object want, String what) {
         if (!Objects.equals(got, want)) throw new AssertionError(what + ": got " + brief(got) + " want " + brief(want));
     }
@@ -98,6 +105,16 @@ final class Harness {
 
     static int cuts() throws IOException {
         return Files.readAllLines(Path.of(PROXY_LOG)).size();
+    }
+
+    /** The value of a metric of our server. */
+    static double metric(String name) throws Exception {
+        HttpRequest request = HttpRequest.newBuilder(URI.create(need(HTTP, "HTTP listener") + "/metrics"))
+                .header("Authorization", "Bearer " + USER + ":" + PASSWORD)
+                .build();
+        var answer = HttpClient.newHttpClient().send(request, HttpResponse.BodyHandlers.ofString());
+        return answer.body().lines().filter(line -> line.startsWith(name + " ")).findFirst()
+                .map(line -> Double.parseDouble(line.substring(name.length() + 1))).orElseThrow();
     }
 
     /** Says in partition 0 that nothing came up to now, which takes an offset. */

@@ -155,6 +155,24 @@ function checkGroupLog(seen, total) {
 
 const sasl = (broker, secret, mechanism = 'plain') => ({ brokers: [broker], sasl: { mechanism, username: user, password: secret }, retry: { retries: 1 } })
 
+const credential = name => fs.readFileSync(`${need(env.HW_CREDENTIALS, 'folder of credentials')}/${name}`, 'utf8')
+
+const oauth = (broker, token) => ({
+  brokers: [broker],
+  sasl: { mechanism: 'oauthbearer', oauthBearerProvider: async () => ({ value: credential(token) }) },
+  retry: { retries: 1 },
+})
+
+const mtls = (broker, certificate) => ({
+  brokers: [broker],
+  ssl: {
+    ca: [fs.readFileSync(env.HW_CA, 'utf8')],
+    servername: 'localhost',
+    ...(certificate && { cert: credential(`${certificate}.pem`), key: credential(`${certificate}.key`) }),
+  },
+  retry: { retries: 1 },
+})
+
 async function refused(conf) {
   const client = kafka(conf).admin()
   let error
@@ -398,6 +416,27 @@ const checks = {
     for (const mechanism of ['scram-sha-256', 'scram-sha-512']) {
       await roundTrip(mechanism, sasl(broker, password, mechanism))
       await refused(sasl(broker, 'wrong', mechanism))
+    }
+  },
+
+  async sasl_oauth() {
+    const broker = need(env.HW_SASL, 'SASL listener')
+    await roundTrip('oauth', oauth(broker, 'token'))
+    for (const token of ['token.forged', 'token.expired']) {
+      // It takes the refusal for a success, and is cut off at its first request.
+      await fails('wrong token', '', async () => {
+        const client = kafka(oauth(broker, token)).admin()
+        await client.connect()
+        await client.listTopics()
+      })
+    }
+  },
+
+  async mtls() {
+    const broker = need(env.HW_MTLS, 'listener that asks for certificates')
+    await roundTrip('mtls', mtls(broker, 'client'))
+    for (const certificate of ['other', undefined]) {
+      await fails('without a certificate of the authority', '', () => kafka(mtls(broker, certificate)).admin().connect())
     }
   },
 

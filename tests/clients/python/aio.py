@@ -4,6 +4,7 @@ import asyncio
 import ssl
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import for_code
@@ -43,6 +44,14 @@ def check(errors):
     for name, code, *_ in errors:
         if code:
             raise for_code(code)(name)
+
+
+class TokenProvider(AbstractTokenProvider):
+    def __init__(self, token):
+        self.value = token
+
+    async def token(self):
+        return self.value
 
 
 class AioMember(Member, ConsumerRebalanceListener):
@@ -210,8 +219,9 @@ class Aio:
     def read_unknown(self, topic):
         same(self.ask(lambda reader: reader.topics()) & {topic}, set(), "topics")
 
-    def create_topic(self, topic, partitions):
-        check(wait(self.admin.create_topics([NewTopic(topic, partitions, 1)])).topic_errors)
+    def create_topic(self, topic, partitions, configs=None):
+        wanted = NewTopic(topic, partitions, 1, topic_configs=configs or {})
+        check(wait(self.admin.create_topics([wanted])).topic_errors)
 
     def delete_topic(self, topic):
         check(wait(self.admin.delete_topics([topic])).topic_error_codes)
@@ -246,6 +256,20 @@ class Aio:
         if ca:
             return {**conf, "security_protocol": "SASL_SSL", "ssl_context": ssl.create_default_context(cafile=ca)}
         return {**conf, "security_protocol": "SASL_PLAINTEXT"}
+
+    def oauth(self, bootstrap, token):
+        conf = {"bootstrap_servers": bootstrap, "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"}
+        return {**conf, "sasl_oauth_token_provider": TokenProvider(token)}
+
+    def mtls(self, bootstrap, certificate=None, key=None):
+        context = ssl.create_default_context(cafile=CA)
+        if certificate:
+            context.load_cert_chain(certificate, key)
+        return {"bootstrap_servers": bootstrap, "security_protocol": "SSL", "ssl_context": context}
+
+    def shut_out(self, security):
+        connect = lambda: wait(started(AIOKafkaAdminClient, **security))
+        fails("without a certificate of the authority", ["SSL", "Unable to bootstrap"], connect)
 
     def refused(self, security):
         # The reason goes to its log only.

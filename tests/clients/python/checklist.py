@@ -16,6 +16,8 @@ SASL = os.environ.get("HW_SASL")
 TLS = os.environ.get("HW_TLS")
 CA = os.environ.get("HW_CA")
 HTTP = os.environ.get("HW_HTTP")
+MTLS = os.environ.get("HW_MTLS")
+CREDENTIALS = os.environ.get("HW_CREDENTIALS")
 USER = os.environ.get("HW_USER", "app")
 PASSWORD = os.environ.get("HW_PASSWORD", "s3cret")
 PROXY = os.environ.get("HW_PROXY")
@@ -59,6 +61,16 @@ def need(value, what):
     if not value:
         raise Skip(f"no {what}")
     return value
+
+
+def credential(name):
+    """The path of a certificate, key or token of the user."""
+    return os.path.join(need(CREDENTIALS, "folder of credentials"), name)
+
+
+def token(name):
+    with open(credential(name)) as file:
+        return file.read()
 
 
 def until(what, step, wait_s=WAIT_S):

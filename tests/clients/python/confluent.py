@@ -1,5 +1,7 @@
 """The checklist with confluent-kafka (librdkafka)."""
 
+import subprocess
+
 from confluent_kafka import (
     Consumer,
     ConsumerGroupTopicPartitions,
@@ -58,10 +60,14 @@ class ConfluentMember(Member):
     def __init__(self, name, topic, group, seen, instance=None, assignor=None):
         super().__init__(name, seen)
         conf = {"group_instance_id": instance} if instance else {}
-        strategy = {"cooperative": "cooperative-sticky"}.get(assignor, "range")
-        times = {"session_timeout_ms": 10_000, "heartbeat_interval_ms": 500}
-        self.consumer = consumer(group, partition_assignment_strategy=strategy, **times, **conf)
-        self.consumer.subscribe([topic], on_assign=self.on_assign, on_revoke=self.on_revoke)
+        if assignor == "consumer":
+            conf["group_protocol"] = "consumer"
+        else:
+            strategy = {"cooperative": "cooperative-sticky"}.get(assignor, "range")
+            conf |= {"partition_assignment_strategy": strategy, "session_timeout_ms": 10_000}
+            conf["heartbeat_interval_ms"] = 500
+        self.consumer = consumer(group, **conf)
+        self.consumer.subscribe([topic], on_assign=self.on_assign, on_revoke=self.on_revoke, on_lost=self.on_lost)
         self.thread.start()
 
     def on_assign(self, _, partitions):
@@ -69,6 +75,9 @@ class ConfluentMember(Member):
 
     def on_revoke(self, _, partitions):
         self.commit()
+        self.lost(p.partition for p in partitions)
+
+    def on_lost(self, _, partitions):
         self.lost(p.partition for p in partitions)
 
     def poll(self):
@@ -79,6 +88,19 @@ class ConfluentMember(Member):
 
     def close(self):
         self.consumer.close()
+
+
+def killable(topic, group):
+    """A member in a process of its own, once it has partitions."""
+    program = (
+        "import confluent_kafka as k, sys\n"
+        "c = k.Consumer({'bootstrap.servers': sys.argv[1], 'group.id': sys.argv[2], 'group.protocol': 'consumer'})\n"
+        "c.subscribe([sys.argv[3]], on_assign=lambda c, p: print(len(p), flush=True))\n"
+        "while True: c.poll(0.1)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program, BOOTSTRAP, group, topic], stdout=subprocess.PIPE, text=True)
+    until("the member has partitions", lambda: int(process.stdout.readline()) > 0)
+    return process
 
 
 class Reader:
@@ -129,6 +151,7 @@ class Transactional:
 
 class Confluent:
     name = "confluent"
+    CONSUMER_PROTOCOL = True
     UNKNOWN_TOPIC = ["UNKNOWN_TOPIC_OR_PART"]
     TOPIC_EXISTS = ["TOPIC_ALREADY_EXISTS"]
     BAD_PARTITIONS = ["INVALID_PARTITIONS"]
@@ -140,6 +163,7 @@ class Confluent:
     member = ConfluentMember
     reader = Reader
     transactional = Transactional
+    killable = staticmethod(killable)
 
     def __init__(self):
         self.admin = AdminClient(PLAIN)
@@ -186,14 +210,18 @@ class Confluent:
         reader.close()
         return found
 
-    def take(self, topic, group, count):
-        reader = consumer(group)
+    def take(self, topic, group, count, protocol="classic"):
+        reader = consumer(group, group_protocol=protocol)
         reader.subscribe([topic])
         got = [int(next_value(reader)) for _ in range(count)]
         reader.commit(asynchronous=False)
         committed = reader.committed([TopicPartition(topic, 0)], WAIT_S)[0].offset
         reader.close()
         return got, committed
+
+    def group_type(self, group):
+        found = self.admin.describe_consumer_groups([group])[group].result(WAIT_S)
+        return found.type.name.capitalize(), found.state.name.capitalize(), len(found.members)
 
     def bounds(self, topic):
         return consumer().get_watermark_offsets(TopicPartition(topic, 0), WAIT_S)
@@ -208,8 +236,9 @@ class Confluent:
         fails("subscribe", self.UNKNOWN_TOPIC, lambda: until("an error", lambda: poll(reader)))
         reader.close()
 
-    def create_topic(self, topic, partitions):
-        self.admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(WAIT_S)
+    def create_topic(self, topic, partitions, configs=None):
+        wanted = NewTopic(topic, partitions, 1, config=configs or {})
+        self.admin.create_topics([wanted])[topic].result(WAIT_S)
 
     def delete_topic(self, topic):
         self.admin.delete_topics([topic])[topic].result(WAIT_S)
@@ -248,10 +277,29 @@ class Confluent:
             return {**conf, "security.protocol": "SASL_SSL", "ssl.ca.location": ca}
         return {**conf, "security.protocol": "SASL_PLAINTEXT"}
 
-    def refused(self, security, code=KafkaError._AUTHENTICATION):
+    def oauth(self, bootstrap, token):
+        return {
+            "bootstrap.servers": bootstrap,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "oauth_cb": lambda _: (token, time.time() + 3600),
+        }
+
+    def mtls(self, bootstrap, certificate=None, key=None):
+        conf = {"bootstrap.servers": bootstrap, "security.protocol": "SSL", "ssl.ca.location": CA}
+        if certificate:
+            conf |= {"ssl.certificate.location": certificate, "ssl.key.location": key}
+        return conf
+
+    def refused(self, security, *codes):
+        codes = codes or [KafkaError._AUTHENTICATION]
         errors = []
         client = AdminClient({**security, "error_cb": errors.append})
-        until("an error", lambda: client.poll(0.1) or any(error.code() == code for error in errors))
+        until("an error", lambda: client.poll(0.1) or any(error.code() in codes for error in errors))
+
+    def shut_out(self, security):
+        # By TLS 1.3 the server refuses a certificate when the client has finished its part, and thinks that it is connected.
+        self.refused(security, KafkaError._SSL, KafkaError._TRANSPORT)
 
     def distrusts(self, bootstrap):
         self.refused({"bootstrap.servers": bootstrap, "security.protocol": "SSL"}, KafkaError._SSL)

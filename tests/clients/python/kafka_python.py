@@ -6,6 +6,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.structs import OffsetAndMetadata
 
 from scenarios import *
@@ -112,6 +113,14 @@ class Transactional:
         self.producer.abort_transaction()
 
 
+class TokenProvider(AbstractTokenProvider):
+    def __init__(self, token):
+        self.value = token
+
+    def token(self):
+        return self.value
+
+
 class KafkaPython:
     name = "kafka-python"
     NULL_HEADERS = False
@@ -183,8 +192,9 @@ class KafkaPython:
         same(reader.partitions_for_topic(topic) or set(), set(), "partitions of an unknown topic")
         reader.close()
 
-    def create_topic(self, topic, partitions):
-        self.admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": 1}})
+    def create_topic(self, topic, partitions, configs=None):
+        wanted = {"num_partitions": partitions, "replication_factor": 1, "configs": configs or {}}
+        self.admin.create_topics({topic: wanted})
 
     def delete_topic(self, topic):
         self.admin.delete_topics([topic])
@@ -224,6 +234,18 @@ class KafkaPython:
         if ca:
             return {**conf, "security_protocol": "SASL_SSL", "ssl_cafile": ca}
         return {**conf, "security_protocol": "SASL_PLAINTEXT"}
+
+    def oauth(self, bootstrap, token):
+        conf = {"bootstrap_servers": bootstrap, "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"}
+        return {**conf, "sasl_oauth_token_provider": TokenProvider(token)}
+
+    def mtls(self, bootstrap, certificate=None, key=None):
+        conf = {"bootstrap_servers": bootstrap, "security_protocol": "SSL", "ssl_cafile": CA}
+        return {**conf, "ssl_certfile": certificate, "ssl_keyfile": key}
+
+    def shut_out(self, security):
+        connect = lambda: KafkaAdminClient(**security, bootstrap_timeout_ms=3000)
+        fails("without a certificate of the authority", ["SSL", "Unable to bootstrap"], connect)
 
     def refused(self, security):
         # It tries again until its time is up, and then does not say why.

@@ -216,10 +216,18 @@ def tls():
     round_trip("tls", sasl(TLS, PASSWORD, "-X", f"ssl.ca.location={CA}"))
 
 
+def mtls():
+    need(MTLS, "listener that asks for certificates")
+    trust = ["-b", MTLS, "-X", "security.protocol=SSL", "-X", f"ssl.ca.location={CA}"]
+    own = ["-X", f"ssl.certificate.location={credential('client.pem')}", "-X", f"ssl.key.location={credential('client.key')}"]
+    round_trip("mtls", trust + own)
+    kcat("-L", "-m", "5", server=trust, fails=True)
+
+
 for each in CODECS:
     todo.report(f"codec_{each}", lambda: codec(each))
 for check in [large_record, empty_topic, unknown_topic, offsets, topics_admin, group_rebalance]:
     todo.report(check.__name__, check)
-for check in [commit_resume, punctuation, idempotent_cut, sasl_ok, sasl_wrong, tls]:
+for check in [commit_resume, punctuation, idempotent_cut, sasl_ok, sasl_wrong, tls, mtls]:
     todo.report(check.__name__, check)
 todo.end()

@@ -75,10 +75,10 @@ class Scenarios:
     def name(self, what):
         return f"{self.client.name}-{what}-{RUN}"
 
-    def create(self, what, partitions=1):
+    def create(self, what, partitions=1, **configs):
         """Waits until the topic is seen: Kafka answers earlier, and aiokafka would look again only minutes later."""
         topic = self.name(what)
-        self.client.create_topic(topic, partitions)
+        self.client.create_topic(topic, partitions, configs)
         until("the new topic is listed", lambda: topic in self.client.list_topics())
         return topic
 
@@ -87,6 +87,7 @@ class Scenarios:
             self.todo.report(f"codec_{codec}", lambda: self.codec(codec))
         plain = [
             self.append_time,
+            self.create_time,
             self.large_record,
             self.empty_topic,
             self.unknown_topic,
@@ -95,9 +96,12 @@ class Scenarios:
         ]
         groups = [self.group_rebalance, self.group_cooperative, self.commit_resume, self.static_member]
         groups += [self.static_fence, self.groups_admin, self.punctuation]
+        groups += [self.consumer_rebalance, self.consumer_resume, self.consumer_pattern, self.consumer_static]
+        groups += [self.consumer_killed]
         writers = [self.idempotent_cut, self.txn, self.txn_cut, self.txn_open, self.txn_fence, self.txn_offsets]
         writers += [self.punctuation_txn]
-        for check in plain + groups + writers + [self.sasl_ok, self.sasl_wrong, self.sasl_scram, self.tls]:
+        logins = [self.sasl_ok, self.sasl_wrong, self.sasl_scram, self.sasl_oauth, self.tls, self.mtls]
+        for check in plain + groups + writers + logins:
             self.todo.report(check.__name__, check)
         self.todo.end()
 
@@ -117,6 +121,19 @@ class Scenarios:
         found = self.client.read(topic)
         assert all(record.append_time for record in found), "the timestamps are not called append times"
         check_append_time([record.timestamp for record in found], before, 1_000_000)
+
+    def create_time(self):
+        """Producers' timestamps, which go back: each finds the first record that has it or a later one."""
+        topic = self.create("created", **{"message.timestamp.type": "CreateTime"})
+        base = now_ms() - 60_000
+        stamps = [base + 500, base + 300, base + 700, base + 100, base + 900]
+        for n, stamp in enumerate(stamps):
+            self.client.produce(topic, numbers(n, 1), timestamp=stamp)
+        found = self.client.read(topic)
+        assert not any(record.append_time for record in found), "the timestamps are called append times"
+        same([record.timestamp for record in found], stamps, "timestamps")
+        asks = [0, base + 500, base + 501, base + 701, base + 901]
+        same([self.client.offset_at(topic, at) for at in asks], [0, 0, 2, 4, None], "offsets by time")
 
     def large_record(self):
         topic = self.create("large")
@@ -184,6 +201,52 @@ class Scenarios:
     def group_cooperative(self):
         self.group_rebalance("cooperative")
 
+    # Groups of the consumer protocol (KIP-848), in which members learn of their partitions by heartbeats.
+
+    def need_consumer_protocol(self):
+        if not getattr(self.client, "CONSUMER_PROTOCOL", False):
+            raise Skip("it has no consumer protocol")
+
+    def consumer_rebalance(self):
+        self.need_consumer_protocol()
+        self.group_rebalance("consumer")
+
+    def consumer_resume(self):
+        self.need_consumer_protocol()
+        topic, group = self.create("consumer-resume"), self.name("consumer-resume")
+        self.client.produce(topic, numbers(0, 10))
+        take = lambda count: self.client.take(topic, group, count, protocol="consumer")
+        same(take(4), ([0, 1, 2, 3], 4), "first records and committed offset")
+        same(take(6), ([4, 5, 6, 7, 8, 9], 10), "the other records and committed offset")
+        same(self.client.group_type(group), ("Consumer", "Empty", 0), "type, state and members")
+        self.client.delete_group(group)
+
+    def consumer_pattern(self):
+        self.need_consumer_protocol()
+        topic = self.create("consumer-pattern", 2)
+        member = self.client.member("m", f"^{topic[:-1]}.$", self.name("consumer-pattern"), [], assignor="consumer")
+        until("both partitions", lambda: member.partitions() == {0, 1})
+        member.leave()
+
+    def consumer_static(self):
+        self.need_consumer_protocol()
+        self.static_member("consumer")
+
+    def consumer_killed(self):
+        """A member that is killed loses its partitions when its session ends; nothing that was committed comes again."""
+        self.need_consumer_protocol()
+        topic, group, seen = self.create("consumer-killed", 4), self.name("consumer-killed"), []
+        join = lambda name: self.client.member(name, topic, group, seen, assignor="consumer")
+        stays, dies = join("stays"), self.client.killable(topic, group)
+        until("two partitions for the one that stays", lambda: len(stays.partitions()) == 2)
+        same(self.client.group_type(group)[::2], ("Consumer", 2), "type and members")
+        dies.kill()
+        until("all partitions for the one that stays", lambda: len(stays.partitions()) == 4, wait_s=90)
+        self.client.produce(topic, numbers(0, 100), spread=4)
+        until("all is read", lambda: len(seen) >= 100)
+        stays.leave()
+        check_group_log(seen, 100)
+
     def commit_resume(self):
         topic = self.create("resume")
         self.client.produce(topic, numbers(0, 10))
@@ -191,10 +254,10 @@ class Scenarios:
         same(take(4), ([0, 1, 2, 3], 4), "first records and committed offset")
         same(take(6), ([4, 5, 6, 7, 8, 9], 10), "the other records and committed offset")
 
-    def static_member(self):
-        topic = self.create("static", 4)
-        seen = []
-        join = lambda name: self.client.member(name, topic, self.name("static"), seen, instance=name)
+    def static_member(self, assignor=None):
+        topic = self.create(f"static-{assignor}", 4)
+        seen, group = [], self.name(f"static-{assignor}")
+        join = lambda name: self.client.member(name, topic, group, seen, instance=name, assignor=assignor)
         stays, leaves = join("stays"), join("leaves")
         until("two partitions each", lambda: len(stays.partitions()) == len(leaves.partitions()) == 2)
         had, revoked = leaves.partitions(), stays.revoked
@@ -383,6 +446,18 @@ class Scenarios:
         for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512"]:
             self.round_trip(mechanism.lower(), self.client.sasl(SASL, PASSWORD, mechanism=mechanism))
             self.client.refused(self.client.sasl(SASL, "wrong", mechanism=mechanism))
+
+    def sasl_oauth(self):
+        need(SASL, "SASL listener")
+        self.round_trip("oauth", self.client.oauth(SASL, token("token")))
+        for wrong in ["token.forged", "token.expired"]:
+            self.client.refused(self.client.oauth(SASL, token(wrong)))
+
+    def mtls(self):
+        need(MTLS, "listener that asks for certificates")
+        self.round_trip("mtls", self.client.mtls(MTLS, credential("client.pem"), credential("client.key")))
+        self.client.shut_out(self.client.mtls(MTLS, credential("other.pem"), credential("other.key")))
+        self.client.shut_out(self.client.mtls(MTLS))
 
     def tls(self):
         need(TLS, "TLS listener")

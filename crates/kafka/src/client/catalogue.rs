@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use highwater_log::{
-    AdminError, BoxFuture, HubId, HubInfo, HubName, HubSettings, HubSpec, Log, Partition,
+    AdminError, BoxFuture, ClaimResult, HubId, HubInfo, HubName, HubSettings, HubSpec, Log,
+    Partition,
 };
 use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
@@ -20,12 +21,10 @@ use super::Remote;
 use super::cluster::{Cluster, Destination, Route, TOPIC};
 use super::errors::{BrokerError, Failure, admin_error, all_ok, ok_or, single};
 use super::groups::millis;
+use super::options::Profile;
 use super::retry::Retry;
-use crate::handlers::configs::settings;
-use crate::handlers::{text, topic};
-
-/// Makes the log stamp records, as embedded logs do.
-const LOG_TIME: (&str, &str) = ("message.timestamp.type", "LogAppendTime");
+use crate::handlers::configs::{SET, UNSET, settings};
+use crate::handlers::text;
 
 impl Log for Remote {
     /// From the last reading of the catalogue, at most [`refresh`](super::Options::refresh) ago.
@@ -53,12 +52,24 @@ impl Log for Remote {
         Some(Arc::new(partition))
     }
 
+    fn claim(&self, hub: &str, partition: u32) -> BoxFuture<ClaimResult> {
+        let claiming = self.clone().claim_partition(hub.to_owned(), partition);
+        Box::pin(async move {
+            let claimed = claiming.await?;
+            Ok(claimed.map(|partition| Arc::new(partition) as Arc<dyn Partition>))
+        })
+    }
+
     fn create(&self, spec: HubSpec) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
         let cluster = self.cluster();
         Box::pin(async move {
             let (requested, max) = (spec.partitions, HubSpec::PARTITIONS_MAX);
             if !(1..=max).contains(&requested) {
                 return Err(AdminError::Partitions { requested, max });
+            }
+            if !cluster.options.names.allow(&spec.name) {
+                let reason = format!("`{}` is the name of a topic of the node itself", spec.name);
+                return Err(AdminError::Settings(reason));
             }
             let request = |_| create_request(&cluster, &spec);
             let created = alter(&cluster, &spec.name, requested, request, |response| {
@@ -81,7 +92,7 @@ impl Log for Remote {
             let timeout_ms = millis(cluster.options.request_timeout);
             let request = |_| {
                 DeleteTopicsRequest::default()
-                    .with_topic_names(vec![topic(name.as_str())])
+                    .with_topic_names(vec![cluster.options.names.topic(name.as_str())])
                     .with_timeout_ms(timeout_ms)
             };
             let deleted = alter(&cluster, &name, 0, request, |response| {
@@ -106,7 +117,7 @@ impl Log for Remote {
             let timeout_ms = millis(cluster.options.request_timeout);
             let request = |_| {
                 let topic = CreatePartitionsTopic::default()
-                    .with_name(topic(name.as_str()))
+                    .with_name(cluster.options.names.topic(name.as_str()))
                     .with_count(partitions as i32)
                     .with_assignments(None);
                 CreatePartitionsRequest::default()
@@ -132,14 +143,20 @@ impl Log for Remote {
     ) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
         let (cluster, name) = (self.cluster(), name.clone());
         Box::pin(async move {
-            let request = |_| change_request(&name, &settings);
+            if cluster.options.profile == Profile::EventHubs {
+                let reason = "Event Hubs has no settings of topics over the Kafka protocol";
+                return Err(AdminError::Settings(reason.into()));
+            }
+            let request = |_| change_request(&cluster, &name, &settings);
             let changed = alter(&cluster, &name, 0, request, |response| {
                 let resource = single(response.responses)?;
                 ok_or(resource.error_code, resource.error_message)
             });
             changed.await?;
-            let has_changed =
-                |hub: Option<&HubInfo>| hub.is_some_and(|hub| hub.settings == settings);
+            let changed = settings::values(&settings);
+            let has_changed = |hub: Option<&HubInfo>| {
+                hub.is_some_and(|hub| settings::values(&hub.settings) == changed)
+            };
             wait_for_catalogue(&cluster, &name, has_changed).await?;
             existing_hub(&cluster, &name)
         })
@@ -160,17 +177,19 @@ async fn alter<R: Request>(
 }
 
 fn create_request(cluster: &Cluster, spec: &HubSpec) -> CreateTopicsRequest {
-    let configs = settings::values(&spec.settings);
-    let configs = configs
-        .iter()
-        .map(|(name, value, _)| (*name, value.as_str()));
-    let configs = configs.chain([LOG_TIME]).map(|(name, value)| {
+    let own = settings::values(&spec.settings).into_iter();
+    let own = own.filter(is_explicit);
+    let own = own.filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    let configs = own.chain(spec.settings.ineffective.clone());
+    let has_settings = cluster.options.profile == Profile::Kafka;
+    let configs = configs.filter(|_| has_settings);
+    let configs = configs.map(|(name, value)| {
         CreatableTopicConfig::default()
             .with_name(text(name))
             .with_value(Some(text(value)))
     });
     let topic = CreatableTopic::default()
-        .with_name(topic(spec.name.as_str()))
+        .with_name(cluster.options.names.topic(spec.name.as_str()))
         .with_num_partitions(spec.partitions as i32)
         .with_replication_factor(cluster.options.replication)
         .with_configs(configs.collect());
@@ -179,16 +198,33 @@ fn create_request(cluster: &Cluster, spec: &HubSpec) -> CreateTopicsRequest {
         .with_timeout_ms(millis(cluster.options.request_timeout))
 }
 
-fn change_request(name: &HubName, settings: &HubSettings) -> IncrementalAlterConfigsRequest {
-    let values = settings::values(settings).into_iter();
-    let configs = values.map(|(name, value, _)| {
+/// Whether a setting is sent: it is not the default, or the default of the cluster may be another.
+fn is_explicit(own: &(&'static str, Option<String>)) -> bool {
+    let defaults = settings::values(&HubSettings::default());
+    settings::ALWAYS_EXPLICIT.contains(&own.0) || !defaults.contains(own)
+}
+
+fn change_request(
+    cluster: &Cluster,
+    name: &HubName,
+    settings: &HubSettings,
+) -> IncrementalAlterConfigsRequest {
+    // Older clusters do not know every setting, but defaults can be reset there.
+    let values = settings::values(settings).into_iter().map(|own| {
+        let is_set = is_explicit(&own);
+        (own.0.to_owned(), own.1.filter(|_| is_set))
+    });
+    let stored = settings.ineffective.clone().into_iter();
+    let stored = stored.map(|(name, value)| (name, Some(value)));
+    let configs = values.chain(stored).map(|(name, value)| {
         AlterableConfig::default()
             .with_name(text(name))
-            .with_value(Some(text(value)))
+            .with_config_operation(if value.is_some() { SET } else { UNSET })
+            .with_value(value.map(text))
     });
     let resource = AlterConfigsResource::default()
         .with_resource_type(TOPIC)
-        .with_resource_name(text(name.as_str()))
+        .with_resource_name(cluster.options.names.topic(name.as_str()).0)
         .with_configs(configs.collect());
     IncrementalAlterConfigsRequest::default().with_resources(vec![resource])
 }

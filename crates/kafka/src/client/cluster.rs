@@ -19,12 +19,12 @@ use super::connection::{CallError, CallOptions, Connection};
 use super::dial::Address;
 use super::errors::{BrokerError, Failure, is_retriable, is_unknown, ok_or};
 use super::lock;
-use super::options::Options;
+use super::options::{Options, Profile};
 use super::pool::{ConnectionClass, Pool};
 use super::retry::Retry;
 use super::view::{Target, View};
 use crate::codes::OK;
-use crate::handlers::configs::settings::{self, MEANINGFUL};
+use crate::handlers::configs::settings;
 use crate::handlers::text;
 
 /// How often a hub may be unknown to a broker before it counts as deleted: brokers learn of a new hub with a delay.
@@ -46,7 +46,7 @@ pub(crate) struct Cluster {
     coordinators: Mutex<HashMap<CoordinatorKey, Address>>,
 }
 
-/// The resource of a coordinator.
+/// The resource of a coordinator, by its name in the log.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum CoordinatorKey {
     Group(String),
@@ -141,7 +141,7 @@ impl Cluster {
         };
         let response = connection.call(self.with_timeout(), request).await?;
         let settings = self.settings(&connection, &response).await;
-        let view = View::read(response, &settings, number + 1);
+        let view = View::read(response, &settings, &self.options.names, number + 1);
         *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
         Ok(())
     }
@@ -152,19 +152,21 @@ impl Cluster {
         connection: &Connection,
         response: &MetadataResponse,
     ) -> BTreeMap<HubName, HubSettings> {
+        if self.options.profile == Profile::EventHubs {
+            return BTreeMap::new();
+        }
         let topics = response
             .topics
             .iter()
             .filter(|topic| topic.error_code == OK);
         let names = topics.filter_map(|topic| topic.name.clone());
-        let resources: Vec<_> = names
+        let own = names.filter(|name| self.options.names.hub(name).is_some());
+        let resources: Vec<_> = own
             .map(|name| {
                 DescribeConfigsResource::default()
                     .with_resource_type(TOPIC)
                     .with_resource_name(name.0)
-                    .with_configuration_keys(Some(
-                        MEANINGFUL.iter().map(|key| text(*key)).collect(),
-                    ))
+                    .with_configuration_keys(Some(settings::effective().map(text).collect()))
             })
             .collect();
         if resources.is_empty() {
@@ -178,13 +180,19 @@ impl Cluster {
         let read = results
             .filter(|result| result.error_code == OK)
             .map(|result| {
-                let pairs = result.configs.iter();
-                let pairs = pairs.map(|config| (config.name.as_str(), config.value.as_deref()));
-                let known = pairs.fold(HubSettings::default(), |known, pair| {
-                    // A setting that is unknown here keeps its default.
-                    settings::read(known.clone(), std::iter::once(pair)).unwrap_or(known)
+                let initial = HubSettings::default();
+                // A default of the cluster is not a setting of the hub, unless it may differ from ours.
+                let configs = result.configs.iter().filter(|config| {
+                    config.config_source == settings::source::TOPIC
+                        || settings::ALWAYS_EXPLICIT.contains(&config.name.as_str())
                 });
-                Some((HubName::new(&result.resource_name).ok()?, known))
+                let pairs = configs.map(|config| (config.name.as_str(), config.value.as_deref()));
+                let known = pairs.fold(initial.clone(), |known, pair| {
+                    let changed = settings::read(known.clone(), &initial, std::iter::once(pair));
+                    // A setting that is unknown here keeps its default.
+                    changed.unwrap_or(known)
+                });
+                Some((self.options.names.hub(&result.resource_name)?, known))
             });
         read.flatten().collect()
     }
@@ -296,12 +304,12 @@ impl Cluster {
         }
         let (_, connection) = self.any_broker().await.map_err(Failure::Call)?;
         let (kind, name) = match key {
-            CoordinatorKey::Group(name) => (0, name),
-            CoordinatorKey::Transaction(name) => (1, name),
+            CoordinatorKey::Group(name) => (0, self.options.names.group(name).0),
+            CoordinatorKey::Transaction(name) => (1, self.options.names.transaction(name).0),
         };
         let request = |_| {
             FindCoordinatorRequest::default()
-                .with_key(text(&**name))
+                .with_key(name)
                 .with_key_type(kind)
         };
         let response = connection.call(self.with_timeout(), request).await;

@@ -11,13 +11,17 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use kafka_protocol::messages::{ApiKey, RequestHeader, ResponseHeader};
+use kafka_protocol::messages::{
+    ApiKey, ProduceRequest, ProduceResponse, RequestHeader, ResponseHeader,
+};
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::Instant;
 
 use super::dial::Address;
 use super::options::Options;
+use super::throttle::{self, Throttle};
 use super::versions::Versions;
 use crate::handlers::text;
 use crate::shape;
@@ -28,6 +32,8 @@ const IN_FLIGHT_MAX: usize = 64;
 const READ_BYTES: usize = 256 << 10;
 const LENGTH_BYTES: usize = 4;
 const CORRELATION_BYTES: usize = 4;
+/// The share of a login's lifetime after which its connection is replaced.
+const LIFETIME_SHARE: f64 = 0.85;
 
 /// Why a request got no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -68,6 +74,9 @@ pub(crate) struct Connection {
     sent: AtomicI32,
     outgoing: mpsc::Sender<OutgoingRequest>,
     close: Arc<CloseState>,
+    throttle: Throttle,
+    /// When the connection is to be replaced, because the broker ends its login soon after.
+    expires: Option<Instant>,
 }
 
 /// Requests the end of a connection, and holds the reason.
@@ -144,6 +153,8 @@ impl Connection {
             sent: AtomicI32::new(0),
             outgoing,
             close,
+            throttle: Throttle::default(),
+            expires: None,
         }
     }
 
@@ -151,8 +162,24 @@ impl Connection {
         self.versions = versions;
     }
 
+    /// The broker ends the login, and the connection with it, after this time.
+    pub(super) fn expire_after(&mut self, lifetime: Duration) {
+        self.expires = Some(Instant::now() + lifetime.mul_f64(LIFETIME_SHARE));
+    }
+
     pub(super) fn is_open(&self) -> bool {
         !self.outgoing.is_closed()
+    }
+
+    /// Whether the login ends soon, so that the connection is replaced when it has nothing in flight.
+    pub(super) fn is_expiring(&self) -> bool {
+        self.expires
+            .is_some_and(|expires| Instant::now() >= expires)
+    }
+
+    /// Sends nothing for this long, as the broker has asked for.
+    pub(super) fn hold(&self, pause: Duration) {
+        self.throttle.hold(pause.min(self.timeout));
     }
 
     /// The version for a request of this type, at most `max`.
@@ -196,6 +223,7 @@ impl Connection {
         client: Option<&str>,
         request: &R,
     ) -> Result<oneshot::Receiver<Bytes>, CallError> {
+        self.throttle.wait().await;
         let correlation = self.sent.fetch_add(1, Ordering::Relaxed);
         let header = RequestHeader::default()
             .with_request_api_key(R::KEY)
@@ -242,7 +270,9 @@ impl Connection {
             Ok(Err(_)) => return Err(self.lost()),
             Err(_) => return Err(self.end(format!("no response within {timeout:?}"))),
         };
-        decode::<R>(frame, version).map_err(|reason| self.end(reason))
+        let (response, pause) = decode::<R>(frame, version).map_err(|reason| self.end(reason))?;
+        self.hold(pause);
+        Ok(response)
     }
 
     /// Closes the connection for all callers.
@@ -260,7 +290,7 @@ impl Connection {
 }
 
 impl<R: Request> Reply<R> {
-    pub(super) async fn wait(self) -> Result<R::Response, CallError> {
+    async fn wait(self) -> Result<R::Response, CallError> {
         let timeout = self.connection.timeout;
         self.connection
             .receive::<R>(self.version, timeout, self.frame)
@@ -268,13 +298,26 @@ impl<R: Request> Reply<R> {
     }
 }
 
-fn decode<R: Request>(mut frame: Bytes, version: i16) -> Result<R::Response, String> {
+impl Reply<ProduceRequest> {
+    /// The pause of this response does not stand where that of the others does.
+    pub(super) async fn produced(self) -> Result<ProduceResponse, CallError> {
+        let connection = Arc::clone(&self.connection);
+        let response = self.wait().await?;
+        connection.hold(throttle::millis(response.throttle_time_ms));
+        Ok(response)
+    }
+}
+
+/// The response, and the pause that it asks for.
+fn decode<R: Request>(mut frame: Bytes, version: i16) -> Result<(R::Response, Duration), String> {
     let malformed = |reason: &dyn std::fmt::Display| format!("malformed response: {reason}");
     ResponseHeader::decode(&mut frame, R::Response::header_version(version))
         .map_err(|error| malformed(&error))?;
     let key = ApiKey::try_from(R::KEY).map_err(|()| malformed(&"unknown API key"))?;
     shape::check_response(key, version, &frame).map_err(|error| malformed(&error))?;
-    R::Response::decode(&mut frame, version).map_err(|error| malformed(&error))
+    let pause = throttle::pause(key, version, &frame);
+    let response = R::Response::decode(&mut frame, version).map_err(|error| malformed(&error))?;
+    Ok((response, pause))
 }
 
 /// Runs until all senders are dropped, the end is requested, or the connection fails.

@@ -3,23 +3,20 @@
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use kafka_protocol::ResponseError as Code;
-use kafka_protocol::messages::{
-    ApiKey, ApiVersionsRequest, SaslAuthenticateRequest, SaslHandshakeRequest,
-};
+use kafka_protocol::messages::{ApiKey, ApiVersionsRequest};
+use rustls::client::WantsClientCert;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::connection::{CallError, CallOptions, Connection};
-use super::options::{Login, Options};
+use super::options::Options;
+use super::sasl;
 use super::versions::Versions;
 use crate::codes::OK;
-use crate::handlers::text;
 
 /// The address of a broker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -56,9 +53,36 @@ impl fmt::Display for Address {
     }
 }
 
+/// A client certificate and its key, in PEM form.
+#[derive(Clone, Copy)]
+pub struct Identity<'a> {
+    pub certificate: &'a [u8],
+    pub key: &'a [u8],
+}
+
 /// A TLS configuration that trusts the authorities in `pem`. On most systems a file has those of the system, such as
 /// `/etc/ssl/certs/ca-certificates.crt`.
 pub fn trust(pem: &[u8]) -> Result<Arc<ClientConfig>, String> {
+    let config = trusting(pem)?.with_no_client_auth();
+    Ok(Arc::new(config))
+}
+
+/// The same with a client certificate, for brokers that require one.
+pub fn trust_as(pem: &[u8], identity: Identity<'_>) -> Result<Arc<ClientConfig>, String> {
+    let chain = CertificateDer::pem_slice_iter(identity.certificate);
+    let chain = chain.collect::<Result<Vec<_>, _>>();
+    let chain = chain.map_err(|error| format!("the client certificate: {error}"))?;
+    if chain.is_empty() {
+        return Err("no client certificate found".into());
+    }
+    let key = PrivateKeyDer::from_pem_slice(identity.key);
+    let key = key.map_err(|error| format!("the key of the client certificate: {error}"))?;
+    let config = trusting(pem)?.with_client_auth_cert(chain, key);
+    let config = config.map_err(|error| format!("the client certificate: {error}"))?;
+    Ok(Arc::new(config))
+}
+
+fn trusting(pem: &[u8]) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, String> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
         let certificate = certificate.map_err(|error| format!("the certificate: {error}"))?;
@@ -72,9 +96,8 @@ pub fn trust(pem: &[u8]) -> Result<Arc<ClientConfig>, String> {
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(Arc::new(config))
+        .with_root_certificates(roots);
+    Ok(config)
 }
 
 pub(super) async fn dial(
@@ -89,7 +112,11 @@ pub(super) async fn dial(
 }
 
 async fn open(address: &Address, options: &Arc<Options>) -> Result<Arc<Connection>, CallError> {
-    let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
+    let connected = options.egress.connect(&address.host, address.port).await;
+    let stream = connected.map_err(|error| match error.kind() {
+        std::io::ErrorKind::PermissionDenied => CallError::Refused(error.to_string()),
+        _ => error.into(),
+    })?;
     stream.set_nodelay(true)?;
     match &options.tls {
         None => set_up(stream, address, options).await,
@@ -118,53 +145,16 @@ async fn set_up(
         return Err(CallError::Refused(format!("ApiVersions failed: {code}")));
     }
     let ranges = versions.api_keys.iter();
-    connection.set_versions(Versions::new(
-        ranges.map(|range| (range.api_key, range.min_version, range.max_version)),
-    ));
-    if let Some(login) = &options.login {
-        log_in(&connection, call, login).await?;
+    connection.set_versions(Versions::new(ranges.map(|range| {
+        let key = ApiKey::try_from(range.api_key);
+        let max = key.map_or(i16::MAX, |key| options.profile.version_max(key));
+        let max = max.min(range.max_version);
+        (range.api_key, range.min_version, max)
+    })));
+    if let Some(lifetime) = sasl::log_in(&connection, call, options).await? {
+        connection.expire_after(lifetime);
     }
     Ok(Arc::new(connection))
-}
-
-async fn log_in(
-    connection: &Connection,
-    options: CallOptions<'_>,
-    login: &Login,
-) -> Result<(), CallError> {
-    let handshake = connection
-        .call(options, |_| {
-            SaslHandshakeRequest::default().with_mechanism(text("PLAIN"))
-        })
-        .await?;
-    if handshake.error_code != OK {
-        let supported: Vec<_> = handshake
-            .mechanisms
-            .iter()
-            .map(|name| name.as_str())
-            .collect();
-        let reason = format!(
-            "PLAIN is not supported; supported mechanisms: {}",
-            supported.join(", ")
-        );
-        return Err(CallError::Refused(reason));
-    }
-    let token = Bytes::from(format!("\0{}\0{}", login.user, login.password));
-    let response = connection
-        .call(options, |_| {
-            SaslAuthenticateRequest::default().with_auth_bytes(token.clone())
-        })
-        .await?;
-    match response.error_code {
-        OK => Ok(()),
-        code => {
-            let error = response.error_message.map(|error| error.to_string());
-            let error = error.unwrap_or_else(|| super::errors::code_from(code).to_string());
-            Err(CallError::Refused(format!(
-                "the login was refused: {error}"
-            )))
-        }
-    }
 }
 
 #[cfg(test)]
@@ -187,5 +177,11 @@ mod tests {
     fn a_file_without_an_authority_is_refused() {
         assert!(trust(b"").is_err());
         assert!(trust(b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----").is_err());
+        let authority = include_bytes!("../../tests/data/localhost.crt");
+        let nobody = Identity {
+            certificate: b"",
+            key: b"",
+        };
+        assert!(trust_as(authority, nobody).is_err());
     }
 }

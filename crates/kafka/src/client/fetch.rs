@@ -11,7 +11,6 @@ use uuid::Uuid;
 use super::errors::{BrokerError, ok};
 use super::versions::BY_ID;
 use super::view::Target;
-use crate::handlers::topic;
 
 /// The request for one partition.
 #[derive(Clone, Debug)]
@@ -68,7 +67,7 @@ fn fetch_topic(version: i16, partitions: &[FetchPartitionRequest]) -> FetchTopic
         Some(first) if version >= BY_ID => {
             requested.with_topic_id(Uuid::from_bytes(first.target.id.0))
         }
-        Some(first) => requested.with_topic(topic(first.target.topic_partition.hub.as_str())),
+        Some(first) => requested.with_topic(first.target.topic.clone()),
         None => requested,
     }
 }
@@ -139,7 +138,7 @@ fn whole_batches(
             Some(Ok(batch)) => {
                 batch.check()?;
                 good = batch.end();
-                last = Some((batch.header.next_offset(), batch.header.enqueue_time()));
+                last = Some((batch.header.next_offset(), batch.enqueue_time()));
             }
             Some(Err(broken)) if !is_truncated(&records[broken.position..]) => return Err(broken),
             _ => break,

@@ -11,17 +11,22 @@
 //! [`Options::refresh`].
 
 mod append;
+mod bounds;
 mod catalogue;
+mod claims;
 mod cluster;
 mod connection;
 mod dial;
 mod errors;
 mod fetch;
 mod groups;
+mod names;
 mod options;
 mod partition;
 mod pool;
 mod retry;
+mod sasl;
+mod throttle;
 mod transactions;
 pub(crate) mod versions;
 mod view;
@@ -40,8 +45,9 @@ use retry::Retry;
 use view::Target;
 use watch::Watch;
 
-pub use dial::trust;
-pub use options::{Login, Options};
+pub use dial::{Identity, trust, trust_as};
+pub use names::ClusterNames;
+pub use options::{Login, Mechanism, Options, Profile, TokenSource};
 
 /// The cluster cannot be reached.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -108,6 +114,7 @@ impl Remote {
         }
         let target = Target {
             topic_partition: topic_partition.clone(),
+            topic: self.0.cluster.options.names.topic(hub),
             id: topic.info.id,
             by_id: topic.by_id,
         };

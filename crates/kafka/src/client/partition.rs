@@ -1,11 +1,11 @@
 //! One partition of a cluster: reads, offsets by time, trimming, and its cached bounds.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
-use highwater_log::batch::{Batch, BatchError, NewRecord};
+use highwater_log::batch::{Batch, BatchError, NewRecord, TimestampType};
 use highwater_log::{
     AppendError, AppendInfo, Bounds, BoxFuture, EnqueueTime, FetchData, Isolation, Offset,
-    Partition, Producer, ReadError, TopicPartition, TransactionMarker,
+    Partition, Producer, ReadError, TimestampLookup, TopicPartition, TransactionMarker,
 };
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::delete_records_request::{
@@ -22,11 +22,11 @@ use super::lock;
 use super::pool::ConnectionClass;
 use super::view::Target;
 use super::watch::Watch;
-use crate::handlers::topic;
+use crate::handlers::list_offsets::NEWEST;
 
 /// Timestamps of ListOffsets that stand for the end and the start.
-const END: i64 = -1;
-const START: i64 = -2;
+pub(super) const END: i64 = -1;
+pub(super) const START: i64 = -2;
 
 /// A handle. Clones share the partition's queue and cache.
 #[derive(Clone)]
@@ -117,6 +117,21 @@ impl RemotePartition {
         }
     }
 
+    /// The same partition for its only writer, with a queue of its own.
+    pub(super) fn claimed(&self, producer: Producer) -> RemotePartition {
+        let (cluster, target) = (Arc::clone(&self.cluster), self.target.clone());
+        let appender = Appender::claimed(cluster, target, Arc::clone(&self.cache), producer);
+        RemotePartition {
+            appender: Arc::new(appender),
+            ..self.clone()
+        }
+    }
+
+    /// The queue of a claimed partition, which lives as long as the claim is used.
+    pub(super) fn owner(&self) -> Weak<Appender> {
+        Arc::downgrade(&self.appender)
+    }
+
     pub(super) fn append_in(
         &self,
         transaction: &str,
@@ -187,7 +202,7 @@ impl RemotePartition {
                 .with_partition_index(topic_partition.partition as i32)
                 .with_timestamp(time);
             let of_hub = ListOffsetsTopic::default()
-                .with_name(topic(topic_partition.hub.as_str()))
+                .with_name(self.target.topic.clone())
                 .with_partitions(vec![partition]);
             ListOffsetsRequest::default()
                 .with_replica_id(BrokerId(-1))
@@ -231,7 +246,7 @@ impl RemotePartition {
                 .with_partition_index(topic_partition.partition as i32)
                 .with_offset(offset.0);
             let of_hub = DeleteRecordsTopic::default()
-                .with_name(topic(topic_partition.hub.as_str()))
+                .with_name(self.target.topic.clone())
                 .with_partitions(vec![partition]);
             DeleteRecordsRequest::default()
                 .with_topics(vec![of_hub])
@@ -332,6 +347,13 @@ impl Partition for RemotePartition {
         Box::pin(watch.wait_past(partition, offset, isolation))
     }
 
+    /// `false` in a topic with `message.timestamp.type=CreateTime`, unless the options say that its times count.
+    fn has_enqueue_times(&self) -> bool {
+        let hub = self.cluster.hub(self.target.topic_partition.hub.as_str());
+        let kind = hub.map(|hub| hub.settings.timestamps.kind);
+        self.cluster.options.create_time_counts || kind != Some(TimestampType::Create)
+    }
+
     /// By the timestamps of the records. These are append times only with `message.timestamp.type=LogAppendTime`, as
     /// in every hub that this client creates.
     fn offset_for_time(
@@ -343,6 +365,22 @@ impl Partition for RemotePartition {
             let found = partition.offset_at(time.0.max(0), Isolation::Uncommitted);
             let found = found.await;
             Ok(Some(found?).filter(|(offset, _)| offset.0 >= 0))
+        })
+    }
+
+    fn offset_for_timestamp(
+        &self,
+        lookup: TimestampLookup,
+    ) -> BoxFuture<Result<Option<(Offset, i64)>, ReadError>> {
+        let partition = self.clone();
+        let timestamp = match lookup {
+            TimestampLookup::AtLeast(timestamp) => timestamp.max(0),
+            TimestampLookup::Latest => NEWEST,
+        };
+        Box::pin(async move {
+            let found = partition.offset_at(timestamp, Isolation::Uncommitted);
+            let (offset, time) = found.await?;
+            Ok((offset.0 >= 0).then_some((offset, time.0)))
         })
     }
 

@@ -65,6 +65,7 @@ impl Pool {
         let mut state = slot.0.lock().await;
         if let Some(connection) = &state.connection
             && connection.is_open()
+            && !(connection.is_expiring() && is_idle(connection))
         {
             return Ok(Arc::clone(connection));
         }
@@ -91,7 +92,7 @@ impl Pool {
     pub(super) async fn exclusive(&self, address: &Address) -> Result<Arc<Connection>, CallError> {
         let idle = || lock(&self.idle).get_mut(address).and_then(Vec::pop);
         while let Some(connection) = idle() {
-            if connection.is_open() {
+            if connection.is_open() && !connection.is_expiring() {
                 return Ok(connection);
             }
         }
@@ -106,4 +107,9 @@ impl Pool {
             kept.push(connection);
         }
     }
+}
+
+/// Whether nobody else waits for a response of the connection. A request after one in flight must not overtake it.
+fn is_idle(connection: &Arc<Connection>) -> bool {
+    Arc::strong_count(connection) == 1
 }

@@ -15,15 +15,16 @@ use kafka_protocol::messages::txn_offset_commit_request::{
 };
 use kafka_protocol::messages::{
     AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest, EndTxnRequest,
-    EndTxnResponse, InitProducerIdRequest, ProducerId, TransactionalId, TxnOffsetCommitRequest,
+    EndTxnResponse, InitProducerIdRequest, ProducerId, TxnOffsetCommitRequest,
 };
 use kafka_protocol::protocol::Request;
 
 use super::Remote;
 use super::cluster::{Cluster, CoordinatorKey, Destination, Route};
 use super::errors::{BrokerError, Failure, all_ok, group_error, ok, transaction_error};
-use super::groups::{by_hub, group_id, millis};
-use crate::handlers::{text, topic};
+use super::groups::{by_hub, millis};
+use super::names::ClusterNames;
+use crate::handlers::text;
 
 /// The first version with the current producer id and epoch.
 const CURRENT: i16 = 3;
@@ -45,7 +46,7 @@ async fn init(cluster: &Cluster, request: &InitProducerRequest) -> Result<Produc
     let to = id.map_or(Destination::AnyBroker, coordinator);
     let make = |version| {
         let requested = InitProducerIdRequest::default()
-            .with_transactional_id(id.map(name))
+            .with_transactional_id(id.map(|id| cluster.options.names.transaction(id)))
             .with_transaction_timeout_ms(millis(request.timeout));
         match (request.current, version >= CURRENT) {
             (Some(current), true) => requested
@@ -67,10 +68,6 @@ async fn init(cluster: &Cluster, request: &InitProducerRequest) -> Result<Produc
 
 fn coordinator(id: &str) -> Destination {
     Destination::Coordinator(CoordinatorKey::Transaction(id.into()))
-}
-
-fn name(id: &str) -> TransactionalId {
-    TransactionalId(text(id))
 }
 
 impl TransactionCoordinator for Remote {
@@ -115,13 +112,13 @@ impl TransactionCoordinator for Remote {
             .into_iter()
             .map(|(hub, partitions)| {
                 AddPartitionsToTxnTopic::default()
-                    .with_name(topic(hub))
+                    .with_name(remote.names().topic(hub))
                     .with_partitions(partitions)
             })
             .collect();
             let make = |_| {
                 AddPartitionsToTxnRequest::default()
-                    .with_v3_and_below_transactional_id(name(&transaction.id))
+                    .with_v3_and_below_transactional_id(remote.names().transaction(&transaction.id))
                     .with_v3_and_below_producer_id(ProducerId(transaction.producer.id))
                     .with_v3_and_below_producer_epoch(transaction.producer.epoch)
                     .with_v3_and_below_topics(topics.clone())
@@ -163,10 +160,10 @@ impl TransactionCoordinator for Remote {
         Box::pin(async move {
             let make = |_| {
                 AddOffsetsToTxnRequest::default()
-                    .with_transactional_id(name(&transaction.id))
+                    .with_transactional_id(remote.names().transaction(&transaction.id))
                     .with_producer_id(ProducerId(transaction.producer.id))
                     .with_producer_epoch(transaction.producer.epoch)
-                    .with_group_id(group_id(&group))
+                    .with_group_id(remote.names().group(&group))
             };
             let read = |response: AddOffsetsToTxnResponse| ok(response.error_code);
             remote
@@ -186,7 +183,7 @@ impl TransactionCoordinator for Remote {
             let to = Destination::Coordinator(CoordinatorKey::Group(member.group.clone()));
             let requested = cluster.call(
                 Route::new(to),
-                |version| commit_request(version, &transaction, &commit),
+                |version| commit_request(version, &transaction, &commit, &cluster.options.names),
                 |response| {
                     let topics = response.topics.iter();
                     let partitions = topics.flat_map(|topic| topic.partitions.iter());
@@ -221,7 +218,7 @@ impl TransactionCoordinator for Remote {
         Box::pin(async move {
             let make = |_| {
                 EndTxnRequest::default()
-                    .with_transactional_id(name(&transaction.id))
+                    .with_transactional_id(remote.names().transaction(&transaction.id))
                     .with_producer_id(ProducerId(transaction.producer.id))
                     .with_producer_epoch(transaction.producer.epoch)
                     .with_committed(commit)
@@ -253,6 +250,7 @@ fn commit_request(
     version: i16,
     transaction: &TransactionRef,
     commit: &OffsetCommit,
+    names: &ClusterNames,
 ) -> TxnOffsetCommitRequest {
     let partition =
         |(topic_partition, stored): &(TopicPartition, highwater_log::OffsetAndMetadata)| {
@@ -272,13 +270,13 @@ fn commit_request(
     );
     let topics = topics.into_iter().map(|(hub, partitions)| {
         TxnOffsetCommitRequestTopic::default()
-            .with_name(topic(hub))
+            .with_name(names.topic(hub))
             .with_partitions(partitions)
     });
     let member = &commit.member;
     let request = TxnOffsetCommitRequest::default()
-        .with_transactional_id(name(&transaction.id))
-        .with_group_id(group_id(&member.group))
+        .with_transactional_id(names.transaction(&transaction.id))
+        .with_group_id(names.group(&member.group))
         .with_producer_id(ProducerId(transaction.producer.id))
         .with_producer_epoch(transaction.producer.epoch)
         .with_topics(topics.collect());

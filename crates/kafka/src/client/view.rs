@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use highwater_log::{HubId, HubInfo, HubName, HubSettings, TopicPartition};
-use kafka_protocol::messages::MetadataResponse;
 use kafka_protocol::messages::metadata_response::MetadataResponseTopic;
+use kafka_protocol::messages::{MetadataResponse, TopicName};
 
 use super::dial::Address;
+use super::names::ClusterNames;
 use crate::codes::OK;
 use crate::handlers::hub_id;
 
@@ -34,6 +35,8 @@ pub(crate) struct Topic {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Target {
     pub topic_partition: TopicPartition,
+    /// Its name on the cluster.
+    pub topic: TopicName,
     pub id: HubId,
     pub by_id: bool,
 }
@@ -42,6 +45,7 @@ impl View {
     pub(super) fn read(
         response: MetadataResponse,
         settings: &BTreeMap<HubName, HubSettings>,
+        names: &ClusterNames,
         number: u64,
     ) -> View {
         let broker =
@@ -54,7 +58,9 @@ impl View {
             number,
             brokers: response.brokers.iter().filter_map(broker).collect(),
             controller: Some(response.controller_id.0).filter(|id| *id >= 0),
-            hubs: topics.filter_map(|topic| hub(topic, settings)).collect(),
+            hubs: topics
+                .filter_map(|topic| hub(topic, settings, names))
+                .collect(),
         }
     }
 
@@ -79,12 +85,13 @@ impl View {
     }
 }
 
-/// `None` if the hub cannot be used: it is being deleted, or its partitions are not known yet.
+/// `None` if the topic is no hub, or cannot be used: it is being deleted, or its partitions are not known yet.
 fn hub(
     topic: MetadataResponseTopic,
     settings: &BTreeMap<HubName, HubSettings>,
+    names: &ClusterNames,
 ) -> Option<(HubName, Topic)> {
-    let name = HubName::new(topic.name.as_deref()?).ok()?;
+    let name = names.hub(topic.name.as_deref()?)?;
     if topic.error_code != OK || topic.partitions.is_empty() {
         return None;
     }

@@ -269,7 +269,7 @@ fn read(
         let requested = requested.iter().find(|one| {
             let target = &one.target;
             let same = match id.is_nil() {
-                true => target.topic_partition.hub.as_str() == name,
+                true => target.topic.as_str() == name,
                 false => Uuid::from_bytes(target.id.0) == id,
             };
             same && i64::from(target.topic_partition.partition) == i64::from(data.partition_index)

@@ -9,8 +9,8 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::StrBytes;
 
-use super::{distinct, metadata, some_text, text};
-use crate::access::{Resource, Right};
+use super::{distinct, some_text, text};
+use crate::access::Resource;
 use crate::codes::code_of;
 use crate::request::RequestContext;
 
@@ -43,8 +43,8 @@ pub(crate) async fn find_coordinator(
 
 fn coordinator(context: &RequestContext, kind: i8, key: StrBytes) -> Coordinator {
     let allowed = match kind {
-        GROUP => context.allow(Right::Listen, Resource::Group(&key)),
-        TRANSACTION => context.allow(Right::Send, Resource::TransactionalId(&key)),
+        GROUP => context.allow(Resource::Group(&key)),
+        TRANSACTION => context.allow(Resource::TransactionalId(&key)),
         _ => Err(Code::InvalidRequest),
     };
     let here = match allowed {
@@ -70,7 +70,7 @@ pub(crate) async fn describe(
         .with_host(context.listener.host.clone())
         .with_port(i32::from(context.listener.port));
     let response = DescribeClusterResponse::default()
-        .with_cluster_id(text(&*context.broker.options.cluster_id));
+        .with_cluster_id(text(context.broker.cluster_id().unwrap_or_default()));
     if context.version >= 1 && request.endpoint_type != BROKERS {
         return response
             .with_error_code(context.error_code(&Code::UnsupportedEndpointType))
@@ -81,8 +81,10 @@ pub(crate) async fn describe(
         .with_controller_id(BrokerId(context.broker.options.node_id))
         .with_brokers(vec![this]);
     match request.include_cluster_authorized_operations {
-        true => response
-            .with_cluster_authorized_operations(metadata::operations(context, Resource::Node)),
+        true => {
+            let operations = context.authorized_operations(Resource::Node);
+            response.with_cluster_authorized_operations(operations)
+        }
         false => response,
     }
 }

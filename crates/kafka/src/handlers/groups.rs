@@ -20,13 +20,18 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::StrBytes;
 
-use super::{distinct, metadata, some_text, text};
-use crate::access::{Resource, Right};
+use super::{distinct, some_text, text};
+use crate::access::Resource;
 use crate::codes::{ErrorCode, OK, code_of};
 use crate::request::RequestContext;
 
-/// The type of all groups here, as opposed to those of Kafka's newer protocol.
-const CLASSIC: &str = "classic";
+/// The protocol of a group, as Kafka names it.
+fn type_name(info: &GroupInfo) -> &'static str {
+    match info.consumer {
+        Some(_) => "Consumer",
+        None => "Classic",
+    }
+}
 
 pub(super) fn owned(text: Option<StrBytes>) -> Option<String> {
     text.map(|text| text.to_string())
@@ -46,18 +51,13 @@ pub(super) fn membership(
     }
 }
 
-/// Whether the client may be a member of the group.
-pub(super) fn may_join(context: &RequestContext, group: &str) -> Result<(), Code> {
-    context.allow(Right::Listen, Resource::Group(group))
-}
-
 fn millis(value: i32) -> Duration {
     Duration::from_millis(u64::try_from(value).unwrap_or(0))
 }
 
 pub(crate) async fn join(context: &RequestContext, request: JoinGroupRequest) -> JoinGroupResponse {
     let member = request.member_id.clone();
-    if let Err(code) = may_join(context, &request.group_id) {
+    if let Err(code) = context.allow(Resource::Group(&request.group_id)) {
         return join_error(context, context.error_code(&code), member);
     }
     match context.groups().join(join_request(context, request)).await {
@@ -145,7 +145,7 @@ async fn sync_group(
     context: &RequestContext,
     request: SyncGroupRequest,
 ) -> Result<SyncResponse, Code> {
-    may_join(context, &request.group_id)?;
+    context.allow(Resource::Group(&request.group_id))?;
     let assignments = request.assignments.into_iter();
     let sync = SyncRequest {
         member: membership(
@@ -168,7 +168,7 @@ pub(crate) async fn heartbeat(
     context: &RequestContext,
     request: HeartbeatRequest,
 ) -> HeartbeatResponse {
-    let code = match may_join(context, &request.group_id) {
+    let code = match context.allow(Resource::Group(&request.group_id)) {
         Ok(()) => {
             let member = membership(
                 &request.group_id,
@@ -188,7 +188,7 @@ pub(crate) async fn leave(
     request: LeaveGroupRequest,
 ) -> LeaveGroupResponse {
     let response = LeaveGroupResponse::default();
-    if let Err(code) = may_join(context, &request.group_id) {
+    if let Err(code) = context.allow(Resource::Group(&request.group_id)) {
         return response.with_error_code(context.error_code(&code));
     }
     let leaving: Vec<MemberIdentity> = match context.version < 3 {
@@ -232,16 +232,17 @@ pub(crate) async fn describe(
     let ids = distinct(request.groups);
     let mut groups = Vec::with_capacity(ids.len());
     for id in ids {
-        let described = match may_join(context, &id) {
+        let described = match context.allow(Resource::Group(&id)) {
             Ok(()) => match context.groups().describe(id.to_string()).await {
-                Some(info) => described_group(context, info),
-                None => unknown_group(context),
+                Some(info) if info.consumer.is_none() => described_group(context, info),
+                Some(_) => unknown_group(context, "the group is not a classic group"),
+                None => unknown_group(context, "there is no such group"),
             },
             Err(code) => DescribedGroup::default().with_error_code(context.error_code(&code)),
         };
         let described = match request.include_authorized_operations {
             true => described
-                .with_authorized_operations(metadata::operations(context, Resource::Group(&id))),
+                .with_authorized_operations(context.authorized_operations(Resource::Group(&id))),
             false => described,
         };
         groups.push(described.with_group_id(id));
@@ -249,13 +250,14 @@ pub(crate) async fn describe(
     DescribeGroupsResponse::default().with_groups(groups)
 }
 
-/// An unknown group is dead, and from version 6 on an error.
-fn unknown_group(context: &RequestContext) -> DescribedGroup {
+/// An unknown group is dead, and from version 6 on an error. So is one of the consumer protocol, which has a request of
+/// its own.
+fn unknown_group(context: &RequestContext, reason: &str) -> DescribedGroup {
     let dead = DescribedGroup::default().with_group_state(text(state_name(GroupState::Dead)));
     match context.version >= 6 {
         true => dead
             .with_error_code(Code::GroupIdNotFound.code())
-            .with_error_message(some_text(GroupError::NotFound)),
+            .with_error_message(some_text(reason)),
         false => dead,
     }
 }
@@ -283,11 +285,13 @@ fn described_member(context: &RequestContext, member: MemberInfo) -> DescribedGr
         .with_member_assignment(member.assignment)
 }
 
-fn state_name(state: GroupState) -> &'static str {
+pub(super) fn state_name(state: GroupState) -> &'static str {
     match state {
         GroupState::Empty => "Empty",
         GroupState::PreparingRebalance => "PreparingRebalance",
         GroupState::CompletingRebalance => "CompletingRebalance",
+        GroupState::Assigning => "Assigning",
+        GroupState::Reconciling => "Reconciling",
         GroupState::Stable => "Stable",
         GroupState::Dead => "Dead",
     }
@@ -302,10 +306,11 @@ pub(crate) async fn list(
     };
     let groups = context.groups().list().await.into_iter();
     let listed = groups
-        .filter(|info| may_join(context, &info.group).is_ok())
+        .filter(|info| context.allow(Resource::Group(&info.group)).is_ok())
         .filter(|info| matches(&request.states_filter, state_name(info.state)))
-        .filter(|_| matches(&request.types_filter, CLASSIC))
+        .filter(|info| matches(&request.types_filter, type_name(info)))
         .map(|info| {
+            let group_type = type_name(&info);
             let listed = ListedGroup::default()
                 .with_group_id(GroupId(text(info.group)))
                 .with_protocol_type(text(info.protocol_type));
@@ -314,7 +319,7 @@ pub(crate) async fn list(
                 4 => listed.with_group_state(text(state_name(info.state))),
                 5.. => listed
                     .with_group_state(text(state_name(info.state)))
-                    .with_group_type(text(CLASSIC)),
+                    .with_group_type(text(group_type)),
             }
         });
     ListGroupsResponse::default().with_groups(listed.collect())
@@ -327,7 +332,7 @@ pub(crate) async fn delete(
     let ids = distinct(request.groups_names);
     let mut results = Vec::with_capacity(ids.len());
     for id in ids {
-        let deleted = match context.allow(Right::Manage, Resource::Group(&id)) {
+        let deleted = match context.allow(Resource::Group(&id)) {
             Ok(()) => {
                 let deleted = context.groups().delete(id.to_string()).await;
                 deleted.map_err(|error| error.kind())

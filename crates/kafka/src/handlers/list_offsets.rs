@@ -1,6 +1,8 @@
-//! ListOffsets: the start and end of a partition, and the offset for a time.
+//! ListOffsets: the start and end of a partition, and the offset for a time, by the timestamps that the topic shows:
+//! the producers' or those of the append.
 
-use highwater_log::{EnqueueTime, Isolation, Partition};
+use highwater_log::batch::TimestampType;
+use highwater_log::{EnqueueTime, HubInfo, Isolation, Offset, ReadError, TimestampLookup};
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::list_offsets_request::ListOffsetsPartition;
 use kafka_protocol::messages::list_offsets_response::{
@@ -9,13 +11,12 @@ use kafka_protocol::messages::list_offsets_response::{
 use kafka_protocol::messages::{ListOffsetsRequest, ListOffsetsResponse};
 
 use super::LEADER_EPOCH;
-use crate::access::Right;
 use crate::codes::ErrorCode;
 use crate::request::RequestContext;
 
 const END: i64 = -1;
 const START: i64 = -2;
-const NEWEST: i64 = -3;
+pub(crate) const NEWEST: i64 = -3;
 /// The start of the records on this node, which is the start of the partition.
 const LOCAL_START: i64 = -4;
 /// The end of tiered storage, which does not exist.
@@ -31,12 +32,12 @@ pub(crate) async fn list_offsets(
     let isolation = isolation(request.isolation_level);
     let mut topics = Vec::with_capacity(request.topics.len());
     for topic in request.topics {
-        let hub = context.hub(Right::Listen, &topic.name).map(|_| ());
+        let hub = context.hub(&topic.name);
         let mut partitions = Vec::with_capacity(topic.partitions.len());
         for one in topic.partitions {
-            let found = match hub {
-                Ok(()) => find(context, &topic.name, &one, isolation).await,
-                Err(code) => Err(code),
+            let found = match &hub {
+                Ok(hub) => find(context, hub, &one, isolation).await,
+                Err(code) => Err(*code),
             };
             partitions.push(partition_response(context, &one, found));
         }
@@ -55,39 +56,37 @@ pub(crate) fn isolation(level: i8) -> Isolation {
 
 async fn find(
     context: &RequestContext,
-    hub: &str,
+    hub: &HubInfo,
     partition: &ListOffsetsPartition,
     isolation: Isolation,
 ) -> Result<OffsetAndTime, Code> {
     let timestamp = partition.timestamp;
-    let partition = context.partition(hub, partition.partition_index)?;
+    let partition = context.partition(hub.name.as_str(), partition.partition_index)?;
     let bounds = partition.bounds();
-    match timestamp {
-        END => Ok(Some((bounds.visible(isolation).0, -1))),
-        START | LOCAL_START => Ok(Some((bounds.start.0, -1))),
-        // Times never decrease within a partition, so the last is the newest.
-        NEWEST => match bounds.last_time {
-            Some(time) => by_time(&*partition, time, isolation).await,
-            None => Ok(None),
+    let found = match timestamp {
+        END => return Ok(Some((bounds.visible(isolation).0, -1))),
+        START | LOCAL_START => return Ok(Some((bounds.start.0, -1))),
+        TIERED_END => return Ok(None),
+        NEWEST => {
+            let lookup = TimestampLookup::Latest;
+            partition.offset_for_timestamp(lookup).await
+        }
+        ..0 => return Err(Code::InvalidRequest),
+        _ => match hub.settings.timestamps.kind {
+            TimestampType::LogAppend => {
+                let found = partition.offset_for_time(EnqueueTime(timestamp)).await;
+                found.map(|found| found.map(|(offset, time)| (offset, time.0)))
+            }
+            TimestampType::Create => {
+                let lookup = TimestampLookup::AtLeast(timestamp);
+                partition.offset_for_timestamp(lookup).await
+            }
         },
-        TIERED_END => Ok(None),
-        time if time >= 0 => by_time(&*partition, EnqueueTime(time), isolation).await,
-        _ => Err(Code::InvalidRequest),
-    }
-}
-
-async fn by_time(
-    partition: &dyn Partition,
-    time: EnqueueTime,
-    isolation: Isolation,
-) -> Result<OffsetAndTime, Code> {
-    let found = partition
-        .offset_for_time(time)
-        .await
-        .map_err(|error| error.kind())?;
+    };
+    let found: Option<(Offset, i64)> = found.map_err(|error: ReadError| error.kind())?;
     let visible = partition.bounds().visible(isolation);
     let found = found.filter(|(offset, _)| *offset < visible);
-    Ok(found.map(|(offset, time)| (offset.0, time.0)))
+    Ok(found.map(|(offset, timestamp)| (offset.0, timestamp)))
 }
 
 fn partition_response(

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use highwater_log::{AdminError, HubInfo, HubName, HubSettings, HubSpec};
+use highwater_log::{AdminError, HubInfo, HubName, HubSpec};
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::metadata_response::{
@@ -12,8 +12,9 @@ use kafka_protocol::messages::metadata_response::{
 use kafka_protocol::messages::{BrokerId, MetadataRequest, MetadataResponse, TopicName};
 use uuid::Uuid;
 
+use super::configs::settings;
 use super::{LEADER_EPOCH, hub_id, text, topic, uuid_of};
-use crate::access::{Resource, Right};
+use crate::access::Resource;
 use crate::codes::ErrorCode;
 use crate::request::RequestContext;
 
@@ -42,11 +43,14 @@ pub(crate) async fn metadata(
     };
     let response = MetadataResponse::default()
         .with_brokers(vec![this_node(context)])
-        .with_cluster_id(Some(text(&*context.broker.options.cluster_id)))
+        .with_cluster_id(context.broker.cluster_id().map(text))
         .with_controller_id(BrokerId(context.broker.options.node_id))
         .with_topics(topics);
     match request.include_cluster_authorized_operations {
-        true => response.with_cluster_authorized_operations(operations(context, Resource::Node)),
+        true => {
+            let operations = context.authorized_operations(Resource::Node);
+            response.with_cluster_authorized_operations(operations)
+        }
         false => response,
     }
 }
@@ -83,7 +87,7 @@ fn this_node(context: &RequestContext) -> MetadataResponseBroker {
 
 fn all_topics(context: &RequestContext, with_rights: bool) -> Vec<MetadataResponseTopic> {
     let hubs = context.log().hubs().into_iter();
-    hubs.filter(|hub| context.may_see(hub.name.as_str()))
+    hubs.filter(|hub| context.allow(Resource::Hub(hub.name.as_str())).is_ok())
         .map(|hub| topic_response(context, &hub, with_rights))
         .collect()
 }
@@ -116,9 +120,7 @@ async fn by_name(
     name: &str,
     may_create: bool,
 ) -> Result<Arc<HubInfo>, Code> {
-    if !context.may_see(name) {
-        return Err(Code::TopicAuthorizationFailed);
-    }
+    context.allow(Resource::Hub(name))?;
     if let Some(hub) = context.log().hub(name) {
         return Ok(hub);
     }
@@ -126,7 +128,7 @@ async fn by_name(
     let may_create = may_create
         && context.broker.options.auto_create
         && !name.is_internal()
-        && context.may(Right::Manage, Resource::Hub(name.as_str()));
+        && context.allow_creation(name.as_str()).is_ok();
     match may_create {
         true => create(context, name).await,
         false => Err(Code::UnknownTopicOrPartition),
@@ -137,14 +139,10 @@ async fn create(context: &RequestContext, name: HubName) -> Result<Arc<HubInfo>,
     let spec = HubSpec {
         name: name.clone(),
         partitions: context.broker.options.partitions_default,
-        settings: HubSettings::default(),
+        settings: settings::initial(&context.broker.options.topics),
     };
     context.charge_partitions(spec.partitions)?;
-    let allowed = context.log().check_automatic_creation(spec.partitions);
-    let created = match allowed {
-        Ok(()) => context.log().create(spec).await,
-        Err(error) => Err(error),
-    };
+    let created = context.log().create_automatically(spec).await;
     let code = created.as_ref().err().map(|error| error.kind());
     context.audit(name.as_str(), code);
     // Another client may have created it meanwhile. A name can be taken by something that is not a hub.
@@ -159,7 +157,7 @@ async fn create(context: &RequestContext, name: HubName) -> Result<Arc<HubInfo>,
 
 fn by_id(context: &RequestContext, id: Uuid) -> Result<Arc<HubInfo>, Code> {
     let hub = context.log().hub_by_id(hub_id(id));
-    hub.filter(|hub| context.may_see(hub.name.as_str()))
+    hub.filter(|hub| context.allow(Resource::Hub(hub.name.as_str())).is_ok())
         .ok_or(Code::UnknownTopicId)
 }
 
@@ -184,31 +182,7 @@ fn topic_response(
         .with_partitions((0..hub.partitions).map(partition).collect());
     let resource = Resource::Hub(hub.name.as_str());
     match with_rights {
-        true => response.with_topic_authorized_operations(operations(context, resource)),
+        true => response.with_topic_authorized_operations(context.authorized_operations(resource)),
         false => response,
     }
-}
-
-/// The client's rights as a bit field of Kafka's operations.
-pub(crate) fn operations(context: &RequestContext, on: Resource<'_>) -> i32 {
-    const READ: i32 = 1 << 3;
-    const WRITE: i32 = 1 << 4;
-    const CREATE: i32 = 1 << 5;
-    const DELETE: i32 = 1 << 6;
-    const ALTER: i32 = 1 << 7;
-    const DESCRIBE: i32 = 1 << 8;
-    const DESCRIBE_CONFIGS: i32 = 1 << 10;
-    const ALTER_CONFIGS: i32 = 1 << 11;
-    let rights = [
-        (Right::Listen, READ | DESCRIBE),
-        (Right::Send, WRITE | DESCRIBE),
-        (
-            Right::Manage,
-            CREATE | DELETE | ALTER | DESCRIBE | DESCRIBE_CONFIGS | ALTER_CONFIGS,
-        ),
-    ];
-    let granted = rights
-        .into_iter()
-        .filter(|(right, _)| context.may(*right, on));
-    granted.fold(0, |all, (_, bits)| all | bits)
 }

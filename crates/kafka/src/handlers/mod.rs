@@ -11,17 +11,29 @@ use uuid::Uuid;
 
 use crate::codes::ErrorCode;
 
+pub(crate) mod acls;
 pub(crate) mod cluster;
 pub(crate) mod configs;
+pub(crate) mod consumer_groups;
+pub(crate) mod credentials;
+pub(crate) mod features;
 pub(crate) mod fetch;
 pub(crate) mod groups;
 pub(crate) mod list_offsets;
+pub(crate) mod markers;
 pub(crate) mod metadata;
 pub(crate) mod offsets;
 pub(crate) mod partitions;
+pub(crate) mod placement;
 pub(crate) mod produce;
+pub(crate) mod quotas;
+pub(crate) mod resources;
 pub(crate) mod sasl;
+pub(crate) mod storage;
+pub(crate) mod telemetry;
+pub(crate) mod topic_partitions;
 pub(crate) mod topics;
+pub(crate) mod transaction_list;
 pub(crate) mod transactions;
 pub(crate) mod versions;
 
@@ -58,7 +70,8 @@ macro_rules! with_refusal {
     ($context:expr, $response:expr, $result:expr) => {{
         let response = $response;
         match $result {
-            Ok(_) => response,
+            // The codec's default is an empty text.
+            Ok(_) => response.with_error_message(None),
             Err(refusal) => response
                 .with_error_code($context.error_code(&refusal.code))
                 .with_error_message(some_text(refusal.reason)),

@@ -8,6 +8,7 @@ use kafka_protocol::messages::offset_commit_response::{
 use kafka_protocol::messages::offset_delete_response::{
     OffsetDeleteResponsePartition, OffsetDeleteResponseTopic,
 };
+use kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
 use kafka_protocol::messages::offset_fetch_response::{
     OffsetFetchResponseGroup, OffsetFetchResponsePartition, OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic, OffsetFetchResponseTopics,
@@ -18,9 +19,9 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::StrBytes;
 
-use super::groups::{may_join, membership};
+use super::groups::membership;
 use super::{distinct, text, topic};
-use crate::access::{Resource, Right};
+use crate::access::Resource;
 use crate::broker::UNKNOWN_BYTES;
 use crate::codes::{ErrorCode, OK, code_of};
 use crate::request::{RequestContext, topic_partition};
@@ -58,17 +59,16 @@ macro_rules! committed_offsets {
 }
 pub(super) use committed_offsets;
 
-/// The partitions that exist on hubs with this right, and the code of every partition. The code of the
+/// The partitions that exist on hubs that the client may use, and the code of every partition. The code of the
 /// coordinator is added later, by [`topic_results`].
 pub(super) fn existing_partitions<T>(
     context: &RequestContext,
-    right: Right,
     topics: ByTopic<T>,
 ) -> (Vec<(TopicPartition, T)>, ByTopic<i16>) {
     let mut existing = Vec::new();
     let mut codes = Vec::with_capacity(topics.len());
     for (name, partitions) in topics {
-        let allowed = context.allow(right, Resource::Hub(&name));
+        let allowed = context.allow(Resource::Hub(&name));
         let of_topic = partitions.into_iter().map(|(index, value)| {
             let found = allowed.and_then(|()| context.topic_partition(&name, index));
             let code = code_of(&found);
@@ -110,8 +110,8 @@ pub(crate) async fn commit(
         request.group_instance_id,
     );
     let topics = committed_offsets!(request.topics);
-    let (offsets, codes) = existing_partitions(context, Right::Listen, topics);
-    let whole = match may_join(context, &member.group) {
+    let (offsets, codes) = existing_partitions(context, topics);
+    let whole = match context.allow(Resource::Group(&member.group)) {
         Ok(()) => {
             let commit = OffsetCommit { member, offsets };
             code_of(&context.groups().commit_offsets(commit).await)
@@ -159,13 +159,17 @@ pub(crate) async fn fetch(
     }
     let mut groups = Vec::with_capacity(request.groups.len());
     for group in request.groups {
+        let checked = check_member(context, &group).await;
         let topics = group.topics.map(|topics| {
             let topics = topics.into_iter();
             topics
                 .map(|topic| (topic.name, distinct(topic.partition_indexes)))
                 .collect()
         });
-        let offsets = group_offsets(context, &group.group_id, topics, stable).await;
+        let offsets = match checked {
+            Ok(()) => group_offsets(context, &group.group_id, topics, stable).await,
+            Err(code) => failed_offsets(context, topics, code),
+        };
         groups.push(group_response(group.group_id, offsets));
     }
     OffsetFetchResponse::default().with_groups(groups)
@@ -197,24 +201,48 @@ async fn group_offsets(
     topics: Option<PartitionIndexes>,
     stable: bool,
 ) -> GroupOffsets {
-    let offsets = match may_join(context, group) {
+    let offsets = match context.allow(Resource::Group(group)) {
         Ok(()) => match &topics {
             Some(topics) => offsets_of_partitions(context, group, topics, stable).await,
             None => all_offsets(context, group, stable).await,
         },
         Err(code) => Err(code.code()),
     };
-    offsets.unwrap_or_else(|code| {
-        let code = context.count_error(code);
-        let topics = topics.unwrap_or_default().into_iter();
-        let failed = |index| (index, (None, code));
-        let topics =
-            topics.map(|(name, indexes)| (name, indexes.into_iter().map(failed).collect()));
-        GroupOffsets {
-            topics: topics.collect(),
-            code,
-        }
-    })
+    offsets.unwrap_or_else(|code| failed_offsets(context, topics, code))
+}
+
+fn failed_offsets(
+    context: &RequestContext,
+    topics: Option<PartitionIndexes>,
+    code: i16,
+) -> GroupOffsets {
+    let code = context.count_error(code);
+    let topics = topics.unwrap_or_default().into_iter();
+    let failed = |index| (index, (None, code));
+    let topics = topics.map(|(name, indexes)| (name, indexes.into_iter().map(failed).collect()));
+    GroupOffsets {
+        topics: topics.collect(),
+        code,
+    }
+}
+
+/// A member of the consumer protocol fetches offsets in its epoch only: a later owner may have committed others.
+async fn check_member(
+    context: &RequestContext,
+    request: &OffsetFetchRequestGroup,
+) -> Result<(), i16> {
+    let member = match &request.member_id {
+        None if request.member_epoch < 0 => return Ok(()),
+        member => member.as_ref().map(ToString::to_string).unwrap_or_default(),
+    };
+    if context.allow(Resource::Group(&request.group_id)).is_err() {
+        return Err(Code::GroupAuthorizationFailed.code());
+    }
+    let group = request.group_id.to_string();
+    let checked = context
+        .groups()
+        .check_member_epoch(group, member, request.member_epoch);
+    checked.await.map_err(|error| error.code())
 }
 
 async fn offsets_of_partitions(
@@ -237,17 +265,14 @@ async fn offsets_of_partitions(
         .into_iter()
         .peekable();
     let topics = topics.iter().map(|(name, indexes)| {
-        let visible = context.may(Right::Listen, Resource::Hub(name));
+        let allowed = context.allow(Resource::Hub(name));
         let of_topic = indexes.iter().map(|index| {
             let topic_partition = topic_partition(name, *index);
             let stored = topic_partition
                 .and_then(|topic_partition| stored.next_if(|(at, _)| *at == topic_partition));
-            match visible {
-                true => (*index, (stored.and_then(|(_, stored)| stored), OK)),
-                false => {
-                    let code = context.error_code(&Code::TopicAuthorizationFailed);
-                    (*index, (None, code))
-                }
+            match allowed {
+                Ok(()) => (*index, (stored.and_then(|(_, stored)| stored), OK)),
+                Err(code) => (*index, (None, context.error_code(&code))),
             }
         });
         (name.clone(), of_topic.collect())
@@ -268,7 +293,7 @@ async fn all_offsets(
         .fetch_offsets(group.to_string(), None, stable)
         .await;
     let mut stored = fetched.map_err(|error| error.code())?;
-    stored.retain(|(at, _)| context.may(Right::Listen, Resource::Hub(at.hub.as_str())));
+    stored.retain(|(at, _)| context.allow(Resource::Hub(at.hub.as_str())).is_ok());
     stored.sort_by(|(one, _), (other, _)| one.cmp(other));
     let topics = stored
         .chunk_by(|(one, _), (other, _)| one.hub == other.hub)
@@ -349,7 +374,7 @@ pub(crate) async fn delete(
     let group = request.group_id.to_string();
     let failed =
         |code: Code| OffsetDeleteResponse::default().with_error_code(context.error_code(&code));
-    if let Err(code) = context.allow(Right::Manage, Resource::Group(&group)) {
+    if let Err(code) = context.allow(Resource::Group(&group)) {
         return failed(code);
     }
     if context.groups().describe(group.clone()).await.is_none() {

@@ -13,7 +13,6 @@ use kafka_protocol::messages::{
 
 use super::topics::check_assignment;
 use super::{Refusal, some_text, with_refusal};
-use crate::access::Right;
 use crate::codes::ErrorCode;
 use crate::request::RequestContext;
 
@@ -41,7 +40,7 @@ async fn grow(
     topic: &CreatePartitionsTopic,
     validate_only: bool,
 ) -> Result<(), Refusal> {
-    let hub = context.hub(Right::Manage, &topic.name)?;
+    let hub = context.hub(&topic.name)?;
     let assignments = topic.assignments.iter().flatten();
     check_assignment(context, assignments.map(|one| &one.broker_ids[..]))?;
     let count = u32::try_from(topic.count).unwrap_or(0);
@@ -94,13 +93,14 @@ async fn trim(
     index: i32,
     offset: i64,
 ) -> Result<Offset, Code> {
-    let info = context.hub(Right::Manage, hub)?;
+    let info = context.hub(hub)?;
     if info.name.is_internal() {
         return Err(Code::PolicyViolation);
     }
     let partition = context.partition(hub, index)?;
     let offset = match offset {
         HIGH_WATERMARK => partition.bounds().end,
+        ..HIGH_WATERMARK => return Err(Code::OffsetOutOfRange),
         offset => Offset(offset),
     };
     partition.trim(offset).await.map_err(|error| error.kind())

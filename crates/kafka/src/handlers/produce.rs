@@ -1,16 +1,21 @@
 //! Produce: batches are enqueued in the log when the request is read, and acknowledged when they are
 //! durable ([`acknowledge`]).
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use highwater_log::batch::{Batch, Codec};
-use highwater_log::{AppendError, AppendInfo, BoxFuture, TransactionRef};
+use highwater_env::{MemoryBudget, MemoryShare};
+use highwater_log::batch::{Batch, Codec, Decompressor, RecordSummary, TimestampType};
+use highwater_log::{
+    AppendError, AppendInfo, BoxFuture, HubInfo, HubName, TimestampSettings, TransactionRef,
+};
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
 use kafka_protocol::messages::{ProduceRequest, ProduceResponse};
 
 use super::{hub_id, some_text};
-use crate::access::{Resource, Right};
+use crate::access::Resource;
 use crate::codes::ErrorCode;
 use crate::request::{ProtocolError, RequestContext};
 use crate::response::{ConnectionAction, EncodedResponse};
@@ -19,13 +24,22 @@ use crate::response::{ConnectionAction, EncodedResponse};
 const BY_ID: i16 = 13;
 /// The first version that allows zstd.
 const ZSTD: i16 = 7;
+/// The first version of the second transaction protocol (KIP-890): no AddPartitionsToTxn comes before it.
+const ADDS_PARTITIONS: i16 = 12;
+/// The first version whose clients know that error.
+const KNOWS_ABORTABLE: i16 = 11;
 /// The first version with error messages.
 const MESSAGES: i16 = 8;
+
+/// The code that every client retries; see [`AppendError::QueueFull`] in `codes.rs`.
+const THROTTLED: Code = Code::NotEnoughReplicas;
 
 /// The batch of one partition: being appended, or refused.
 enum PendingProduce {
     Appending(BoxFuture<Result<AppendInfo, AppendError>>),
     Refused(Code, String),
+    /// The client shall send it again later.
+    Throttled(String),
 }
 
 impl From<Code> for PendingProduce {
@@ -36,6 +50,8 @@ impl From<Code> for PendingProduce {
 
 struct PendingTopic {
     response: TopicProduceResponse,
+    /// Clients learn the time of the append only if it is the timestamp of the records.
+    timestamps: TimestampType,
     partitions: Vec<(i32, PendingProduce)>,
 }
 
@@ -63,7 +79,7 @@ fn allowed(context: &RequestContext, request: &ProduceRequest) -> Result<(), Cod
         return Err(Code::InvalidRequiredAcks);
     }
     match &request.transactional_id {
-        Some(id) => context.allow(Right::Send, Resource::TransactionalId(id)),
+        Some(id) => context.allow(Resource::TransactionalId(id)),
         None => Ok(()),
     }
 }
@@ -89,38 +105,43 @@ fn begin_topic(
         .with_topic_id(data.topic_id);
     PendingTopic {
         response,
+        timestamps: hub.map_or(TimestampType::Create, |hub| hub.settings.timestamps.kind),
         partitions,
     }
 }
 
-/// The name of a hub that the caller may write to.
-fn writable_hub(context: &RequestContext, data: &TopicProduceData) -> Result<String, Code> {
-    let name = match context.version >= BY_ID {
+/// A hub that the caller may write to.
+fn writable_hub(context: &RequestContext, data: &TopicProduceData) -> Result<Arc<HubInfo>, Code> {
+    let by_id = match context.version >= BY_ID {
         true => {
             let hub = context.log().hub_by_id(hub_id(data.topic_id));
-            hub.ok_or(Code::UnknownTopicId)?.name.to_string()
+            Some(hub.ok_or(Code::UnknownTopicId)?)
         }
-        false => data.name.to_string(),
+        false => None,
     };
-    context.allow(Right::Send, Resource::Hub(&name))?;
-    match name.starts_with("__") {
-        true => Err(Code::TopicAuthorizationFailed),
-        false => Ok(name),
+    let name = by_id
+        .as_ref()
+        .map_or(data.name.as_str(), |hub| hub.name.as_str());
+    context.allow(Resource::Hub(name))?;
+    if HubName::is_internal_name(name) {
+        return Err(Code::TopicAuthorizationFailed);
     }
+    let hub = by_id.clone().or_else(|| context.log().hub(name));
+    hub.ok_or(Code::UnknownTopicOrPartition)
 }
 
 fn append(
     context: &RequestContext,
     transaction: Option<&str>,
-    hub: &str,
+    hub: &HubInfo,
     data: PartitionProduceData,
 ) -> PendingProduce {
-    let partition = match context.partition(hub, data.index) {
+    let partition = match context.partition(hub.name.as_str(), data.index) {
         Ok(partition) => partition,
         Err(code) => return PendingProduce::from(code),
     };
     let invalid = |reason: &str| PendingProduce::Refused(Code::InvalidRecord, reason.to_string());
-    let (batch, rest) = match Batch::parse(data.records.unwrap_or_default()) {
+    let (mut batch, rest) = match Batch::parse(data.records.unwrap_or_default()) {
         Ok(parsed) => parsed,
         Err(error) => return PendingProduce::Refused(error.kind(), error.to_string()),
     };
@@ -130,9 +151,10 @@ fn append(
     if context.version < ZSTD && batch.header().codec() == Ok(Codec::Zstd) {
         return PendingProduce::from(Code::UnsupportedCompressionType);
     }
-    if let Err(refusal) = check(context, hub, &batch) {
-        return refusal;
-    }
+    batch = match checked(context, hub, batch) {
+        Ok(batch) => batch,
+        Err(refusal) => return refusal,
+    };
     if !batch.header().is_transactional() {
         return PendingProduce::Appending(partition.append(batch));
     }
@@ -141,22 +163,111 @@ fn append(
     };
     let id = id.to_owned();
     let transaction = TransactionRef { id, producer };
-    let transactions = &context.transactions();
-    PendingProduce::Appending(transactions.append(&transaction, &partition, batch))
+    let transactions = context.transactions();
+    PendingProduce::Appending(match context.version >= ADDS_PARTITIONS {
+        true => transactions.append_adding(&transaction, &partition, batch),
+        false => transactions.append(&transaction, &partition, batch),
+    })
 }
 
-/// Checks that the records can be read. A batch that the partition would refuse for its size is not decompressed.
-fn check(context: &RequestContext, hub: &str, batch: &Batch) -> Result<(), PendingProduce> {
+/// Clients that know the code abort, and go on.
+fn append_code(context: &RequestContext, error: &AppendError) -> Code {
+    match error {
+        AppendError::NoTransaction { .. } if context.version >= KNOWS_ABORTABLE => {
+            Code::TransactionAbortable
+        }
+        error => error.kind(),
+    }
+}
+
+/// The batch as the hub stores it, if its records can be read and the hub takes them.
+fn checked(
+    context: &RequestContext,
+    hub: &HubInfo,
+    mut batch: Batch,
+) -> Result<Batch, PendingProduce> {
+    let records = check(context, hub, &batch)?;
+    // Consumers find records by it, so it must be right.
+    batch.set_max_timestamp(records.timestamp_max);
+    match hub.settings.compression {
+        Some(codec) if batch.header().codec() != Ok(codec) => {
+            // The records without compression, and at most as much with it.
+            let budget = &context.broker.unpack_memory;
+            let _share = take_unpack_memory(budget, 2 * records.bytes)?;
+            let packed = batch.recompressed(codec, &mut Decompressor::default());
+            packed.map_err(|error| PendingProduce::Refused(error.kind(), error.to_string()))
+        }
+        _ => Ok(batch),
+    }
+}
+
+/// Checks that the records can be read, and that the hub takes them. A batch that the partition would refuse for its
+/// size is not decompressed.
+fn check(
+    context: &RequestContext,
+    hub: &HubInfo,
+    batch: &Batch,
+) -> Result<RecordSummary, PendingProduce> {
     let is_compressed = batch.header().codec() != Ok(Codec::None);
-    if is_compressed
-        && let Some(hub) = context.log().hub(hub)
-        && batch.size() > hub.settings.batch_bytes_max as usize
-    {
+    if is_compressed && batch.size() > hub.settings.batch_bytes_max as usize {
         return Err(PendingProduce::from(Code::MessageTooLarge));
     }
-    batch
+    let _share = take_unpack_memory(&context.broker.unpack_memory, batch.check_memory())?;
+    let records = batch
         .check_records()
-        .map_err(|error| PendingProduce::Refused(error.kind(), error.to_string()))
+        .map_err(|error| PendingProduce::Refused(error.kind(), error.to_string()))?;
+    if records.null_key && hub.settings.cleanup.compacts() {
+        let reason = "a compacted topic takes no record without a key";
+        return Err(PendingProduce::Refused(Code::InvalidRecord, reason.into()));
+    }
+    let now = context.broker.services.clock.unix_millis();
+    check_timestamps(&hub.settings.timestamps, &records, now)
+        .map_err(|reason| PendingProduce::Refused(Code::InvalidTimestamp, reason))?;
+    Ok(records)
+}
+
+/// Checks producers' timestamps against the bounds of the hub.
+fn check_timestamps(
+    settings: &TimestampSettings,
+    records: &RecordSummary,
+    now: i64,
+) -> Result<(), String> {
+    let (TimestampType::Create, Some(first)) = (settings.kind, records.timestamp_min) else {
+        return Ok(());
+    };
+    if first < 0 {
+        return Err(format!("the timestamp {first} is before 1970"));
+    }
+    let bound = |limit: std::time::Duration| i64::try_from(limit.as_millis()).unwrap_or(i64::MAX);
+    let earliest = settings
+        .before_max
+        .map(|max| now.saturating_sub(bound(max)));
+    if let Some(earliest) = earliest.filter(|earliest| first < *earliest) {
+        return Err(format!(
+            "the timestamp {first} is before {earliest}, the earliest now"
+        ));
+    }
+    let latest = settings.after_max.map(|max| now.saturating_add(bound(max)));
+    match latest.filter(|latest| records.timestamp_max > *latest) {
+        Some(latest) => {
+            let timestamp = records.timestamp_max;
+            Err(format!(
+                "the timestamp {timestamp} is after {latest}, the latest now"
+            ))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Takes memory without waiting, because a Produce is enqueued when it is read.
+fn take_unpack_memory(budget: &MemoryBudget, bytes: usize) -> Result<MemoryShare, PendingProduce> {
+    budget.try_take(bytes).map_err(|exhausted| {
+        let reason = format!("the batch needs {bytes} bytes to be decompressed: {exhausted}");
+        match bytes > exhausted.max {
+            true => PendingProduce::Refused(Code::MessageTooLarge, reason),
+            false => PendingProduce::Throttled(reason),
+        }
+    })
 }
 
 /// Waits for the durable appends and builds the response.
@@ -178,12 +289,17 @@ async fn acknowledge(
                             | AppendError::Busy { .. }
                             | AppendError::DiskFull { .. }
                     );
-                    (error.kind(), error.to_string())
+                    (append_code(context, &error), error.to_string())
                 }),
                 PendingProduce::Refused(code, reason) => Err((code, reason)),
+                PendingProduce::Throttled(reason) => {
+                    full = true;
+                    Err((THROTTLED, reason))
+                }
             };
             failed |= result.is_err();
-            partitions.push(partition_response(context, index, result));
+            let times = topic.timestamps;
+            partitions.push(partition_response(context, index, times, result));
         }
         responses.push(topic.response.with_partition_responses(partitions));
     }
@@ -195,31 +311,32 @@ async fn acknowledge(
         };
         return Ok(EncodedResponse::default().then(action));
     }
-    let quota_ms = context.quota_delay().as_millis() as i32;
-    let response = ProduceResponse::default()
-        .with_responses(responses)
-        .with_throttle_time_ms(quota_ms);
+    let response = ProduceResponse::default().with_responses(responses);
     if !full {
-        return context.encode(&response);
+        return context.encode(response);
     }
     context.broker.metrics.throttled.add(1);
     let pause = context.broker.options.throttle;
     let response = response.with_throttle_time_ms(pause.as_millis() as i32);
     Ok(context
-        .encode(&response)?
+        .encode(response)?
         .then(ConnectionAction::Pause(pause)))
 }
 
 fn partition_response(
     context: &RequestContext,
     index: i32,
+    timestamps: TimestampType,
     result: Result<AppendInfo, (Code, String)>,
 ) -> PartitionProduceResponse {
     let response = PartitionProduceResponse::default().with_index(index);
     match result {
         Ok(appended) => response
             .with_base_offset(appended.offset.0)
-            .with_log_append_time_ms(appended.time.0)
+            .with_log_append_time_ms(match timestamps {
+                TimestampType::LogAppend => appended.time.0,
+                TimestampType::Create => -1,
+            })
             .with_log_start_offset(appended.start.0),
         Err((code, reason)) => {
             let response = response
@@ -230,5 +347,64 @@ fn partition_response(
                 false => response,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // proves K4
+    #[test]
+    fn timestamps_of_producers_are_bounded_on_both_sides() {
+        let ms = std::time::Duration::from_millis;
+        let settings = TimestampSettings {
+            kind: TimestampType::Create,
+            before_max: Some(ms(100)),
+            after_max: Some(ms(10)),
+        };
+        let check = |settings: &TimestampSettings, first, last| {
+            let records = RecordSummary {
+                timestamp_min: first,
+                timestamp_max: last,
+                null_key: false,
+                bytes: 0,
+            };
+            check_timestamps(settings, &records, 1_000).is_ok()
+        };
+        assert!(check(&settings, Some(900), 1_010));
+        assert!(!check(&settings, Some(899), 1_010));
+        assert!(!check(&settings, Some(900), 1_011));
+        assert!(check(&settings, None, -1));
+        assert!(!check(&settings, Some(-2), 1_000));
+        let unlimited = TimestampSettings {
+            before_max: None,
+            after_max: None,
+            ..settings
+        };
+        assert!(check(&unlimited, Some(0), i64::MAX));
+        let append = TimestampSettings {
+            kind: TimestampType::LogAppend,
+            ..settings
+        };
+        assert!(check(&append, Some(0), i64::MAX));
+    }
+
+    // proves G2
+    #[test]
+    fn a_batch_waits_for_memory_to_be_decompressed_in() {
+        let budget = MemoryBudget::new(100);
+        let held = take_unpack_memory(&budget, 60).ok();
+        assert!(held.is_some());
+        assert!(matches!(
+            take_unpack_memory(&budget, 60),
+            Err(PendingProduce::Throttled(_))
+        ));
+        assert!(matches!(
+            take_unpack_memory(&budget, 101),
+            Err(PendingProduce::Refused(Code::MessageTooLarge, _))
+        ));
+        drop(held);
+        assert!(take_unpack_memory(&budget, 60).is_ok());
     }
 }

@@ -19,7 +19,7 @@ use uuid::Uuid;
 use super::configs::RESOURCE_BYTES;
 use super::configs::settings::{self, Setting};
 use super::{Refusal, hub_id, some_text, text, topic, uuid_of, with_refusal};
-use crate::access::{Resource, Right};
+use crate::access::Resource;
 use crate::request::RequestContext;
 
 /// An upper bound of the memory of a response.
@@ -64,7 +64,7 @@ async fn create_hub(
     topic: &CreatableTopic,
     validate_only: bool,
 ) -> Result<CreatedHub, Refusal> {
-    context.allow(Right::Manage, Resource::Hub(&topic.name))?;
+    context.allow_creation(&topic.name)?;
     let spec = spec(context, topic)?;
     if !validate_only {
         context.charge_partitions(spec.partitions)?;
@@ -94,10 +94,11 @@ fn spec(context: &RequestContext, topic: &CreatableTopic) -> Result<HubSpec, Ref
     }
     let pairs = topic.configs.iter();
     let pairs = pairs.map(|config| (&*config.name, config.value.as_deref()));
+    let initial = settings::initial(&context.broker.options.topics);
     Ok(HubSpec {
         name,
         partitions: partitions(context, topic)?,
-        settings: settings::read(Default::default(), pairs)?,
+        settings: settings::read(initial.clone(), &initial, pairs)?,
     })
 }
 
@@ -148,11 +149,15 @@ fn create_result(
         Ok(hub) => hub,
         refused => return with_refusal!(context, response, refused),
     };
-    let response = response.with_topic_id(hub.id.unwrap_or_default());
+    let response = response
+        .with_topic_id(hub.id.unwrap_or_default())
+        .with_error_message(None);
     if context.version < 5 {
         return response;
     }
-    let configs = settings::all(&hub.settings).into_iter().map(created_config);
+    let defaults = &context.broker.options.topics;
+    let configs = settings::all(&hub.settings, defaults);
+    let configs = configs.into_iter().map(created_config);
     response
         .with_num_partitions(hub.partitions as i32)
         .with_replication_factor(1)
@@ -163,7 +168,7 @@ fn created_config(setting: Setting) -> CreatableTopicConfigs {
     CreatableTopicConfigs::default()
         .with_name(text(setting.name))
         .with_value(some_text(setting.value))
-        .with_read_only(setting.fixed)
+        .with_read_only(setting.read_only)
         .with_config_source(setting.source)
 }
 
@@ -205,7 +210,7 @@ pub(crate) async fn delete(
 
 fn existing_hub(context: &RequestContext, state: &DeleteTopicState) -> Result<Arc<HubInfo>, Code> {
     match &state.name {
-        Some(name) => context.hub(Right::Manage, name),
+        Some(name) => context.hub(name),
         None => {
             let hub = context.log().hub_by_id(hub_id(state.topic_id));
             hub.filter(|hub| context.may_see(hub.name.as_str()))
@@ -215,7 +220,7 @@ fn existing_hub(context: &RequestContext, state: &DeleteTopicState) -> Result<Ar
 }
 
 async fn delete_hub(context: &RequestContext, hub: &HubInfo) -> Result<(), Refusal> {
-    context.allow(Right::Manage, Resource::Hub(hub.name.as_str()))?;
+    context.allow(Resource::Hub(hub.name.as_str()))?;
     if hub.name.is_internal() {
         let reason = "this hub is internal to the node";
         return Err(Refusal::new(Code::TopicDeletionDisabled, reason));

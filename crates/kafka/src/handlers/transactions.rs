@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use highwater_log::{InitProducerRequest, OffsetCommit, Producer, TopicPartition, TransactionRef};
+use highwater_log::{
+    GroupError, InitProducerRequest, OffsetCommit, Producer, TopicPartition, TransactionError,
+    TransactionRef,
+};
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::add_partitions_to_txn_response::{
     AddPartitionsToTxnPartitionResult, AddPartitionsToTxnTopicResult,
@@ -17,11 +20,18 @@ use kafka_protocol::messages::{
     TxnOffsetCommitResponse,
 };
 
-use super::groups::{may_join, membership};
+use super::groups::membership;
 use super::offsets::{committed_offsets, existing_partitions, topic_results};
-use crate::access::{Resource, Right};
+use crate::access::Resource;
 use crate::codes::{ErrorCode, OK, code_of};
 use crate::request::RequestContext;
+
+/// The first version of EndTxn for clients of the second transaction protocol (KIP-890).
+const RAISES_EPOCH: i16 = 5;
+/// The same of TxnOffsetCommit: no AddOffsetsToTxn comes before it.
+const ADDS_GROUP: i16 = 5;
+/// The first version of TxnOffsetCommit whose clients know that error.
+const KNOWS_ABORTABLE: i16 = 4;
 
 fn reference(id: &TransactionalId, producer: ProducerId, epoch: i16) -> TransactionRef {
     TransactionRef {
@@ -31,10 +41,6 @@ fn reference(id: &TransactionalId, producer: ProducerId, epoch: i16) -> Transact
             epoch,
         },
     }
-}
-
-fn may_transact(context: &RequestContext, id: &str) -> Result<(), Code> {
-    context.allow(Right::Send, Resource::TransactionalId(id))
 }
 
 /// Clients before version `fenced_since` know fencing only as an invalid epoch.
@@ -66,8 +72,8 @@ pub(crate) async fn init_producer(
 
 async fn init(context: &RequestContext, request: InitProducerIdRequest) -> Result<Producer, Code> {
     match &request.transactional_id {
-        Some(id) => may_transact(context, id)?,
-        None => context.allow(Right::Send, Resource::AnyHub)?,
+        Some(id) => context.allow(Resource::TransactionalId(id))?,
+        None => context.allow(Resource::AnyHub)?,
     };
     let has_current = request.producer_id.0 >= 0 && request.producer_epoch >= 0;
     let init = InitProducerRequest {
@@ -94,7 +100,7 @@ pub(crate) async fn add_partitions(
         let partitions = topic.partitions.into_iter().map(|index| (index, ()));
         (topic.name, partitions.collect())
     });
-    let (topic_partitions, codes) = existing_partitions(context, Right::Send, topics.collect());
+    let (topic_partitions, codes) = existing_partitions(context, topics.collect());
     let mut all_codes = codes.iter().flat_map(|(_, codes)| codes);
     let whole = match all_codes.all(|(_, code)| *code == OK) {
         true => {
@@ -131,7 +137,7 @@ async fn add(
     transaction: TransactionRef,
     topic_partitions: Vec<TopicPartition>,
 ) -> Result<(), Code> {
-    may_transact(context, &transaction.id)?;
+    context.allow(Resource::TransactionalId(&transaction.id))?;
     let transactions = context.transactions();
     kind_of(
         transactions
@@ -150,8 +156,8 @@ pub(crate) async fn add_offsets(
 }
 
 async fn add_group(context: &RequestContext, request: AddOffsetsToTxnRequest) -> Result<(), Code> {
-    may_transact(context, &request.transactional_id)?;
-    may_join(context, &request.group_id)?;
+    context.allow(Resource::TransactionalId(&request.transactional_id))?;
+    context.allow(Resource::Group(&request.group_id))?;
     let transaction = reference(
         &request.transactional_id,
         request.producer_id,
@@ -177,18 +183,14 @@ pub(crate) async fn commit_offsets(
         request.group_instance_id,
     );
     let topics = committed_offsets!(request.topics);
-    let (offsets, codes) = existing_partitions(context, Right::Listen, topics);
-    let allowed =
-        may_transact(context, &transaction.id).and_then(|()| may_join(context, &member.group));
+    let (offsets, codes) = existing_partitions(context, topics);
+    let allowed = context
+        .allow(Resource::TransactionalId(&transaction.id))
+        .and_then(|()| context.allow(Resource::Group(&member.group)));
     let whole = match allowed {
         Ok(()) => {
             let commit = OffsetCommit { member, offsets };
-            let transactions = context.transactions();
-            code_of(
-                &transactions
-                    .commit_transaction_offsets(transaction, commit)
-                    .await,
-            )
+            offset_code(context, store_offsets(context, transaction, commit).await)
         }
         Err(code) => code.code(),
     };
@@ -210,23 +212,72 @@ pub(crate) async fn commit_offsets(
     TxnOffsetCommitResponse::default().with_topics(topics)
 }
 
+async fn store_offsets(
+    context: &RequestContext,
+    transaction: TransactionRef,
+    commit: OffsetCommit,
+) -> Result<(), GroupError> {
+    let transactions = context.transactions();
+    match context.version >= ADDS_GROUP {
+        true => {
+            transactions
+                .commit_offsets_adding(transaction, commit)
+                .await
+        }
+        false => {
+            let commit = transactions.commit_transaction_offsets(transaction, commit);
+            commit.await
+        }
+    }
+}
+
+/// Clients that know the code abort, and go on. A step of the transaction that is being stored is worth a retry, for which
+/// this request has no other code.
+fn offset_code(context: &RequestContext, stored: Result<(), GroupError>) -> i16 {
+    let code = match &stored {
+        Ok(()) => return OK,
+        Err(GroupError::Transaction(TransactionError::InvalidState(_)))
+            if context.version >= KNOWS_ABORTABLE =>
+        {
+            Code::TransactionAbortable
+        }
+        Err(GroupError::Transaction(TransactionError::Concurrent)) => {
+            Code::CoordinatorLoadInProgress
+        }
+        Err(error) => error.kind(),
+    };
+    code.code()
+}
+
 pub(crate) async fn end(context: &RequestContext, request: EndTxnRequest) -> EndTxnResponse {
     let ended = end_transaction(context, request).await;
     let code = context.count_error(code_for(context, 2, &ended));
-    EndTxnResponse::default().with_error_code(code)
+    let response = EndTxnResponse::default().with_error_code(code);
+    match ended {
+        Ok(Some(producer)) => response
+            .with_producer_id(ProducerId(producer.id))
+            .with_producer_epoch(producer.epoch),
+        _ => response,
+    }
 }
 
-async fn end_transaction(context: &RequestContext, request: EndTxnRequest) -> Result<(), Code> {
-    may_transact(context, &request.transactional_id)?;
+/// Returns the producer of the next transaction, for clients whose epoch is raised with each.
+async fn end_transaction(
+    context: &RequestContext,
+    request: EndTxnRequest,
+) -> Result<Option<Producer>, Code> {
+    context.allow(Resource::TransactionalId(&request.transactional_id))?;
     let transaction = reference(
         &request.transactional_id,
         request.producer_id,
         request.producer_epoch,
     );
-    kind_of(
-        context
-            .transactions()
-            .end(transaction, request.committed)
-            .await,
-    )
+    let (transactions, commit) = (context.transactions(), request.committed);
+    match context.version >= RAISES_EPOCH {
+        true => {
+            let next = transactions.end_raising_epoch(transaction, commit).await;
+            kind_of(next.map(Some))
+        }
+        false => kind_of(transactions.end(transaction, commit).await.map(|()| None)),
+    }
 }

@@ -4,6 +4,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use highwater_access::{ScramHash, ScramVerifier};
 
+use super::unescape;
+
 /// The first message of a client.
 #[derive(Debug)]
 pub(super) struct ClientFirst {
@@ -34,13 +36,6 @@ impl ClientFirst {
             bare: bare.into(),
         })
     }
-}
-
-/// Undoes the escapes of names: `=2C` is a comma, `=3D` is `=`.
-fn unescape(name: &str) -> Option<String> {
-    let plain = name.replace("=2C", ",").replace("=3D", "\0");
-    let valid = !plain.contains('=') && !name.contains('\0');
-    valid.then(|| plain.replace('\0', "="))
 }
 
 /// The random part of an exchange.

@@ -6,6 +6,8 @@
 
 mod requests;
 mod responses;
+#[cfg(test)]
+mod testing;
 
 use kafka_protocol::messages::ApiKey;
 
@@ -29,13 +31,15 @@ enum Kind {
     Array(&'static [Field]),
     /// An array of values without tagged fields.
     Plain(&'static Kind),
+    /// A struct that may be null: its first byte is 1 if it is not.
+    Nullable(&'static [Field]),
     /// A single struct; only tagged fields have these.
     Struct(&'static [Field]),
     /// The tagged fields of the struct that the codec knows, by tag. It reads them by type and ignores their size.
     Tagged(&'static [Kind]),
 }
 
-use Kind::{Array, Bytes, Fixed, Plain, Struct, Tagged, Text};
+use Kind::{Array, Bytes, Fixed, Nullable, Plain, Struct, Tagged, Text};
 
 const BOOL: Kind = Fixed(1);
 const I8: Kind = Fixed(1);
@@ -43,6 +47,7 @@ const I16: Kind = Fixed(2);
 const I32: Kind = Fixed(4);
 const I64: Kind = Fixed(8);
 const UUID: Kind = Fixed(16);
+const LONG_NUMBERS: Kind = Plain(&I64);
 const NUMBERS: Kind = Plain(&I32);
 const TEXTS: Kind = Plain(&Text);
 
@@ -173,6 +178,10 @@ impl<'a> Walk<'a> {
                 })
             }
             Struct(fields) => self.fields(fields),
+            Nullable(fields) => match self.take()? {
+                [1] => self.fields(fields),
+                [_] => Ok(()),
+            },
             Tagged(_) => Ok(()),
         }
     }

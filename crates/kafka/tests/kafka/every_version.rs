@@ -12,7 +12,7 @@ use kafka_protocol::protocol::Request;
 use uuid::Uuid;
 
 /// Sends the request in each of the versions, which must be those announced.
-async fn in_every_version<R: Request>(
+pub(crate) async fn in_every_version<R: Request>(
     client: &mut Client,
     request: impl Fn(i16) -> R,
     check: impl Fn(i16, R::Response),
@@ -41,12 +41,23 @@ async fn api_versions() {
             .with_client_software_version(text("1")),
         false => ApiVersionsRequest::default(),
     };
-    in_every_version(&mut client, request, |_, response| {
+    in_every_version(&mut client, request, |version, response| {
         assert_eq!(response.error_code, 0);
+        let features: Vec<_> = (response.finalized_features.iter())
+            .map(|feature| (feature.name.to_string(), feature.max_version_level))
+            .collect();
+        let expected = [
+            ("group.version".to_owned(), 1),
+            ("transaction.version".to_owned(), 2),
+        ];
+        assert_eq!(features, expected[..if version >= 3 { 2 } else { 0 }]);
+        // Clients before version 4 refuse features that begin at 0.
+        let supported = response.supported_features.len();
+        assert_eq!(supported, if version >= 4 { 2 } else { 0 });
         let produce = response.api_keys.iter().find(|api| api.api_key == 0);
         let produce = produce.map(|api| (api.min_version, api.max_version));
         assert_eq!(produce, Some((0, 13)));
-        assert_eq!(response.api_keys.len(), 31);
+        assert_eq!(response.api_keys.len(), 54);
     })
     .await;
 }
@@ -255,7 +266,7 @@ async fn find_coordinator() {
     .await;
 }
 
-fn group(name: &str) -> GroupId {
+pub(crate) fn group(name: &str) -> GroupId {
     GroupId(text(name))
 }
 
@@ -469,6 +480,15 @@ async fn groups_are_described_listed_and_deleted() {
         );
     })
     .await;
+    let modern = |_| DescribeGroupsRequest::default().with_groups(vec![group("modern")]);
+    in_every_version(&mut client, modern, |version, response| {
+        assert_eq!(&*response.groups[0].group_state, "Dead");
+        assert_eq!(
+            response.groups[0].error_code,
+            if version >= 6 { 69 } else { 0 }
+        );
+    })
+    .await;
     let list = |version| match version {
         4.. => ListGroupsRequest::default().with_states_filter(vec![text("Stable")]),
         _ => ListGroupsRequest::default(),
@@ -477,6 +497,12 @@ async fn groups_are_described_listed_and_deleted() {
         assert_eq!(&**response.groups[0].group_id, "readers");
     })
     .await;
+    let consumers = ListGroupsRequest::default().with_types_filter(vec![text("consumer")]);
+    let response = client.call(5, &consumers).await;
+    assert_eq!(response.groups.len(), 1);
+    assert_eq!(&**response.groups[0].group_id, "modern");
+    assert_eq!(&*response.groups[0].group_type, "Consumer");
+    assert_eq!(&*response.groups[0].group_state, "Reconciling");
     let delete =
         |_| DeleteGroupsRequest::default().with_groups_names(vec![group("a"), group("full")]);
     in_every_version(&mut client, delete, |_, response| {
@@ -731,6 +757,9 @@ async fn producers_and_transactions() {
         };
         in_every_version(&mut client, end, |version, response| {
             assert_eq!(response.error_code, expected(version, 2));
+            let next = (response.producer_id.0, response.producer_epoch);
+            let has_next = version >= 5 && !fenced;
+            assert_eq!(next, if has_next { (7, 3) } else { (-1, -1) });
         })
         .await;
     }

@@ -53,6 +53,29 @@ async fn unknown_requests() {
 }
 
 #[tokio::test]
+async fn a_request_that_is_not_announced_is_refused_in_its_own_response() {
+    let server = start().await;
+    let mut client = server.connect().await;
+    macro_rules! refused {
+        ($($version:literal $request:expr,)*) => {$(
+            let response = client.call($version, &$request).await;
+            assert_eq!(response.error_code, 35, "{:?}", stringify!($request));
+        )*};
+    }
+    refused! {
+        1 ShareGroupHeartbeatRequest::default(),
+        1 ShareFetchRequest::default(),
+        1 ShareAcknowledgeRequest::default(),
+        2 DescribeQuorumRequest::default(),
+        3 CreateDelegationTokenRequest::default(),
+        0 UnregisterBrokerRequest::default(),
+    }
+    let before = server.metrics().malformed;
+    client.call(0, &ApiVersionsRequest::default()).await;
+    assert_eq!(before, 0, "the connection stays");
+}
+
+#[tokio::test]
 async fn a_request_that_claims_more_topics_than_it_has() {
     let server = start().await;
     let metadata_v1 = [

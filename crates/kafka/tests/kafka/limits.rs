@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::common::*;
+use highwater_log::batch::{BatchOptions, Codec};
 use kafka_protocol::messages::*;
 
 /// Repetitions of a name in a request.
@@ -122,6 +123,32 @@ fn resealed(batch: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     }
     bytes[17..21].copy_from_slice(&(!crc).to_be_bytes());
     bytes
+}
+
+// proves G2
+#[tokio::test]
+async fn a_compressed_batch_is_charged_before_it_is_decompressed() {
+    const MESSAGE_TOO_LARGE: i16 = 10;
+    let server = start_with(|options, _| options.server_unpack_bytes_max = 100 << 10).await;
+    let hub = server.make("t", 1).await;
+    let mut client = server.connect().await;
+    let value = "x".repeat(10_000);
+    for (codec, code) in [
+        (Codec::None, 0),
+        (Codec::Snappy, 0),
+        (Codec::Gzip, MESSAGE_TOO_LARGE),
+        (Codec::Lz4, MESSAGE_TOO_LARGE),
+        (Codec::Zstd, MESSAGE_TOO_LARGE),
+    ] {
+        let options = BatchOptions {
+            codec,
+            ..BatchOptions::default()
+        };
+        let request = produce(&hub, 9, -1, &[(0, batch_with(&[&value], &options))]);
+        let response = client.call(9, &request).await;
+        let partition = &response.responses[0].partition_responses[0];
+        assert_eq!(partition.error_code, code, "{codec:?}");
+    }
 }
 
 // proves L6

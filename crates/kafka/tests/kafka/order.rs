@@ -46,6 +46,10 @@ impl LogLayer for SlowLog {
         }))
     }
 
+    fn create_automatically(&self, spec: HubSpec) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
+        LogLayer::create(self, spec)
+    }
+
     fn create(&self, spec: HubSpec) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
         if spec.name.as_str() == "taken" {
             return Box::pin(std::future::ready(Err(AdminError::Exists(spec.name))));

@@ -10,8 +10,12 @@ use crate::common::*;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use highwater_access::{AuditEvent, Limiter, Quota, Resource, Right, ScramHash, ScramVerifier};
-use highwater_kafka::{Authorizer, Identity};
+use highwater_access::{
+    AuditEvent, Limiter, Quota, Resource, Right, ScramHash, ScramVerifier, TokenError,
+};
+use highwater_env::SimClock;
+use highwater_kafka::{Authorizer, Identity, Session};
+use highwater_log::BoxFuture;
 use hmac::{Hmac, KeyInit, Mac};
 use kafka_protocol::messages::*;
 use kafka_protocol::protocol::Request;
@@ -198,9 +202,11 @@ async fn each_right_allows_its_own_requests_only() {
     assert!(response.topics.is_empty());
 }
 
-/// The rights of [`RightsByName`], with a quota, an audit log, and users that may come later.
+/// The rights of [`RightsByName`], with a quota, an audit log, and users that may come later. A token is the name of a user
+/// and the millisecond at which it expires.
 #[derive(Default)]
 struct TestAccess {
+    accepts_tokens: bool,
     limiter: Option<Arc<Limiter>>,
     has_users: AtomicBool,
     events: Mutex<Vec<AuditEvent>>,
@@ -209,13 +215,28 @@ struct TestAccess {
 const SALT: &[u8] = b"salt of the test";
 
 impl Authorizer for TestAccess {
-    fn login(&self, user: &str, password: &str) -> Option<Identity> {
+    fn login(&self, user: &str, password: &str) -> BoxFuture<Option<Identity>> {
         RightsByName.login(user, password)
     }
 
     fn scram_verifiers(&self, user: &str, hash: ScramHash) -> Vec<ScramVerifier> {
         let verifier = (user == "all").then(|| ScramVerifier::new(hash, b"secret", SALT, 4096));
         verifier.into_iter().collect()
+    }
+
+    fn accepts_tokens(&self) -> bool {
+        self.accepts_tokens
+    }
+
+    fn verify_token(&self, token: &str) -> BoxFuture<Result<Session, TokenError>> {
+        let parts = token.split_once('.');
+        let session = parts.and_then(|(user, expires_ms)| {
+            Some(Session {
+                identity: Identity::new(user),
+                expires_ms: Some(expires_ms.parse().ok()?),
+            })
+        });
+        Box::pin(std::future::ready(session.ok_or(TokenError::Signature)))
     }
 
     fn refuse_login(&self, user: &str, from: SocketAddr) -> Duration {
@@ -339,6 +360,134 @@ async fn a_wrong_scram_login_is_delayed_recorded_and_closed() {
     }
 }
 
+/// A server that accepts tokens, and its clock.
+async fn start_with_tokens() -> (TestServer, Arc<TestAccess>, Arc<SimClock>) {
+    let clock = Arc::new(SimClock::at_unix_nanos(0));
+    let access = Arc::new(TestAccess {
+        has_users: AtomicBool::new(true),
+        accepts_tokens: true,
+        ..TestAccess::default()
+    });
+    let server = start_with(|_, services| {
+        services.authorizer = access.clone();
+        services.clock = clock.clone();
+    })
+    .await;
+    (server, access, clock)
+}
+
+async fn begin_login(client: &mut Client, mechanism: &str) {
+    let handshake = SaslHandshakeRequest::default().with_mechanism(text(mechanism));
+    assert_eq!(client.call(1, &handshake).await.error_code, 0);
+}
+
+/// Logs in with a token.
+async fn bearer(client: &mut Client, token: &str) -> SaslAuthenticateResponse {
+    begin_login(client, "OAUTHBEARER").await;
+    let message = format!("n,,\x01auth=Bearer {token}\x01\x01");
+    let request = SaslAuthenticateRequest::default().with_auth_bytes(message.into());
+    client.call(2, &request).await
+}
+
+const CONFIRM: &[u8] = b"\x01";
+
+// proves G4
+#[tokio::test]
+async fn a_token_logs_a_client_in_for_as_long_as_it_is_valid() {
+    let (server, _, clock) = start_with_tokens().await;
+    let mut client = server.connect().await;
+    let unknown = SaslHandshakeRequest::default().with_mechanism(text("GSSAPI"));
+    let offered = client.call(1, &unknown).await.mechanisms;
+    assert_eq!(offered.last(), Some(&text("OAUTHBEARER")));
+    let response = bearer(&mut client, "all.5000").await;
+    assert_eq!((response.error_code, &*response.auth_bytes), (0, &[][..]));
+    assert_eq!(response.session_lifetime_ms, 5000);
+    client.call(9, &MetadataRequest::default()).await;
+    // A new token renews the login.
+    clock.set_unix_nanos(4_000_000_000);
+    let response = bearer(&mut client, "all.9000").await;
+    assert_eq!(response.session_lifetime_ms, 5000);
+    clock.set_unix_nanos(8_999_000_000);
+    client.call(9, &MetadataRequest::default()).await;
+    // Without a renewal the next request ends the connection.
+    clock.set_unix_nanos(9_000_000_000);
+    client.send(9, &MetadataRequest::default()).await;
+    assert_eq!(client.receive_frame().await, None);
+    let metrics = server.metrics();
+    assert_eq!((metrics.sessions_expired, metrics.malformed), (1, 0));
+}
+
+#[tokio::test]
+async fn an_expired_login_can_be_renewed() {
+    let (server, _, clock) = start_with_tokens().await;
+    let mut client = server.connect().await;
+    bearer(&mut client, "all.5000").await;
+    clock.set_unix_nanos(6_000_000_000);
+    client.call(0, &ApiVersionsRequest::default()).await;
+    assert_eq!(bearer(&mut client, "all.9000").await.error_code, 0);
+    client.call(9, &MetadataRequest::default()).await;
+}
+
+// proves G4
+#[tokio::test(start_paused = true)]
+async fn the_client_of_a_refused_token_gets_the_reason_and_is_disconnected() {
+    let (server, access, _) = start_with_tokens().await;
+    let mut client = server.connect().await;
+    let began = tokio::time::Instant::now();
+    let response = bearer(&mut client, "forged").await;
+    assert_eq!(response.error_code, 0);
+    assert_eq!(&*response.auth_bytes, br#"{"status":"invalid_token"}"#);
+    assert!(began.elapsed() >= Duration::from_secs(3));
+    let confirm = SaslAuthenticateRequest::default().with_auth_bytes(CONFIRM.into());
+    let response = client.call(2, &confirm).await;
+    assert_eq!(response.error_code, 58);
+    let reason = response.error_message.unwrap();
+    assert_eq!(&*reason, "the signature of the token is wrong");
+    assert_eq!(client.receive_frame().await, None);
+    assert_eq!(access.events.lock().unwrap().len(), 1);
+    assert_eq!(server.metrics().logins_refused, 1);
+    // A client that ignores the refusal is not logged in.
+    let mut client = server.connect().await;
+    bearer(&mut client, "forged").await;
+    client.send(9, &MetadataRequest::default()).await;
+    assert_eq!(client.receive_frame().await, None);
+    // A token does not act for another user.
+    let mut client = server.connect().await;
+    begin_login(&mut client, "OAUTHBEARER").await;
+    let message = "n,a=other,\x01auth=Bearer all.5000\x01\x01";
+    let request = SaslAuthenticateRequest::default().with_auth_bytes(message.into());
+    assert_eq!(client.call(2, &request).await.error_code, 58);
+}
+
+// proves G4
+#[tokio::test(start_paused = true)]
+async fn a_connection_keeps_its_user_when_it_logs_in_again() {
+    let (server, _, _) = start_with_tokens().await;
+    let mut client = server.connect().await;
+    begin_login(&mut client, "PLAIN").await;
+    for _ in 0..2 {
+        let response = client.call(2, &token("all", "secret")).await;
+        assert_eq!(response.error_code, 0);
+    }
+    assert_eq!(
+        scram(&mut client, ScramHash::Sha256, "all", "secret").await,
+        0
+    );
+    assert_eq!(bearer(&mut client, "all.5000").await.error_code, 0);
+    client.call(9, &MetadataRequest::default()).await;
+    let response = bearer(&mut client, "send.5000").await;
+    assert_eq!(response.error_code, 58);
+    assert_eq!(client.receive_frame().await, None);
+}
+
+#[tokio::test]
+async fn tokens_are_refused_where_none_are_accepted() {
+    let server = start_with_access(&with_users()).await;
+    let mut client = server.connect().await;
+    let handshake = SaslHandshakeRequest::default().with_mechanism(text("OAUTHBEARER"));
+    assert_eq!(client.call(1, &handshake).await.error_code, 33);
+}
+
 #[tokio::test]
 async fn the_first_user_closes_a_listener_that_is_not_anonymous() {
     let access = Arc::new(TestAccess::default());
@@ -374,6 +523,14 @@ async fn a_client_above_its_quota_is_throttled() {
     assert!(response.throttle_time_ms >= 4_000);
     client.call(0, &ApiVersionsRequest::default()).await;
     assert!(began.elapsed() >= Duration::from_secs(4));
+    // Every response says so, in the versions that have the field.
+    let beat = HeartbeatRequest::default().with_group_id(GroupId(text("g")));
+    assert_eq!(client.call(0, &beat).await.throttle_time_ms, 0);
+    assert!(client.call(4, &beat).await.throttle_time_ms >= 4_000);
+    let all = MetadataRequest::default().with_topics(None);
+    assert!(client.call(9, &all).await.throttle_time_ms >= 4_000);
+    let fetch = FetchRequest::default();
+    assert!(client.call(11, &fetch).await.throttle_time_ms >= 4_000);
 
     let create = |name: &str, partitions| {
         let topic = create_topics_request::CreatableTopic::default()

@@ -8,7 +8,12 @@ use highwater_kafka::client::{Options, Remote};
 use highwater_log::{Isolation, Log, Offset, ReadError};
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
-use kafka_protocol::messages::{ApiKey, FetchRequest, FetchResponse};
+use kafka_protocol::messages::list_offsets_response::{
+    ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
+};
+use kafka_protocol::messages::{
+    ApiKey, FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse,
+};
 
 use crate::cluster::*;
 use crate::proxy::{ProxyAction, RequestHead};
@@ -207,4 +212,39 @@ async fn an_unreachable_cluster_is_an_error_within_the_patience() {
         let error = connect(Options::new([server])).await.err().unwrap();
         assert!(error.to_string().contains(server), "{error}");
     }
+}
+
+/// A broker that is beyond its quota says so, and reads the next request of the connection after that time.
+#[tokio::test]
+async fn a_client_that_is_throttled_waits() {
+    let (cluster, remote) = with_records().await;
+    let pause = Duration::from_millis(300);
+    cluster.proxy.first(ApiKey::ListOffsets, 1, move |head| {
+        let start = ListOffsetsPartitionResponse::default().with_offset(0);
+        let topic = ListOffsetsTopicResponse::default().with_partitions(vec![start]);
+        head.respond::<ListOffsetsRequest>(
+            &ListOffsetsResponse::default()
+                .with_throttle_time_ms(pause.as_millis() as i32)
+                .with_topics(vec![topic]),
+        )
+    });
+    let began = tokio::time::Instant::now();
+    // Start, stable end and end, one after another.
+    let bounds = remote.partition("h", 0).unwrap().fetch_bounds().await;
+    assert_eq!(bounds.unwrap().end, Offset(2));
+    assert!(began.elapsed() >= pause, "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn the_bounds_of_all_partitions_in_use_are_read_at_once() {
+    let (cluster, remote) = with_records().await;
+    let partition = remote.partition("h", 0).unwrap();
+    let behind = cluster.log.partition("h", 0).unwrap();
+    append(&behind, &["c"]).await;
+    assert_eq!(partition.bounds().end, Offset(2));
+    remote.refresh_bounds().await;
+    assert_eq!(partition.bounds().end, Offset(3));
+    cluster.log.delete(&name("h")).await.unwrap();
+    remote.refresh_bounds().await;
+    assert_eq!(partition.bounds().end, Offset(3), "the last known");
 }

@@ -2,11 +2,14 @@
 //! leaders move.
 
 mod appends;
+mod claims;
 mod cluster;
 mod conformance;
+mod event_hubs;
 mod faults;
 mod flow;
 mod groups;
+mod names;
 mod proxy;
 mod real;
 mod security;

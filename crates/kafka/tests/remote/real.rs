@@ -18,7 +18,7 @@ use highwater_log::{
 };
 
 use crate::cluster::*;
-use crate::{groups, transactions};
+use crate::{claims, groups, transactions};
 
 async fn remote() -> Remote {
     let server = std::env::var("HIGHWATER_KAFKA").expect("HIGHWATER_KAFKA names a broker");
@@ -52,6 +52,7 @@ async fn hubs_are_created_changed_grown_and_deleted() {
         retention: Some(Duration::from_secs(3_600)),
         retention_bytes: Some(1 << 20),
         batch_bytes_max: 5_000,
+        ..HubSettings::default()
     };
     let wanted = HubSpec {
         name: name_of.clone(),
@@ -246,4 +247,14 @@ async fn groups_share_partitions_and_commit_offsets() {
     );
     let _ = GroupCoordinator::delete(&remote, group.clone()).await;
     assert_eq!(remote.describe(group).await, None);
+}
+
+#[tokio::test]
+#[ignore = "needs a broker"]
+async fn a_new_owner_fences_the_old_one() {
+    let (first, second) = (remote().await, remote().await);
+    let name = fresh("journal");
+    first.create(spec(&name, 1)).await.unwrap();
+    second.refresh().await.unwrap();
+    claims::check_owners(&first, &second, &name).await;
 }

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use highwater_log::batch::{Batch, BatchBuilder, BatchError, NewRecord};
-use highwater_log::{AppendError, AppendInfo, BoxFuture};
+use highwater_log::{AppendError, AppendInfo, BoxFuture, Producer, TopicPartition};
 use tokio::sync::oneshot;
 
 use super::cluster::Cluster;
@@ -25,6 +25,8 @@ pub(crate) struct Appender {
     target: Target,
     cache: Arc<PartitionCache>,
     queue: Mutex<Queue>,
+    /// The only writer of the partition, whose first failed append ends it ([`Log::claim`](highwater_log::Log::claim)).
+    is_claimed: bool,
 }
 
 #[derive(Default)]
@@ -35,6 +37,8 @@ struct Queue {
     driven: bool,
     /// Kept between two sender tasks.
     sequences: SequenceState,
+    /// Why the claim has ended.
+    ended: Option<AppendError>,
 }
 
 /// A batch, or records that become one when they are sent.
@@ -66,6 +70,22 @@ impl Appender {
             target,
             cache,
             queue: Mutex::default(),
+            is_claimed: false,
+        }
+    }
+
+    /// Appends as this producer, whatever producers the batches have.
+    pub(super) fn claimed(
+        cluster: Arc<Cluster>,
+        target: Target,
+        cache: Arc<PartitionCache>,
+        producer: Producer,
+    ) -> Appender {
+        let appender = Appender::new(cluster, target, cache);
+        appender.queue().sequences = SequenceState::of(producer);
+        Appender {
+            is_claimed: true,
+            ..appender
         }
     }
 
@@ -136,6 +156,17 @@ impl Appender {
         })
     }
 
+    /// The claimed partition; `None` if the claim has ended.
+    pub(super) fn claimed_partition(&self) -> Option<TopicPartition> {
+        let has_ended = self.queue().ended.is_some();
+        (!has_ended).then(|| self.target.topic_partition.clone())
+    }
+
+    /// Refuses all further appends; those in flight are refused by the broker.
+    pub(super) fn end_claim(&self, error: AppendError) {
+        self.queue().ended.get_or_insert(error);
+    }
+
     fn bytes_max(&self) -> usize {
         let hub = self.cluster.hub(self.target.topic_partition.hub.as_str());
         hub.map_or(usize::MAX, |hub| hub.settings.batch_bytes_max as usize)
@@ -150,12 +181,17 @@ impl Appender {
         let (caller, response) = oneshot::channel();
         {
             let mut queue = self.queue();
+            if let Some(ended) = &queue.ended {
+                return Box::pin(std::future::ready(Err(ended.clone())));
+            }
             let waiting = queue.bytes;
             if waiting > 0 && waiting + bytes > self.cluster.options.waiting_bytes_max {
-                return Box::pin(std::future::ready(Err(AppendError::QueueFull {
+                let full = AppendError::QueueFull {
                     topic_partition,
                     waiting,
-                })));
+                };
+                queue.ended = self.is_claimed.then(|| full.clone());
+                return Box::pin(std::future::ready(Err(full)));
             }
             queue.bytes += bytes;
             push(&mut queue, caller);

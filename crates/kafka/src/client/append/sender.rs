@@ -8,7 +8,7 @@ use highwater_log::{AppendError, AppendInfo, Bounds, EnqueueTime, Offset, Produc
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::produce_response::PartitionProduceResponse;
-use kafka_protocol::messages::{ProduceRequest, ProduceResponse, TransactionalId};
+use kafka_protocol::messages::{ProduceRequest, ProduceResponse};
 use uuid::Uuid;
 
 use super::{Appender, Callers, Content, Entry};
@@ -17,12 +17,12 @@ use crate::client::connection::{CallError, Reply};
 use crate::client::errors::{
     BrokerError, Failure, append_error, is_retriable, is_unknown, ok_or, single,
 };
+use crate::client::options::Profile;
 use crate::client::pool::ConnectionClass;
 use crate::client::retry::Retry;
 use crate::client::transactions::init_producer;
 use crate::client::versions::{BY_ID, PRODUCE_IN_TRANSACTION_MAX};
 use crate::client::view::Target;
-use crate::handlers::{text, topic};
 
 /// The limit of requests in flight: brokers remember as many batches of a producer.
 const IN_FLIGHT_MAX: usize = 5;
@@ -35,6 +35,16 @@ pub(super) struct SequenceState {
     /// Producers with a batch in the log, so that the broker detects a gap in their sequence. Only their batches may
     /// follow one that is in flight.
     known: BTreeSet<i64>,
+}
+
+impl SequenceState {
+    /// The first batches of a producer.
+    pub(super) fn of(producer: Producer) -> SequenceState {
+        SequenceState {
+            producer: Some(producer),
+            ..SequenceState::default()
+        }
+    }
 }
 
 /// The limit of remembered producers; forgetting one costs a round trip.
@@ -78,7 +88,11 @@ impl Sender {
     /// Whether another batch may be sent while the first is in flight.
     fn may_follow(&self, entry: &Entry) -> bool {
         let known = |producer: Option<Producer>| {
-            let producer = producer.or(self.sequences.producer);
+            let own = self.sequences.producer;
+            let producer = match self.appender.is_claimed {
+                true => own,
+                false => producer.or(own),
+            };
             producer.is_some_and(|producer| self.sequences.known.contains(&producer.id))
         };
         let of_entry = match &entry.content {
@@ -91,6 +105,7 @@ impl Sender {
 
     pub(super) fn fill(&mut self) {
         let appender = Arc::clone(&self.appender);
+        let has_numbers = appender.cluster.options.profile == Profile::Kafka;
         let mut queue = appender.queue();
         while self.in_flight.len() < IN_FLIGHT_MAX
             && let Some(entry) = queue.waiting.front()
@@ -106,7 +121,8 @@ impl Sender {
                 Ok(mut batch) => {
                     batch.default_timestamp(self.appender.cluster.now_ms());
                     self.in_flight.push_back(InFlightBatch {
-                        assigns_sequence: batch.header().producer().is_none(),
+                        assigns_sequence: has_numbers
+                            && (appender.is_claimed || batch.header().producer().is_none()),
                         batch,
                         transaction: entry.transaction,
                         callers: entry.callers,
@@ -128,7 +144,7 @@ impl Sender {
             return;
         };
         let answered = match (first.reply.take(), sent) {
-            (Some(reply), _) => match reply.wait().await {
+            (Some(reply), _) => match reply.produced().await {
                 Ok(response) => read(response).map_err(Failure::Broker),
                 Err(error) => {
                     first.uncertain = true;
@@ -245,7 +261,9 @@ impl Sender {
         let Some(first) = self.in_flight.front() else {
             return;
         };
-        let is_unknown_producer = first.assigns_sequence && is_producer_error(failure.code());
+        let is_unknown_producer = first.assigns_sequence
+            && !self.appender.is_claimed
+            && is_producer_error(failure.code());
         if is_unknown_producer {
             self.reset_producer();
         }
@@ -268,7 +286,7 @@ impl Sender {
     async fn await_replies(&mut self) {
         for one in &mut self.in_flight {
             if let Some(reply) = one.reply.take() {
-                one.uncertain |= reply.wait().await.is_err();
+                one.uncertain |= reply.produced().await.is_err();
             }
         }
     }
@@ -301,7 +319,9 @@ impl Sender {
                 reason: failure.to_string(),
             },
         };
-        if first.assigns_sequence && first.uncertain {
+        if self.appender.is_claimed {
+            self.end_claim(&error);
+        } else if first.assigns_sequence && first.uncertain {
             self.reset_producer();
         } else if first.assigns_sequence && first.has_sequence {
             // Its sequence number is free for the next batch.
@@ -311,6 +331,23 @@ impl Sender {
             }
         }
         complete_all(first.callers, &Err(error));
+    }
+}
+
+impl Sender {
+    /// Fails everything after an append that failed, because the writer relies on the order.
+    fn end_claim(&mut self, error: &AppendError) {
+        let waiting = {
+            let mut queue = self.appender.queue();
+            queue.ended = Some(error.clone());
+            queue.bytes = 0;
+            std::mem::take(&mut queue.waiting)
+        };
+        let in_flight = self.in_flight.drain(..).map(|one| one.callers);
+        let waiting = waiting.into_iter().map(|entry| entry.callers);
+        for callers in in_flight.chain(waiting) {
+            complete_all(callers, &Err(error.clone()));
+        }
     }
 }
 
@@ -330,11 +367,12 @@ impl InFlightBatch {
         let of_hub = TopicProduceData::default().with_partition_data(vec![data]);
         let of_hub = match version >= BY_ID {
             true => of_hub.with_topic_id(Uuid::from_bytes(target.id.0)),
-            false => of_hub.with_name(topic(target.topic_partition.hub.as_str())),
+            false => of_hub.with_name(target.topic.clone()),
         };
+        let names = &cluster.options.names;
         let transaction = self.transaction.as_deref();
         ProduceRequest::default()
-            .with_transactional_id(transaction.map(|id| TransactionalId(text(id))))
+            .with_transactional_id(transaction.map(|id| names.transaction(id)))
             .with_acks(-1)
             .with_timeout_ms(cluster.options.request_timeout.as_millis() as i32)
             .with_topic_data(vec![of_hub])

@@ -25,12 +25,14 @@ use kafka_protocol::protocol::Request;
 use super::Remote;
 use super::cluster::{CoordinatorKey, Destination, Route};
 use super::errors::{BrokerError, Failure, all_ok, code_from, group_error, ok};
-use crate::handlers::{text, topic};
-pub(super) use wire::group_id;
+use super::names::{ClusterNames, MemberMessage};
+use crate::handlers::text;
 use wire::{
     HEARTBEAT_INSTANCE, commit_request, committed_offsets, info, join_request, joined,
     leave_request, left_one, sync_request,
 };
+
+const ASSIGNMENT: MemberMessage = MemberMessage::Assignment;
 
 /// How long the leader of a group may take to assign partitions.
 const SYNC_HOLD_MAX: Duration = Duration::from_secs(300);
@@ -79,7 +81,9 @@ impl GroupCoordinator for Remote {
                 client: Some(request.client_id.clone()).filter(|name| !name.is_empty()),
                 ..coordinator(&request.group)
             };
-            let make = |version| join_request(version, &request);
+            let cluster = remote.cluster();
+            let names = &cluster.options.names;
+            let make = |version| join_request(version, &request, names);
             let member = Membership {
                 member: request.member.clone(),
                 instance: request.instance.clone(),
@@ -91,7 +95,7 @@ impl GroupCoordinator for Remote {
                         Code::MemberIdRequired => Ok(Err(GroupError::MemberIdRequired {
                             member: response.member_id.to_string(),
                         })),
-                        _ => ok(response.error_code).map(|()| Ok(joined(response))),
+                        _ => ok(response.error_code).map(|()| Ok(joined(response, names))),
                     }
                 });
             joined.await?
@@ -105,17 +109,21 @@ impl GroupCoordinator for Remote {
                 hold_max: Some(SYNC_HOLD_MAX),
                 ..coordinator(&request.member.group)
             };
-            let make = |version| sync_request(version, &request);
+            let cluster = remote.cluster();
+            let names = &cluster.options.names;
+            let make = |version| sync_request(version, &request, names);
             let synced = remote.call_group(route, &request.member, None, make, |response| {
                 ok(response.error_code)?;
                 let or_requested = |name: Option<_>, requested: &Option<String>| match name {
                     Some(name) => ToString::to_string(&name),
                     None => requested.clone().unwrap_or_default(),
                 };
+                let protocol_type = or_requested(response.protocol_type, &request.protocol_type);
+                let assignment = response.assignment;
                 Ok(SyncResponse {
-                    protocol_type: or_requested(response.protocol_type, &request.protocol_type),
                     protocol: or_requested(response.protocol_name, &request.protocol),
-                    assignment: response.assignment,
+                    assignment: names.incoming(ASSIGNMENT, &protocol_type, assignment),
+                    protocol_type,
                 })
             });
             synced.await
@@ -127,7 +135,7 @@ impl GroupCoordinator for Remote {
         Box::pin(async move {
             let make = |version| {
                 let beat = HeartbeatRequest::default()
-                    .with_group_id(group_id(&member.group))
+                    .with_group_id(remote.names().group(&member.group))
                     .with_generation_id(member.generation)
                     .with_member_id(text(&*member.member));
                 match version >= HEARTBEAT_INSTANCE {
@@ -156,7 +164,8 @@ impl GroupCoordinator for Remote {
                     instance: who.instance.clone(),
                     ..non_member(&group)
                 };
-                let make = |version| leave_request(version, &group, who);
+                let id = cluster.options.names.group(&group);
+                let make = |version| leave_request(version, id.clone(), who);
                 let requested =
                     cluster.call(coordinator(&group), make, |response| left_one(&response));
                 left.push(match requested.await {
@@ -175,7 +184,7 @@ impl GroupCoordinator for Remote {
         let remote = self.clone();
         Box::pin(async move {
             let group = &request.member.group;
-            let make = |version| commit_request(version, &request);
+            let make = |version| commit_request(version, &request, remote.names());
             let first = request.offsets.first();
             let first = first.map(|(topic_partition, _)| topic_partition);
             let read = |response: OffsetCommitResponse| {
@@ -205,14 +214,14 @@ impl GroupCoordinator for Remote {
                 );
                 let hubs = hubs.into_iter().map(|(hub, partitions)| {
                     OffsetFetchRequestTopic::default()
-                        .with_name(topic(hub))
+                        .with_name(remote.names().topic(hub))
                         .with_partition_indexes(partitions)
                 });
                 hubs.collect::<Vec<_>>()
             });
             let make = |version| {
                 let request = OffsetFetchRequest::default()
-                    .with_group_id(group_id(&group))
+                    .with_group_id(remote.names().group(&group))
                     .with_topics(topics.clone());
                 match version >= 7 {
                     true => request.with_require_stable(stable),
@@ -222,7 +231,7 @@ impl GroupCoordinator for Remote {
             let first = topic_partitions.as_ref().and_then(|all| all.first());
             let read = |response: OffsetFetchResponse| {
                 ok(response.error_code)?;
-                committed_offsets(response.topics)
+                committed_offsets(response.topics, remote.names())
             };
             let stored = remote
                 .call_group(coordinator(&group), &non_member(&group), first, make, read)
@@ -267,7 +276,10 @@ impl GroupCoordinator for Remote {
         let remote = self.clone();
         Box::pin(async move {
             let to = Destination::Coordinator(CoordinatorKey::Group(group.clone()));
-            match remote.described(to, vec![group_id(&group)]).await {
+            match remote
+                .described(to, vec![remote.names().group(&group)])
+                .await
+            {
                 Ok(mut described) => described.pop(),
                 Err(failure) => {
                     tracing::warn!(group, %failure, "cannot describe a group");
@@ -280,7 +292,8 @@ impl GroupCoordinator for Remote {
     fn delete(&self, group: String) -> BoxFuture<Result<(), GroupError>> {
         let remote = self.clone();
         Box::pin(async move {
-            let make = |_| DeleteGroupsRequest::default().with_groups_names(vec![group_id(&group)]);
+            let id = remote.names().group(&group);
+            let make = |_| DeleteGroupsRequest::default().with_groups_names(vec![id.clone()]);
             let read = |response: DeleteGroupsResponse| {
                 all_ok(response.results.iter().map(|result| result.error_code))
             };
@@ -306,11 +319,11 @@ impl GroupCoordinator for Remote {
                     by_hub(&topic_partitions, |topic_partition| topic_partition, one).into_iter();
                 let topics = hubs.map(|(hub, partitions)| {
                     OffsetDeleteRequestTopic::default()
-                        .with_name(topic(hub))
+                        .with_name(remote.names().topic(hub))
                         .with_partitions(partitions)
                 });
                 OffsetDeleteRequest::default()
-                    .with_group_id(group_id(&group))
+                    .with_group_id(remote.names().group(&group))
                     .with_topics(topics.collect())
             };
             let read = |response: OffsetDeleteResponse| {
@@ -328,6 +341,10 @@ impl GroupCoordinator for Remote {
 }
 
 impl Remote {
+    pub(super) fn names(&self) -> &ClusterNames {
+        &self.0.cluster.options.names
+    }
+
     async fn call_group<R: Request, T>(
         &self,
         route: Route,
@@ -345,7 +362,8 @@ impl Remote {
         let listed = cluster.call(Route::new(broker.clone()), make, |response| {
             ok(response.error_code)?;
             let groups = response.groups.into_iter();
-            Ok(groups.map(|group| group.group_id).collect::<Vec<_>>())
+            let own = groups.filter(|group| self.names().own_group(&group.group_id).is_some());
+            Ok(own.map(|group| group.group_id).collect::<Vec<_>>())
         });
         match listed.await? {
             none if none.is_empty() => Ok(Vec::new()),
@@ -365,7 +383,8 @@ impl Remote {
             let codes = response.groups.iter().map(|group| group.error_code);
             let unknown = Code::GroupIdNotFound.code();
             all_ok(codes.filter(|code| *code != unknown))?;
-            let groups = response.groups.into_iter().map(info);
+            let groups = response.groups.into_iter();
+            let groups = groups.filter_map(|group| info(group, self.names()));
             Ok(groups
                 .filter(|info| info.state != GroupState::Dead)
                 .collect())

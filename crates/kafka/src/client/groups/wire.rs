@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use highwater_log::{
-    GroupInfo, GroupState, HubName, JoinRequest, JoinResponse, JoinResponseMember, MemberIdentity,
+    GroupInfo, GroupState, JoinRequest, JoinResponse, JoinResponseMember, MemberIdentity,
     MemberInfo, Offset, OffsetAndMetadata, OffsetCommit, SyncRequest, TopicPartition,
 };
 use kafka_protocol::messages::describe_groups_response::DescribedGroup;
@@ -18,9 +18,12 @@ use kafka_protocol::messages::{
     OffsetCommitRequest, SyncGroupRequest, leave_group_request,
 };
 
-use super::{by_hub, millis};
+use super::{ASSIGNMENT, by_hub, millis};
 use crate::client::errors::{BrokerError, ok};
-use crate::handlers::{text, topic};
+use crate::client::names::{ClusterNames, MemberMessage};
+use crate::handlers::text;
+
+const SUBSCRIPTION: MemberMessage = MemberMessage::Subscription;
 
 /// The first versions with a group instance id.
 const JOIN_INSTANCE: i16 = 5;
@@ -29,18 +32,18 @@ pub(super) const HEARTBEAT_INSTANCE: i16 = 3;
 const LEAVE_INSTANCE: i16 = 3;
 const COMMIT_INSTANCE: i16 = 7;
 
-pub(in crate::client) fn group_id(group: &str) -> GroupId {
-    GroupId(text(group))
-}
-
-pub(super) fn join_request(version: i16, join: &JoinRequest) -> JoinGroupRequest {
+pub(super) fn join_request(
+    version: i16,
+    join: &JoinRequest,
+    names: &ClusterNames,
+) -> JoinGroupRequest {
     let protocols = join.protocols.iter().map(|(name, metadata)| {
         JoinGroupRequestProtocol::default()
             .with_name(text(&**name))
-            .with_metadata(metadata.clone())
+            .with_metadata(names.outgoing(SUBSCRIPTION, &join.protocol_type, metadata))
     });
     let request = JoinGroupRequest::default()
-        .with_group_id(group_id(&join.group))
+        .with_group_id(names.group(&join.group))
         .with_session_timeout_ms(millis(join.session_timeout))
         .with_rebalance_timeout_ms(millis(join.rebalance_timeout))
         .with_member_id(text(&*join.member))
@@ -52,10 +55,13 @@ pub(super) fn join_request(version: i16, join: &JoinRequest) -> JoinGroupRequest
     }
 }
 
-pub(super) fn joined(response: JoinGroupResponse) -> JoinResponse {
+pub(super) fn joined(response: JoinGroupResponse, names: &ClusterNames) -> JoinResponse {
     let owned = |text: Option<kafka_protocol::protocol::StrBytes>| {
         text.map(|text| text.to_string()).unwrap_or_default()
     };
+    let protocol_type = response
+        .protocol_type
+        .map_or_else(|| "consumer".into(), |name| name.to_string());
     let members = response
         .members
         .into_iter()
@@ -64,32 +70,36 @@ pub(super) fn joined(response: JoinGroupResponse) -> JoinResponse {
             instance: member
                 .group_instance_id
                 .map(|instance| instance.to_string()),
-            metadata: member.metadata,
-        });
+            metadata: names.incoming(SUBSCRIPTION, &protocol_type, member.metadata),
+        })
+        .collect();
     JoinResponse {
         generation: response.generation_id,
-        protocol_type: response
-            .protocol_type
-            .map_or_else(|| "consumer".into(), |name| name.to_string()),
+        protocol_type,
         protocol: owned(response.protocol_name),
         leader: response.leader.to_string(),
         member: response.member_id.to_string(),
         led_as: response
             .skip_assignment
             .then(|| response.leader.to_string()),
-        members: members.collect(),
+        members,
     }
 }
 
-pub(super) fn sync_request(version: i16, sync: &SyncRequest) -> SyncGroupRequest {
+pub(super) fn sync_request(
+    version: i16,
+    sync: &SyncRequest,
+    names: &ClusterNames,
+) -> SyncGroupRequest {
     let member = &sync.member;
+    let protocol_type = sync.protocol_type.as_deref().unwrap_or("consumer");
     let assignments = sync.assignments.iter().map(|(member, assignment)| {
         SyncGroupRequestAssignment::default()
             .with_member_id(text(&**member))
-            .with_assignment(assignment.clone())
+            .with_assignment(names.outgoing(ASSIGNMENT, protocol_type, assignment))
     });
     let mut request = SyncGroupRequest::default()
-        .with_group_id(group_id(&member.group))
+        .with_group_id(names.group(&member.group))
         .with_generation_id(member.generation)
         .with_member_id(text(&*member.member))
         .with_assignments(assignments.collect());
@@ -105,10 +115,10 @@ pub(super) fn sync_request(version: i16, sync: &SyncRequest) -> SyncGroupRequest
 
 pub(super) fn leave_request(
     version: i16,
-    group: &str,
+    group: GroupId,
     member: &MemberIdentity,
 ) -> LeaveGroupRequest {
-    let request = LeaveGroupRequest::default().with_group_id(group_id(group));
+    let request = LeaveGroupRequest::default().with_group_id(group);
     match version >= LEAVE_INSTANCE {
         true => request.with_members(vec![
             leave_group_request::MemberIdentity::default()
@@ -127,7 +137,11 @@ pub(super) fn left_one(response: &LeaveGroupResponse) -> Result<(), BrokerError>
         .map_or(Ok(()), |member| ok(member.error_code))
 }
 
-pub(super) fn commit_request(version: i16, commit: &OffsetCommit) -> OffsetCommitRequest {
+pub(super) fn commit_request(
+    version: i16,
+    commit: &OffsetCommit,
+    names: &ClusterNames,
+) -> OffsetCommitRequest {
     let partition = |(topic_partition, stored): &(TopicPartition, OffsetAndMetadata)| {
         let stored_at = OffsetCommitRequestPartition::default()
             .with_partition_index(topic_partition.partition as i32)
@@ -146,12 +160,12 @@ pub(super) fn commit_request(version: i16, commit: &OffsetCommit) -> OffsetCommi
     .into_iter();
     let topics = hubs.map(|(hub, partitions)| {
         OffsetCommitRequestTopic::default()
-            .with_name(topic(hub))
+            .with_name(names.topic(hub))
             .with_partitions(partitions)
     });
     let member = &commit.member;
     let request = OffsetCommitRequest::default()
-        .with_group_id(group_id(&member.group))
+        .with_group_id(names.group(&member.group))
         .with_generation_id_or_member_epoch(member.generation)
         .with_member_id(text(&*member.member))
         .with_topics(topics.collect());
@@ -163,10 +177,11 @@ pub(super) fn commit_request(version: i16, commit: &OffsetCommit) -> OffsetCommi
 
 pub(super) fn committed_offsets(
     topics: Vec<OffsetFetchResponseTopic>,
+    names: &ClusterNames,
 ) -> Result<BTreeMap<TopicPartition, OffsetAndMetadata>, BrokerError> {
     let mut stored = BTreeMap::new();
     for topic in topics {
-        let Ok(hub) = HubName::new(&topic.name) else {
+        let Some(hub) = names.hub(&topic.name) else {
             continue;
         };
         for one in topic.partitions {
@@ -193,7 +208,9 @@ pub(super) fn committed_offsets(
     Ok(stored)
 }
 
-pub(super) fn info(group: DescribedGroup) -> GroupInfo {
+/// `None` if it is no group of the node.
+pub(super) fn info(group: DescribedGroup, names: &ClusterNames) -> Option<GroupInfo> {
+    let kind = group.protocol_type.to_string();
     let members = group.members.into_iter().map(|member| MemberInfo {
         member: member.member_id.to_string(),
         instance: member
@@ -201,24 +218,28 @@ pub(super) fn info(group: DescribedGroup) -> GroupInfo {
             .map(|instance| instance.to_string()),
         client_id: member.client_id.to_string(),
         client_host: member.client_host.to_string(),
-        metadata: member.member_metadata,
-        assignment: member.member_assignment,
+        metadata: names.incoming(SUBSCRIPTION, &kind, member.member_metadata),
+        assignment: names.incoming(ASSIGNMENT, &kind, member.member_assignment),
     });
-    GroupInfo {
+    let members = members.collect();
+    Some(GroupInfo {
         state: state(&group.group_state),
-        group: group.group_id.to_string(),
-        protocol_type: group.protocol_type.to_string(),
+        group: names.own_group(&group.group_id)?,
         protocol: group.protocol_data.to_string(),
-        members: members.collect(),
-    }
+        members,
+        protocol_type: kind,
+        consumer: None,
+    })
 }
 
 /// Includes the states of Kafka's newer group protocol.
 fn state(name: &str) -> GroupState {
     match name {
         "Empty" => GroupState::Empty,
-        "PreparingRebalance" | "Assigning" => GroupState::PreparingRebalance,
-        "CompletingRebalance" | "Reconciling" => GroupState::CompletingRebalance,
+        "PreparingRebalance" => GroupState::PreparingRebalance,
+        "CompletingRebalance" => GroupState::CompletingRebalance,
+        "Assigning" => GroupState::Assigning,
+        "Reconciling" => GroupState::Reconciling,
         "Stable" => GroupState::Stable,
         _ => GroupState::Dead,
     }

@@ -1,5 +1,6 @@
 //! DescribeConfigs, AlterConfigs and IncrementalAlterConfigs.
 
+pub(crate) mod definitions;
 pub(crate) mod settings;
 
 use std::collections::HashSet;
@@ -19,12 +20,13 @@ use kafka_protocol::messages::{
 };
 
 use super::{Refusal, some_text, text, with_refusal};
-use crate::access::{Resource, Right};
+use crate::access::Resource;
 use crate::request::RequestContext;
-use settings::{Setting, kind, source};
+use definitions::kind;
+use settings::{Setting, source};
 
 /// An upper bound of the memory for the settings of one resource in a response.
-pub(super) const RESOURCE_BYTES: usize = 8 << 10;
+pub(super) const RESOURCE_BYTES: usize = 64 << 10;
 
 const TOPIC: i8 = 2;
 const NODE: i8 = 4;
@@ -36,12 +38,12 @@ pub(crate) fn response_bytes(request: &DescribeConfigsRequest) -> usize {
 
 pub(crate) async fn describe(
     context: &RequestContext,
-    request: DescribeConfigsRequest,
+    mut request: DescribeConfigsRequest,
 ) -> DescribeConfigsResponse {
-    let mut resources = request.resources;
+    let mut resources = std::mem::take(&mut request.resources);
     let mut seen = HashSet::with_capacity(resources.len());
     resources.retain(|one| seen.insert((one.resource_type, one.resource_name.clone())));
-    let results = resources.into_iter().map(|resource| {
+    let results = resources.iter().map(|resource| {
         let response = DescribeConfigsResult::default()
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name.clone());
@@ -50,14 +52,14 @@ pub(crate) async fn describe(
         let is_requested = |setting: &Setting| {
             keys.is_none_or(|keys| keys.iter().any(|key| **key == *setting.name))
         };
-        let settings = settings_of(context, &resource).map(|settings| {
+        let settings = settings_of(context, resource).map(|settings| {
             let requested = settings.into_iter().filter(is_requested);
             requested
-                .map(|setting| described(context, setting, request.include_synonyms))
+                .map(|setting| described(context, &request, setting))
                 .collect()
         });
         match settings {
-            Ok(configs) => response.with_configs(configs),
+            Ok(configs) => response.with_configs(configs).with_error_message(None),
             refused => with_refusal!(context, response, refused),
         }
     });
@@ -70,15 +72,11 @@ fn settings_of(
 ) -> Result<Vec<Setting>, Refusal> {
     match resource.resource_type {
         TOPIC => {
-            if !context.may_see(&resource.resource_name) {
-                return Err(Code::TopicAuthorizationFailed.into());
-            }
-            let hub = context.log().hub(&resource.resource_name);
-            let hub = hub.ok_or(Code::UnknownTopicOrPartition)?;
-            Ok(settings::all(&hub.settings))
+            let hub = context.hub(&resource.resource_name)?;
+            Ok(settings::all(&hub.settings, &context.broker.options.topics))
         }
         NODE => {
-            context.allow(Right::Manage, Resource::Node)?;
+            context.allow(Resource::Node)?;
             let node = context.broker.options.node_id.to_string();
             if *resource.resource_name != *node && !resource.resource_name.is_empty() {
                 let reason = format!("node {node} is the only node");
@@ -97,6 +95,11 @@ fn settings_of_node(context: &RequestContext) -> Vec<Setting> {
     let options = &context.broker.options;
     let settings = [
         (
+            "advertised.listeners",
+            context.listener.advertised(),
+            kind::LIST,
+        ),
+        (
             "auto.create.topics.enable",
             options.auto_create.to_string(),
             kind::BOOLEAN,
@@ -114,7 +117,7 @@ fn settings_of_node(context: &RequestContext) -> Vec<Setting> {
         ),
         (
             "log.message.timestamp.type",
-            "LogAppendTime".into(),
+            settings::timestamp_type_name(options.topics.timestamp_type).into(),
             kind::STRING,
         ),
         (
@@ -134,39 +137,58 @@ fn settings_of_node(context: &RequestContext) -> Vec<Setting> {
             kind::INT,
         ),
     ];
-    let of_node = |(name, value, kind)| Setting {
+    let of_node = |(name, value, kind): (_, String, _)| Setting {
         name,
+        default: value.clone(),
         value,
         kind,
         source: source::NODE,
-        fixed: true,
+        read_only: true,
+        documentation: "A setting of the node.",
+        synonym: "",
     };
     settings.into_iter().map(of_node).collect()
 }
 
 fn described(
     context: &RequestContext,
+    request: &DescribeConfigsRequest,
     setting: Setting,
-    with_synonyms: bool,
 ) -> DescribeConfigsResourceResult {
-    let synonym = DescribeConfigsSynonym::default()
-        .with_name(text(setting.name))
-        .with_value(some_text(&setting.value))
-        .with_source(setting.source);
     let response = DescribeConfigsResourceResult::default()
         .with_name(text(setting.name))
         .with_value(some_text(&setting.value))
-        .with_read_only(setting.fixed)
+        .with_read_only(setting.read_only)
         .with_config_source(setting.source)
-        .with_synonyms(if with_synonyms {
-            vec![synonym]
-        } else {
-            Vec::new()
+        .with_synonyms(match request.include_synonyms {
+            true => synonyms(&setting),
+            false => Vec::new(),
         });
-    match context.version >= 3 {
-        true => response.with_config_type(setting.kind),
-        false => response,
+    if context.version < 3 {
+        return response;
     }
+    let documentation = request.include_documentation;
+    response
+        .with_config_type(setting.kind)
+        .with_documentation(documentation.then(|| text(setting.documentation)))
+}
+
+/// The values by precedence: that of the topic, then that of the broker's setting.
+fn synonyms(setting: &Setting) -> Vec<DescribeConfigsSynonym> {
+    let synonym = |name: &'static str, value: &str, source| {
+        DescribeConfigsSynonym::default()
+            .with_name(text(name))
+            .with_value(some_text(value))
+            .with_source(source)
+    };
+    let mut synonyms = Vec::new();
+    if setting.source != source::DEFAULT {
+        synonyms.push(synonym(setting.name, &setting.value, setting.source));
+    }
+    if !setting.synonym.is_empty() {
+        synonyms.push(synonym(setting.synonym, &setting.default, source::DEFAULT));
+    }
+    synonyms
 }
 
 /// Alters resources one after another. The two requests have different types with the same fields.
@@ -203,31 +225,40 @@ pub(crate) async fn alter(
     let change = |_: HubSettings, configs: &[AlterableConfig]| {
         let pairs = configs.iter();
         let pairs = pairs.map(|config| (&*config.name, config.value.as_deref()));
-        settings::read(HubSettings::default(), pairs)
+        let initial = settings::initial(&context.broker.options.topics);
+        settings::read(initial.clone(), &initial, pairs)
     };
     let responses = alter_resources!(context, request, alter_configs_response, change);
     AlterConfigsResponse::default().with_responses(responses)
 }
 
-const SET: i8 = 0;
-const UNSET: i8 = 1;
+pub(crate) const SET: i8 = 0;
+pub(crate) const UNSET: i8 = 1;
+const APPEND: i8 = 2;
+const SUBTRACT: i8 = 3;
 
-/// Sets or resets the named settings only.
+/// Changes the named settings only.
 pub(crate) async fn alter_incrementally(
     context: &RequestContext,
     request: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse {
     let change = |mut settings: HubSettings, configs: &[IncrementalConfig]| {
+        let initial = settings::initial(&context.broker.options.topics);
         for config in configs {
-            let value = match config.config_operation {
-                SET => config.value.as_deref(),
-                UNSET => None,
+            let (name, value) = (&*config.name, config.value.as_deref());
+            let operation = config.config_operation;
+            settings = match operation {
+                SET => settings::read(settings, &initial, [(name, value)].into_iter())?,
+                UNSET => settings::read(settings, &initial, [(name, None)].into_iter())?,
+                APPEND | SUBTRACT => {
+                    let append = operation == APPEND;
+                    settings::change_list(settings, &initial, (name, value), append)?
+                }
                 _ => {
-                    let reason = "values cannot be appended to or subtracted from a setting";
-                    return Err(Refusal::new(Code::InvalidConfig, reason));
+                    let reason = format!("operation {operation} is unknown");
+                    return Err(Refusal::new(Code::InvalidRequest, reason));
                 }
             };
-            settings = settings::read(settings, [(&*config.name, value)].into_iter())?;
         }
         Ok(settings)
     };
@@ -246,7 +277,7 @@ async fn alter_resource(
         let reason = "only settings of topics can be changed";
         return Err(Refusal::new(Code::InvalidRequest, reason));
     }
-    let hub = context.hub(Right::Manage, name)?;
+    let hub = context.hub(name)?;
     if hub.name.is_internal() {
         let reason = "this hub is internal to the node";
         return Err(Refusal::new(Code::PolicyViolation, reason));

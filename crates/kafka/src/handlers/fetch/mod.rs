@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use highwater_env::MemoryShare;
+use highwater_log::batch::without_frames;
 use highwater_log::{AbortedTransaction, Bounds, Isolation, Offset, Partition};
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::FetchRequest;
@@ -19,9 +21,8 @@ use uuid::Uuid;
 
 use super::list_offsets::isolation;
 use super::{hub_id, uuid_of};
-use crate::access::{Resource, Right};
-use crate::codes::ErrorCode;
-use crate::memory_budget::Share;
+use crate::access::Resource;
+use crate::codes::{ErrorCode, OK};
 use crate::request::{ProtocolError, RequestContext};
 use crate::response::EncodedResponse;
 use wait::Waits;
@@ -70,25 +71,30 @@ pub(crate) async fn fetch(
     // No session is ever created, so none can be continued.
     if context.version >= 7 && request.session_id != 0 && request.session_epoch > 0 {
         let code = context.error_code(&Code::FetchSessionIdNotFound);
-        let topics = Vec::new();
-        return encode::encode(
-            context.version,
-            context.correlation,
-            FetchBody {
-                throttle_ms: 0,
-                code,
-                topics,
-            },
-        );
+        return encode_response(context, code, Vec::new());
     }
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
     let mut fetch = PendingFetch::new(context, &request);
     fetch.read_all(context).await;
     let enough = usize::try_from(request.min_bytes).unwrap_or(0);
     fetch.wait_for(context, enough, wait.min(WAIT_MAX)).await;
+    fetch.refresh_bounds();
     let share = std::mem::take(&mut fetch.share);
-    let response = encode::encode(context.version, context.correlation, fetch.finish(context))?;
+    let response = encode_response(context, OK, fetch.finish(context))?;
     Ok(EncodedResponse { share, ..response })
+}
+
+fn encode_response(
+    context: &RequestContext,
+    code: i16,
+    topics: Vec<FetchedTopic>,
+) -> Result<EncodedResponse, ProtocolError> {
+    let body = FetchBody {
+        throttle_ms: context.quota_delay_ms(),
+        code,
+        topics,
+    };
+    encode::encode(context.version, context.correlation, body)
 }
 
 /// The state of a request.
@@ -99,7 +105,7 @@ struct PendingFetch {
     isolation: Isolation,
     bytes_max: usize,
     /// The memory for the fetched batches.
-    share: Share,
+    share: MemoryShare,
 }
 
 /// The read of one partition.
@@ -119,7 +125,7 @@ impl PendingFetch {
             partitions: Vec::new(),
             isolation: isolation(request.isolation_level),
             bytes_max: requested.min(context.broker.options.fetch_bytes_max),
-            share: Share::default(),
+            share: MemoryShare::default(),
         };
         for topic in &request.topics {
             fetch.add(context, topic);
@@ -194,6 +200,17 @@ impl PendingFetch {
         }
     }
 
+    /// Partitions without data get their current bounds: they may have grown by less than the reader waited for.
+    fn refresh_bounds(&mut self) {
+        for read in &mut self.partitions {
+            if let (Ok(partition), true) = (&read.partition, read.fetched.pieces.is_empty())
+                && read.fetched.code == OK
+            {
+                read.fetched.bounds = Some(partition.bounds());
+            }
+        }
+    }
+
     fn bytes(&self) -> usize {
         self.partitions
             .iter()
@@ -205,16 +222,12 @@ impl PendingFetch {
         self.partitions.iter().any(|read| read.fetched.code != 0)
     }
 
-    fn finish(mut self, context: &RequestContext) -> FetchBody {
+    fn finish(mut self, context: &RequestContext) -> Vec<FetchedTopic> {
         for read in self.partitions {
             context.count_error(read.fetched.code);
             self.topics[read.topic].partitions.push(read.fetched);
         }
-        FetchBody {
-            throttle_ms: context.quota_delay().as_millis() as i32,
-            code: 0,
-            topics: self.topics,
-        }
+        self.topics
     }
 }
 
@@ -257,9 +270,10 @@ impl PartitionRead {
         match partition.read(self.from, bytes_max, isolation).await {
             Ok(fetched) => {
                 self.fetched.bounds = Some(fetched.bounds);
-                let bytes: usize = fetched.pieces.iter().map(Bytes::len).sum();
+                let pieces: Vec<Bytes> = fetched.pieces.iter().flat_map(without_frames).collect();
+                let bytes: usize = pieces.iter().map(Bytes::len).sum();
                 if first || bytes <= left {
-                    self.fetched.pieces = fetched.pieces;
+                    self.fetched.pieces = pieces;
                     self.fetched.aborted = fetched.aborted;
                 }
             }
@@ -275,11 +289,11 @@ impl PartitionRead {
 /// Name and id of a hub that the client may read.
 fn readable_hub(context: &RequestContext, topic: &FetchTopic) -> Result<(StrBytes, Uuid), Code> {
     if context.version < BY_ID {
-        context.allow(Right::Listen, Resource::Hub(&topic.topic))?;
+        context.allow(Resource::Hub(&topic.topic))?;
         return Ok((topic.topic.0.clone(), Uuid::nil()));
     }
     let hub = context.log().hub_by_id(hub_id(topic.topic_id));
     let hub = hub.ok_or(Code::UnknownTopicId)?;
-    context.allow(Right::Listen, Resource::Hub(hub.name.as_str()))?;
+    context.allow(Resource::Hub(hub.name.as_str()))?;
     Ok((super::text(hub.name.as_str()), uuid_of(&hub)))
 }

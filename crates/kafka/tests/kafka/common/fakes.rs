@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use highwater_log::{
-    BoxFuture, CommittedOffset, GroupCoordinator, GroupError, GroupInfo, GroupState,
+    BoxFuture, CommittedOffset, ConsumerGroupInfo, ConsumerHeartbeat, ConsumerHeartbeatResponse,
+    ConsumerMemberInfo, GroupCoordinator, GroupError, GroupInfo, GroupState, HubId,
     InitProducerRequest, JoinRequest, JoinResponse, JoinResponseMember, MemberIdentity, MemberInfo,
     Membership, Offset, OffsetAndMetadata, OffsetCommit, Producer, SyncRequest, SyncResponse,
-    TopicPartition, TransactionCoordinator, TransactionError, TransactionRef,
+    TopicPartition, TransactionCoordinator, TransactionError, TransactionInfo, TransactionPhase,
+    TransactionRef,
 };
 
 pub(crate) struct FakeGroups;
@@ -39,6 +41,29 @@ fn info() -> GroupInfo {
             metadata: Bytes::from_static(b"metadata"),
             assignment: Bytes::from_static(b"assignment"),
         }],
+        consumer: None,
+    }
+}
+
+/// A group of the consumer protocol.
+fn modern() -> GroupInfo {
+    GroupInfo {
+        group: "modern".into(),
+        state: GroupState::Reconciling,
+        protocol: "uniform".into(),
+        consumer: Some(ConsumerGroupInfo {
+            epoch: 5,
+            assignment_epoch: 4,
+            members: vec![ConsumerMemberInfo {
+                epoch: 3,
+                rack: Some("r".into()),
+                names: vec!["t".into()],
+                pattern: Some("t.*".into()),
+                assigned: vec![(HubId([9; 16]), vec![0])],
+                target: vec![(HubId([9; 16]), vec![1])],
+            }],
+        }),
+        ..info()
     }
 }
 
@@ -116,12 +141,47 @@ impl GroupCoordinator for FakeGroups {
         now(check(&group).map(|()| topic_partitions.into_iter().map(stored).collect()))
     }
 
+    fn consumer_heartbeat(
+        &self,
+        request: ConsumerHeartbeat,
+    ) -> BoxFuture<Result<ConsumerHeartbeatResponse, GroupError>> {
+        assert_eq!(request.rebalance_timeout, Some(Duration::from_secs(10)));
+        now(check(&request.group).map(|()| ConsumerHeartbeatResponse {
+            member: "m-1".into(),
+            epoch: 1,
+            interval: Duration::from_secs(5),
+            assignment: request
+                .visible
+                .includes("t")
+                .then(|| vec![(HubId([9; 16]), vec![0, 1])]),
+        }))
+    }
+
+    fn check_member_epoch(
+        &self,
+        _group: String,
+        _member: String,
+        epoch: i32,
+    ) -> BoxFuture<Result<(), GroupError>> {
+        now(match epoch {
+            1 => Ok(()),
+            received => Err(GroupError::StaleEpoch {
+                received,
+                current: 1,
+            }),
+        })
+    }
+
     fn list(&self) -> BoxFuture<Vec<GroupInfo>> {
-        now(vec![info()])
+        now(vec![info(), modern()])
     }
 
     fn describe(&self, group: String) -> BoxFuture<Option<GroupInfo>> {
-        now((group == "readers").then(info))
+        now(match &*group {
+            "readers" => Some(info()),
+            "modern" => Some(modern()),
+            _ => None,
+        })
     }
 
     fn delete(&self, group: String) -> BoxFuture<Result<(), GroupError>> {
@@ -148,6 +208,22 @@ fn fenced(transaction: &TransactionRef) -> Result<(), TransactionError> {
 }
 
 impl TransactionCoordinator for FakeTransactions {
+    fn transactions(&self) -> BoxFuture<Result<Vec<TransactionInfo>, TransactionError>> {
+        let hub = highwater_log::HubName::new("t").unwrap();
+        let partition = |partition| TopicPartition {
+            hub: hub.clone(),
+            partition,
+        };
+        now(Ok(vec![TransactionInfo {
+            id: "mine".into(),
+            producer: Producer { id: 7, epoch: 2 },
+            timeout: Duration::from_secs(60),
+            phase: TransactionPhase::Ongoing,
+            started_ms: Some(1000),
+            topic_partitions: vec![partition(0), partition(3)],
+        }]))
+    }
+
     fn init_producer(
         &self,
         request: InitProducerRequest,
@@ -189,5 +265,13 @@ impl TransactionCoordinator for FakeTransactions {
         _commit: bool,
     ) -> BoxFuture<Result<(), TransactionError>> {
         now(fenced(&transaction))
+    }
+
+    fn end_raising_epoch(
+        &self,
+        transaction: TransactionRef,
+        _commit: bool,
+    ) -> BoxFuture<Result<Producer, TransactionError>> {
+        now(fenced(&transaction).map(|()| Producer { id: 7, epoch: 3 }))
     }
 }

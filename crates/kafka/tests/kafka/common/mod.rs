@@ -12,7 +12,7 @@ use highwater_kafka::{
 };
 use highwater_log::batch::{BatchBuilder, BatchOptions, NewRecord};
 
-use highwater_log::{HubInfo, HubName, HubSettings, HubSpec, Log, MemoryLog};
+use highwater_log::{BoxFuture, HubInfo, HubName, HubSettings, HubSpec, Log, MemoryLog};
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::{
     ProduceRequest, RequestHeader, ResponseHeader, TopicName, TransactionalId,
@@ -223,9 +223,10 @@ pub(crate) fn transactional(id: &str) -> TransactionalId {
 pub(crate) struct RightsByName;
 
 impl Authorizer for RightsByName {
-    fn login(&self, user: &str, password: &str) -> Option<highwater_kafka::Identity> {
+    fn login(&self, user: &str, password: &str) -> BoxFuture<Option<highwater_kafka::Identity>> {
         let good = highwater_kafka::same_secret(password, "secret");
-        good.then(|| highwater_kafka::Identity::new(user))
+        let identity = good.then(|| highwater_kafka::Identity::new(user));
+        Box::pin(std::future::ready(identity))
     }
 
     fn may(
