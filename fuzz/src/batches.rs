@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 
 use highwater_log::batch::{
     Batch, BatchBuilder, BatchError, BatchOptions, Batches, Decompressor, HEADER_LEN, NewRecord,
-    Record,
+    Record, TimestampType, without_frames,
 };
 use highwater_log::producer_states::ProducerStates;
 use highwater_log::{EnqueueTime, Offset};
@@ -61,6 +61,7 @@ fn taken(mut batch: Batch) -> u64 {
     let stored = walk.next().expect("one").expect("a whole one");
     stored.check().expect("the stamp left the checksum right");
     assert_eq!(stored.end(), bytes.len());
+    created(batch.clone());
 
     match again(&batch) {
         Err(error) => kind(&error),
@@ -71,6 +72,18 @@ fn taken(mut batch: Batch) -> u64 {
             hash((batch.header().attributes(), records.len().min(5)))
         }
     }
+}
+
+/// With its producer's timestamps it is found behind its enqueue time.
+fn created(mut batch: Batch) {
+    let time = EnqueueTime(1_700_000_000_000);
+    batch.stamp_as(TimestampType::Create, Offset(1 << 40), time);
+    let bytes = batch.stored_parts().concat();
+    let mut walk = Batches::new(&bytes).following(Offset(1 << 40));
+    let stored = walk.next().expect("one").expect("a whole one");
+    stored.check().expect("the stamp left the checksum right");
+    assert_eq!((stored.end(), stored.enqueue_time()), (bytes.len(), time));
+    assert_eq!(without_frames(&bytes.into()).concat(), batch.to_bytes());
 }
 
 /// What is in each record of a batch that has been read before.

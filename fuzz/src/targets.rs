@@ -22,7 +22,9 @@ use highwater_job::config::JobFile;
 use highwater_kafka::{AllowAll, Options, Services, serve};
 use highwater_log::{HubName, HubSettings, HubSpec, Log, MemoryLog};
 use highwater_query::plan::Plan;
-use highwater_query::{Catalog, CatalogInput, Compiled, Diagnostic, compile, explain, lookback};
+use highwater_query::{
+    Catalog, CatalogInput, CompiledQuery, Diagnostic, compile, explain, lookback,
+};
 use highwater_time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -65,7 +67,7 @@ fn catalog() -> Catalog {
     }
 }
 
-fn checked(text: &str, catalog: &Catalog) -> (u64, Option<Compiled>) {
+fn checked(text: &str, catalog: &Catalog) -> (u64, Option<CompiledQuery>) {
     match compile(text, catalog) {
         Ok(compiled) => {
             check_diagnostics(&compiled.warnings, text, false);
@@ -121,7 +123,7 @@ pub(crate) fn engine(bytes: &[u8]) -> u64 {
 pub(crate) fn run(bytes: &[u8]) -> (u64, Option<usize>) {
     let text = String::from_utf8_lossy(bytes);
     let (kind, compiled) = checked(&text, &catalog());
-    let Some(Compiled { plan, .. }) = compiled else {
+    let Some(CompiledQuery { plan, .. }) = compiled else {
         return (kind, None);
     };
     // Reference data and substreams need more than this feeds. There are no functions of one's own, so calls of them fail.
@@ -481,6 +483,102 @@ pub(crate) fn job_file(bytes: &[u8]) -> u64 {
         Ok(_) => 0,
         Err(error) => shape(&error.to_string()),
     }
+}
+
+// AMQP.
+
+/// Any bytes on a connection give events that an owner can answer, within the limits, or end it; everything written can be
+/// split into frames.
+pub(crate) fn amqp(bytes: &[u8]) -> u64 {
+    use highwater_amqp::{
+        AmqpError, Connection, Event, LinkTerms, Outcome, OutgoingMessage, Role, condition,
+    };
+    let options = highwater_amqp::Options {
+        links_max: 4,
+        incomplete_bytes_max: 1 << 12,
+        ..highwater_amqp::Options::default()
+    };
+    let mut connection = Connection::new(options, Duration::ZERO);
+    let mut input = bytes::BytesMut::from(bytes);
+    let mut kinds: Vec<u8> = Vec::new();
+    while let Ok(Some(event)) = connection.next_event(&mut input, Duration::ZERO) {
+        kinds.push(match &event {
+            Event::Login { .. } => 0,
+            Event::Attach { .. } => 1,
+            Event::Delivery(_) => 2,
+            Event::Credit { .. } => 3,
+            Event::Detached { .. } => 4,
+            Event::Closed => 5,
+            Event::Disposition { .. } => 6,
+        });
+        match event {
+            Event::Login { .. } => connection.finish_login(true),
+            Event::Attach { link, attach } if attach.address().is_some() => {
+                let message_bytes_max = 1 << 10;
+                let credit = if attach.role == Role::Sender { 3 } else { 0 };
+                connection.accept_link(
+                    link,
+                    LinkTerms {
+                        message_bytes_max,
+                        credit,
+                        ..LinkTerms::default()
+                    },
+                );
+            }
+            Event::Attach { link, .. } => {
+                connection.refuse_link(link, AmqpError::new(condition::NOT_FOUND, ""));
+            }
+            Event::Delivery(delivery) => {
+                let (link, id) = (delivery.link, delivery.id);
+                let sections = highwater_amqp::MessageReader::new(&delivery.payload);
+                kinds.extend(sections.map(|section| 10 + u8::from(section.is_ok())));
+                match delivery.settled {
+                    true => connection.release(link, 1),
+                    false => connection.settle(link, id, id, &Outcome::Accepted),
+                }
+            }
+            Event::Credit { link } => {
+                let payload = bytes::Bytes::from_static(&[7; 1500]);
+                connection.send(
+                    link,
+                    OutgoingMessage {
+                        payload,
+                        settled: false,
+                        tag: Some([1; 16]),
+                    },
+                );
+                connection.finish_drain(link);
+            }
+            Event::Disposition {
+                link,
+                deliveries,
+                outcome,
+                settled: false,
+            } => {
+                for delivery in deliveries {
+                    let told = outcome.kind.confirmation();
+                    connection.confirm(link, delivery.id, delivery.id, &told);
+                }
+            }
+            Event::Disposition { .. } | Event::Detached { .. } | Event::Closed => {}
+        }
+        assert!(connection.incomplete_bytes() <= 1 << 12);
+    }
+    check_amqp_frames(connection.output());
+    hash(kinds)
+}
+
+fn check_amqp_frames(mut output: &[u8]) {
+    while let Some(length) = output.first_chunk() {
+        let length = match length {
+            b"AMQP" => 8,
+            length => u32::from_be_bytes(*length) as usize,
+        };
+        let (frame, rest) = output.split_at_checked(length).expect("a frame is whole");
+        assert!(frame.len() >= 8);
+        output = rest;
+    }
+    assert!(output.is_empty());
 }
 
 // The Kafka protocol.
