@@ -170,6 +170,7 @@ fn aggregate(function: AggregateFunction, argument: Option<Expr>) -> Aggregate {
         argument,
         order: Vec::new(),
         as_text: false,
+        strict_types: false,
         span: Span::default(),
     }
 }

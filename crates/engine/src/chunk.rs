@@ -57,6 +57,12 @@ impl Chunk {
         self.times.len()
     }
 
+    /// About the size of the rows; see `Column::approximate_bytes`.
+    pub fn approximate_bytes(&self) -> usize {
+        let columns = self.columns.iter().map(Column::approximate_bytes);
+        columns.sum::<usize>() + self.rows() * size_of::<i64>()
+    }
+
     pub fn time(&self, row: usize) -> Instant {
         Instant::from_ticks(self.times[row])
     }

@@ -2,6 +2,7 @@
 //!
 //! A column of one chunk is an Arrow array if all its values have one type, and a list of [`Value`]s if they differ or
 //! nest. Kernels use the typed representation where they can; a property test checks that both give the same results.
+//! Records and arrays may also be left as they came until a step looks at them ([`LazyColumn`]).
 
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use arrow_array::{Array, BooleanArray, Float64Array, Int64Array, StringArray};
 use arrow_buffer::{BooleanBuffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use highwater_time::Instant;
 
+use crate::lazy::{HeldValue, LazyColumn, ReadNested, same_reader};
 use crate::value::{Record, Value, ValueRef};
 
 #[derive(Clone, Debug)]
@@ -22,6 +24,8 @@ pub enum Column {
     /// Ticks of [`Instant`].
     Time(Int64Array),
     Dynamic(Arc<Vec<Value>>),
+    /// Records, arrays and NULLs that are not put together yet.
+    Lazy(LazyColumn),
 }
 
 impl Column {
@@ -33,11 +37,44 @@ impl Column {
             Column::Float(a) => a.len(),
             Column::Text(a) => a.len(),
             Column::Dynamic(v) => v.len(),
+            Column::Lazy(lazy) => lazy.len(),
         }
     }
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// About the size of the values, at a cost that does not depend on their number: values of mixed types count with
+    /// their fixed part only.
+    pub(crate) fn approximate_bytes(&self) -> usize {
+        if let Column::Lazy(lazy) = self {
+            return lazy.approximate_bytes();
+        }
+        self.len()
+            * match self {
+                Column::Null(_) | Column::Bit(_) => 1,
+                Column::Int(_) | Column::Float(_) | Column::Time(_) => size_of::<i64>(),
+                Column::Text(_) => size_of::<i32>(),
+                Column::Dynamic(_) | Column::Lazy(_) => size_of::<Value>(),
+            }
+            + match self {
+                Column::Text(texts) => {
+                    let offsets = texts.value_offsets();
+                    (offsets[offsets.len() - 1] - offsets[0]) as usize
+                }
+                _ => 0,
+            }
+    }
+
+    /// About the size of the value of a row.
+    pub(crate) fn value_bytes(&self, row: usize) -> usize {
+        size_of::<i64>()
+            + match self {
+                Column::Text(texts) => texts.value_length(row) as usize,
+                Column::Lazy(lazy) => lazy.value_bytes(row),
+                _ => 0,
+            }
     }
 
     pub fn from_ints(values: Vec<i64>) -> Column {
@@ -67,12 +104,32 @@ impl Column {
             Column::Text(a) if a.is_valid(row) => ValueRef::Text(a.value(row)),
             Column::Time(a) if a.is_valid(row) => ValueRef::Time(Instant::from_ticks(a.value(row))),
             Column::Dynamic(v) => v[row].view(),
+            Column::Lazy(lazy) => lazy.values()[row].view(),
             _ => ValueRef::Null,
         }
     }
 
+    /// The value of a row. Of values that are not put together yet only this one is.
+    pub(crate) fn value(&self, row: usize) -> Value {
+        match self {
+            Column::Lazy(lazy) => lazy.value(row),
+            other => other.get(row).to_value(),
+        }
+    }
+
+    /// The value of a row as it is, to be kept.
+    pub(crate) fn hold(&self, row: usize) -> HeldValue {
+        match self {
+            Column::Lazy(lazy) => lazy.hold(row),
+            other => HeldValue::Value(other.get(row).to_value()),
+        }
+    }
+
     pub fn is_null(&self, row: usize) -> bool {
-        self.get(row).is_null()
+        match self {
+            Column::Lazy(lazy) => lazy.is_null(row),
+            other => other.get(row).is_null(),
+        }
     }
 
     /// The same values in the dynamic representation, for tests that compare both.
@@ -93,6 +150,7 @@ impl Column {
             Column::Text(a) => Column::Text(a.slice(start, len)),
             Column::Time(a) => Column::Time(a.slice(start, len)),
             Column::Dynamic(v) => Column::Dynamic(Arc::new(v[start..start + len].to_vec())),
+            Column::Lazy(lazy) => lazy.slice(start, len),
         }
     }
 
@@ -102,6 +160,10 @@ impl Column {
     }
 
     pub fn take(&self, rows: &[u32]) -> Column {
+        // A short piece is copied all the same: it would keep the memory of all rows.
+        if rows.len() * 2 > self.len() && rows.iter().zip(rows[0]..).all(|(&row, at)| row == at) {
+            return self.slice(rows[0] as usize, rows.len());
+        }
         let nulls = |n: Option<&NullBuffer>| {
             n.map(|n| NullBuffer::from_iter(rows.iter().map(|&r| n.is_valid(r as usize))))
         };
@@ -126,16 +188,20 @@ impl Column {
                 let taken = rows.iter().map(|&r| values[r as usize]).collect();
                 Column::Float(Float64Array::new(taken, nulls(a.nulls())))
             }
-            Column::Text(_) => {
-                let mut builder = ColumnBuilder::with_capacity(rows.len());
-                for &row in rows {
-                    builder.push(self.get(row as usize));
+            Column::Text(a) => match take_text(a, rows, nulls(a.nulls())) {
+                Some(taken) => Column::Text(taken),
+                None => {
+                    let mut builder = ColumnBuilder::with_capacity(rows.len());
+                    for &row in rows {
+                        builder.push(self.get(row as usize));
+                    }
+                    builder.finish()
                 }
-                builder.finish()
-            }
+            },
             Column::Dynamic(v) => Column::Dynamic(Arc::new(
                 rows.iter().map(|&r| v[r as usize].clone()).collect(),
             )),
+            Column::Lazy(lazy) => lazy.take(rows),
         }
     }
 
@@ -154,10 +220,29 @@ impl Column {
         }
         let mut builder = ColumnBuilder::with_capacity(rows.len());
         for &(column, row) in rows {
-            builder.push(columns[column as usize].get(row as usize));
+            builder.push_from(columns[column as usize], row as usize);
         }
         builder.finish()
     }
+}
+
+/// The texts of rows; `None` if there is too much text for one array.
+fn take_text(texts: &StringArray, rows: &[u32], nulls: Option<NullBuffer>) -> Option<StringArray> {
+    let (from, all) = (texts.value_offsets(), texts.value_data());
+    let mut offsets: Vec<i32> = Vec::with_capacity(rows.len() + 1);
+    offsets.push(0);
+    let mut end = 0_i32;
+    for &row in rows {
+        end = end.checked_add(from[row as usize + 1] - from[row as usize])?;
+        offsets.push(end);
+    }
+    let mut bytes = Vec::with_capacity(end as usize);
+    for &row in rows {
+        let (start, end) = (from[row as usize] as usize, from[row as usize + 1] as usize);
+        bytes.extend_from_slice(&all[start..end]);
+    }
+    let offsets = OffsetBuffer::new(offsets.into());
+    Some(StringArray::new(offsets, bytes.into(), nulls))
 }
 
 /// The common case of [`Column::interleave`]: one type and no NULLs.
@@ -238,6 +323,8 @@ enum Values {
     Text(TextValues),
     Time(Vec<i64>),
     Dynamic(Vec<Value>),
+    /// The text of records and arrays.
+    Nested(TextValues, &'static dyn ReadNested),
 }
 
 #[derive(Debug)]
@@ -268,6 +355,13 @@ impl Default for ColumnBuilder {
 }
 
 impl ColumnBuilder {
+    /// One for each of `width` columns.
+    pub fn of_width(width: usize) -> Vec<ColumnBuilder> {
+        std::iter::repeat_with(ColumnBuilder::default)
+            .take(width)
+            .collect()
+    }
+
     pub fn with_capacity(rows: usize) -> ColumnBuilder {
         ColumnBuilder {
             values: Values::Untyped,
@@ -317,7 +411,7 @@ impl ColumnBuilder {
             Values::Bit(values) => values.push(false),
             Values::Int(values) | Values::Time(values) => values.push(0),
             Values::Float(values) => values.push(0.0),
-            Values::Text(text) => text.push(""),
+            Values::Text(text) | Values::Nested(text, _) => text.push(""),
             Values::Dynamic(values) => values.push(Value::Null),
         }
         self.nulls.append_null();
@@ -325,6 +419,38 @@ impl ColumnBuilder {
 
     pub fn push_record(&mut self, record: Record) {
         self.push_owned(Value::Record(Arc::new(record)));
+    }
+
+    /// Pushes a record or array that is still text, to be read by `reader`.
+    #[inline]
+    pub fn push_nested(&mut self, text: &str, reader: &'static dyn ReadNested) {
+        match &mut self.values {
+            Values::Nested(texts, known) if texts.fits(text) && same_reader(*known, reader) => {
+                texts.push(text);
+                self.nulls.append_non_null();
+            }
+            Values::Untyped if text.len() < i32::MAX as usize => {
+                let texts = TextValues::of_nulls(self.nulls.len(), self.capacity);
+                self.values = Values::Nested(texts, reader);
+                self.push_nested(text, reader);
+            }
+            _ => self.push_owned(reader.read_one(text)),
+        }
+    }
+
+    /// Pushes a row of a column, as it is.
+    pub(crate) fn push_from(&mut self, column: &Column, row: usize) {
+        match column {
+            Column::Lazy(lazy) => lazy.push_to(row, self),
+            other => self.push(other.get(row)),
+        }
+    }
+
+    pub(crate) fn push_held(&mut self, held: &HeldValue) {
+        match held {
+            HeldValue::Value(value) => self.push_owned(value.clone()),
+            HeldValue::Text(text, reader) => self.push_nested(text, *reader),
+        }
     }
 
     pub fn push(&mut self, value: ValueRef<'_>) {
@@ -363,10 +489,7 @@ impl ColumnBuilder {
                 self.values = Values::Time(filled(len, capacity))
             }
             (Values::Untyped, ValueRef::Text(t)) if t.len() < i32::MAX as usize => {
-                self.values = Values::Text(TextValues {
-                    bytes: Vec::with_capacity(capacity * TEXT_BYTES_GUESS),
-                    offsets: filled(len + 1, capacity + 1),
-                });
+                self.values = Values::Text(TextValues::of_nulls(len, capacity));
             }
             _ => {
                 self.make_dynamic().push(value.to_value());
@@ -410,11 +533,24 @@ impl ColumnBuilder {
                 nulls,
             )),
             Values::Dynamic(values) => Column::Dynamic(Arc::new(values)),
+            Values::Nested(text, reader) => {
+                let offsets = OffsetBuffer::new(text.offsets.into());
+                let texts = StringArray::new(offsets, text.bytes.into(), nulls);
+                Column::Lazy(LazyColumn::texts(texts, reader))
+            }
         }
     }
 }
 
 impl TextValues {
+    /// The placeholders of `len` NULLs.
+    fn of_nulls(len: usize, capacity: usize) -> TextValues {
+        TextValues {
+            bytes: Vec::with_capacity(capacity * TEXT_BYTES_GUESS),
+            offsets: filled(len + 1, capacity + 1),
+        }
+    }
+
     /// Offsets are 32 bits wide; a chunk with more text becomes dynamic.
     #[inline]
     fn fits(&self, value: &str) -> bool {

@@ -9,23 +9,27 @@ pub mod codec;
 mod column;
 mod estimate;
 pub mod eval;
+mod lazy;
 mod ops;
 mod physical_plan;
 mod pipeline;
 mod script;
 mod value;
+mod work_limit;
 
 pub use chunk::{CHUNK_ROWS, Chunk, ChunkLanes, LaneName};
 pub use column::{Column, ColumnBuilder};
 pub use estimate::{StateEstimate, StateItem, StateUnit, VALUE_BYTES, estimate};
+pub use lazy::{LazyColumn, NestedTexts, ReadNested};
 pub use ops::{
-    Context, DataError, DataErrors, DataWarnings, Item, Merge, Operator, PartialPane,
-    ReferenceTable, WindowEntry,
+    Context, DataError, DataErrors, DataWarnings, Item, Merge, Operator, OutputBudget,
+    OutputOverflow, PartialPane, ReferenceTable, WindowEntry,
 };
 pub use physical_plan::{PhysicalPlan, PhysicalPlanError, SharedPipeline};
-pub use pipeline::{Pipeline, Target};
+pub use pipeline::{Pipeline, StepCounter, Target};
 pub use script::{ScriptError, ScriptScope, Scripts};
 pub use value::{Record, Value, ValueRef, eq_ignore_case};
+pub use work_limit::WorkLimit;
 
 /// Whether the geospatial functions are built in. Without them, compile queries with `Catalog::without_geo`.
 pub const HAS_GEO: bool = cfg!(feature = "geo");

@@ -6,6 +6,7 @@
 //! either.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use highwater_query::lookback;
 use highwater_query::plan::{
@@ -34,7 +35,7 @@ pub enum PhysicalPlanError {
 }
 
 /// A plan with the placement of its steps.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PhysicalPlan {
     plan: Arc<Plan>,
     placements: Vec<Placement>,
@@ -162,6 +163,21 @@ impl PhysicalPlan {
         Ok(physical)
     }
 
+    /// Places the steps of `plan`, which are `nodes` of this plan, with the reference data and functions of this one.
+    pub fn part(
+        &self,
+        plan: Arc<Plan>,
+        nodes: &[NodeId],
+    ) -> Result<PhysicalPlan, PhysicalPlanError> {
+        let mut part = PhysicalPlan::new(plan)?;
+        if !self.tables.is_empty() {
+            let tables = nodes.iter().map(|node| self.tables[node.0].clone());
+            part.tables = tables.collect();
+        }
+        part.scripts = self.scripts.clone();
+        Ok(part)
+    }
+
     /// Rows of reference data on which an expression failed.
     pub fn reference_errors(&self) -> &DataErrors {
         &self.reference_errors
@@ -219,14 +235,17 @@ impl PhysicalPlan {
             let fills = self.exits[input].contains(&Exit::Panes(id));
             match node {
                 Node::Source { .. } if here => {
-                    graph.stage_of[index] = Some(graph.add(self.source(input), []));
+                    let stage = graph.add(self.source(input), []);
+                    graph.stage_of[index] = Some(graph.runs(stage, index));
                 }
                 Node::Window(window) if fills => {
                     let stage = graph.add(pane_fill(&self.plan, window), [window.from]);
+                    graph.stages[stage].node = index;
                     graph.exit(stage, self.exit_number(input, Exit::Panes(id)));
                 }
                 _ if here => {
-                    graph.stage_of[index] = Some(self.add_node(&mut graph, index));
+                    let stage = self.add_node(&mut graph, index);
+                    graph.stage_of[index] = Some(graph.runs(stage, index));
                 }
                 _ => {}
             }
@@ -255,6 +274,9 @@ impl PhysicalPlan {
                     let stages: Vec<usize> = (0..ports)
                         .map(|_| graph.add(Box::new(Merge::new(1)), []))
                         .collect();
+                    for stage in &stages {
+                        graph.stages[*stage].node = node.0;
+                    }
                     let entries = stages.iter().map(|&stage| Target::Stage { stage, port: 0 });
                     input_entries.push(entries.collect());
                     graph.per_partition[node.0] = stages;
@@ -267,6 +289,9 @@ impl PhysicalPlan {
                     }
                 };
                 let stage = graph.add(operator, []);
+                graph.stages[stage].node = node.0;
+                // The rows of a partition are counted there, those of joined panes here.
+                graph.stages[stage].is_last_of_node = matches!(exit, Exit::Panes(_));
                 graph.stage_of[node.0] = Some(stage);
                 input_entries.push(
                     (0..ports)
@@ -278,7 +303,8 @@ impl PhysicalPlan {
         }
         for index in 0..self.plan.nodes.len() {
             if self.placements[index] == Placement::Shared && graph.stage_of[index].is_none() {
-                graph.stage_of[index] = Some(self.add_node(&mut graph, index));
+                let stage = self.add_node(&mut graph, index);
+                graph.stage_of[index] = Some(graph.runs(stage, index));
             }
         }
         for (number, output) in self.plan.outputs.iter().enumerate() {
@@ -591,7 +617,17 @@ impl Graph {
         self.stages.push(Stage {
             operator,
             targets: Vec::new(),
+            node: usize::MAX,
+            is_last_of_node: false,
+            state_bytes: AtomicU64::new(0),
         });
+        stage
+    }
+
+    /// The stage runs the whole node.
+    fn runs(&mut self, stage: usize, node: usize) -> usize {
+        self.stages[stage].node = node;
+        self.stages[stage].is_last_of_node = true;
         stage
     }
 

@@ -129,7 +129,9 @@ pub(crate) struct Apply {
 #[derive(Clone, Debug)]
 pub(crate) struct Join {
     pub source: Source,
-    pub on: Expr,
+    /// `None` only for CROSS JOIN.
+    pub on: Option<Expr>,
+    pub cross: bool,
     pub outer: bool,
     /// The words JOIN, LEFT JOIN, ..
     pub span: Span,
@@ -293,6 +295,8 @@ pub(crate) enum Repeat {
     AtLeastOnce,
     /// `?`
     AtMostOnce,
+    /// `{least}`, `{least,}`, `{least,most}` or `{,most}`
+    Counted { least: usize, most: Option<usize> },
 }
 
 impl Expr {
@@ -302,7 +306,11 @@ impl Expr {
             span,
             depth: 0,
         };
-        let mut below = 0;
+        let mut below = match &expr.kind {
+            // Each name after the first reads a field of what is before it.
+            ExprKind::Path(path) => u16::try_from(path.len().saturating_sub(1)).unwrap_or(u16::MAX),
+            _ => 0,
+        };
         expr.each_child(&mut |child| below = below.max(child.depth));
         expr.depth = below.saturating_add(1);
         expr

@@ -114,13 +114,18 @@ impl Diagnostic {
         self
     }
 
-    pub fn help_if(mut self, help: Option<String>) -> Diagnostic {
+    pub(crate) fn help_if(mut self, help: Option<String>) -> Diagnostic {
         self.help = help.or(self.help);
         self
     }
 
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
+    }
+
+    /// Where it is in the query.
+    pub fn position(&self, source: &str) -> TextPosition {
+        TextPosition::of(source, self.span)
     }
 
     /// The diagnostic as text, with its line; `name` stands for the query.
@@ -147,6 +152,28 @@ impl Diagnostic {
             let _ = writeln!(out, "{gutter} = help: {help}");
         }
         out
+    }
+}
+
+/// The position of a span, for editors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextPosition {
+    /// Counted from 1.
+    pub line: usize,
+    /// Counted in characters from 1.
+    pub column: usize,
+    /// Characters on that line; at least 1.
+    pub length: usize,
+}
+
+impl TextPosition {
+    pub fn of(source: &str, span: Span) -> TextPosition {
+        let position = LinePosition::of(source, span);
+        TextPosition {
+            line: position.line,
+            column: position.column,
+            length: position.chars,
+        }
     }
 }
 

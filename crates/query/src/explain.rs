@@ -79,6 +79,48 @@ fn span(window: &Window) -> i64 {
     }
 }
 
+/// A step of a plan, for diagrams.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanStep {
+    pub node: NodeId,
+    pub kind: &'static str,
+    /// As [`explain`] describes it.
+    pub label: String,
+    /// The steps that it reads.
+    pub below: Vec<NodeId>,
+    /// It runs on each partition by itself.
+    pub is_per_partition: bool,
+}
+
+/// The steps of a plan, in its order.
+pub fn steps(plan: &Plan) -> Vec<PlanStep> {
+    let explainer = Explainer::new(plan);
+    let nodes = plan.nodes.iter().enumerate();
+    let steps = nodes.map(|(index, node)| PlanStep {
+        node: NodeId(index),
+        kind: kind(node),
+        label: explainer.describe(node),
+        below: node.below(),
+        is_per_partition: explainer.apart[index].0,
+    });
+    steps.collect()
+}
+
+fn kind(node: &Node) -> &'static str {
+    match node {
+        Node::Source { .. } => "source",
+        Node::Filter { .. } => "filter",
+        Node::Project { .. } => "select",
+        Node::Window(_) => "window",
+        Node::Join(_) => "join",
+        Node::Lookup(_) => "lookup",
+        Node::Apply { .. } => "apply",
+        Node::Analytic(_) => "analytic",
+        Node::Match(_) => "match",
+        Node::Union { .. } => "union",
+    }
+}
+
 pub fn explain(plan: &Plan) -> String {
     let explainer = Explainer::new(plan);
     let mut printed = vec![false; plan.nodes.len()];

@@ -75,7 +75,7 @@ fn node(node: &mut Node) {
             let measures = node.measures.iter_mut();
             measures.for_each(|item| inside(&mut item.expr));
             for of in &mut node.refs {
-                if let MatchRef::Picked { of, .. } = of {
+                if let MatchRef::Picked { of, .. } | MatchRef::Collected { of } = of {
                     inside(of);
                 }
             }

@@ -83,7 +83,7 @@ impl Lexer<'_> {
                     self.text(start);
                 }
                 '[' => self.delimited(start, ']', TokenKind::Bracketed),
-                '"' => self.delimited(start, '"', TokenKind::Quoted),
+                '"' => self.delimited(start, '"', quoted),
                 c if is_name_start(c) => self.word(start),
                 c if c.is_ascii_digit() => self.number(start),
                 '.' if self.rest()[1..].starts_with(|c: char| c.is_ascii_digit()) => {
@@ -241,6 +241,15 @@ impl Lexer<'_> {
         }
     }
 
+    /// The length of a `<>` with blanks inside.
+    fn spaced_unequal(&self) -> Option<usize> {
+        let rest = self.rest();
+        let inside = rest.strip_prefix('<')?;
+        let close = inside.trim_start();
+        let blank = close.len() < inside.len();
+        (blank && close.starts_with('>')).then(|| rest.len() - close.len() + 1)
+    }
+
     fn exponent_follows(&self) -> bool {
         let rest = self.rest().as_bytes();
         let sign = usize::from(matches!(rest.get(1), Some(b'+' | b'-')));
@@ -249,19 +258,27 @@ impl Lexer<'_> {
     }
 
     fn symbol(&mut self, start: usize, c: char) {
+        if let Some(len) = self.spaced_unequal() {
+            self.at += len;
+            self.push(start, TokenKind::Symbol("<>"));
+            return;
+        }
         if let Some(symbol) = SYMBOLS.into_iter().find(|s| self.rest().starts_with(s)) {
             self.at += symbol.len();
             self.push(start, TokenKind::Symbol(symbol));
             return;
         }
         self.bump(c);
-        let shown = if c.is_control() {
+        let shown = if is_invisible(c) {
+            format!("the invisible character U+{:04X}", c as u32)
+        } else if c.is_control() {
             format!("U+{:04X}", c as u32)
         } else {
             format!("`{c}`")
         };
         let error = self.error(start, format!("{shown} is not allowed here"));
         error.help = match c {
+            c if is_invisible(c) => Some("delete it; such characters come with copied text".into()),
             '@' => Some("there are no variables in this language".into()),
             '!' => Some("write NOT, or != for \"is not equal\"".into()),
             '#' | '$' => Some("put names with such characters in [brackets]".into()),
@@ -271,6 +288,27 @@ impl Lexer<'_> {
             _ => None,
         };
     }
+}
+
+/// `""` is the empty text: there is no column without a name.
+fn quoted(name: String) -> TokenKind {
+    match name.is_empty() {
+        true => TokenKind::Text(name),
+        false => TokenKind::Quoted(name),
+    }
+}
+
+/// Characters that show nothing and are no blanks: soft hyphen, zero-width characters, marks of text direction.
+fn is_invisible(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+    )
 }
 
 fn is_name_start(c: char) -> bool {
@@ -341,9 +379,39 @@ mod tests {
     // proves S1
     #[test]
     fn two_character_operators_are_one_token() {
-        let symbols = kinds("<> != <= >= !< !> < >");
-        assert_eq!(symbols.len(), 8);
+        let symbols = kinds("<> != <= >= !< !> < = >");
+        assert_eq!(symbols.len(), 9);
         assert_eq!(symbols[5], TokenKind::Symbol("!>"));
+    }
+
+    // proves S1
+    #[test]
+    fn blanks_may_stand_inside_the_sign_for_unequal() {
+        for unequal in ["<>", "< >", "<\n\t>"] {
+            assert_eq!(kinds(unequal), [TokenKind::Symbol("<>")]);
+        }
+        assert_eq!(kinds("< x >").len(), 3);
+    }
+
+    // proves S1
+    #[test]
+    fn two_double_quotes_are_the_empty_text() {
+        assert_eq!(kinds("\"\""), [TokenKind::Text(String::new())]);
+        assert_eq!(kinds("\"\"\"\""), [TokenKind::Quoted("\"".into())]);
+    }
+
+    // proves S1 S2
+    #[test]
+    fn invisible_characters_are_named_by_code_point() {
+        assert_eq!(
+            messages("a \u{200b}b \u{2060} c"),
+            [
+                "the invisible character U+200B is not allowed here",
+                "the invisible character U+2060 is not allowed here"
+            ]
+        );
+        // Where they are blanks they count as such.
+        assert_eq!(kinds("\u{feff}a\u{a0}b\u{3000}c").len(), 3);
     }
 
     // proves S1

@@ -42,8 +42,8 @@ mod print;
 mod span;
 mod visit;
 
-pub use bind::{Catalog, CatalogInput, Compiled, compile};
-pub use diagnostic::{Diagnostic, Severity, code};
-pub use explain::{explain, lookback};
+pub use bind::{Catalog, CatalogInput, CompiledQuery, compile};
+pub use diagnostic::{Diagnostic, Severity, TextPosition, code};
+pub use explain::{PlanStep, explain, lookback, steps};
 pub use fold::upper;
 pub use span::Span;

@@ -7,6 +7,8 @@
 //! The state of live jobs is tied to the `Debug` text of their plan, so renaming a type, variant or field here makes
 //! every checkpoint unusable.
 
+use std::fmt;
+
 use highwater_time::Duration;
 
 use crate::functions::{DatePart, Function};
@@ -21,6 +23,24 @@ pub struct Plan {
     pub outputs: Vec<Output>,
     /// Keys that differ only in case are one group; other comparisons are folded in place.
     pub ignore_case: bool,
+}
+
+impl Plan {
+    /// The names of the columns of a node that ends a statement: a projection, a union or a match, filtered or not.
+    pub fn column_names(&self, node: NodeId) -> Vec<Name> {
+        match &self.nodes[node.0] {
+            Node::Filter { from, .. } => self.column_names(*from),
+            Node::Project { items, .. } => items.iter().map(|item| item.name.clone()).collect(),
+            Node::Union { names, .. } => names.clone(),
+            Node::Match(node) => {
+                let keys = node.partition.iter();
+                keys.map(|key| Name::Field(key.name.clone()))
+                    .chain(node.measures.iter().map(|measure| measure.name.clone()))
+                    .collect()
+            }
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// Index into [`Plan::nodes`].
@@ -134,7 +154,8 @@ impl Node {
         }
     }
 
-    pub(crate) fn below_mut(&mut self) -> Vec<&mut NodeId> {
+    /// See [`Node::below`].
+    pub fn below_mut(&mut self) -> Vec<&mut NodeId> {
         match self {
             Node::Source { .. } => Vec::new(),
             Node::Filter { from, .. } | Node::Project { from, .. } => vec![from],
@@ -182,7 +203,8 @@ pub struct JoinNode {
     pub high: Duration,
     /// The exact conditions on times, all of which must hold.
     pub bounds: Vec<TimeBound>,
-    /// Equalities, hashed: left over the columns of `left`, right over those of `right`. NULL matches nothing.
+    /// Equalities, hashed: left over the columns of `left`, right over those of `right`. NULL matches nothing, and so does
+    /// text that cannot be converted to the type of the other side.
     pub keys: Vec<(Expr, Expr)>,
     /// Other conditions, over the joined columns.
     pub residual: Option<Pred>,
@@ -206,7 +228,7 @@ pub struct LookupNode {
     /// The columns of the result: left ones of `from`, right ones of the reference.
     pub columns: Vec<(Side, usize)>,
     pub outer: bool,
-    /// Equalities, hashed by type-sensitive key: left over `from`, right over the columns of the reference.
+    /// Equalities, hashed: left over `from`, right over the columns of the reference. See [`JoinNode::keys`].
     pub keys: Vec<(Expr, Expr)>,
     /// Other conditions, over the joined columns.
     pub residual: Option<Pred>,
@@ -348,16 +370,39 @@ pub enum Pattern {
     },
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub enum MatchRef {
     /// The value of an expression over the columns of `from`, in events matched by the variable so far.
     Picked {
         variable: usize,
         pick: Pick,
         of: Expr,
+        /// Text compares as text, because the query cast it so.
+        as_text: bool,
     },
     /// Classifier(): the names of the matched variables, one per event.
     Classifier,
+    /// The values of an expression over the columns of `from` in all events of the match, in order, as an array. Only
+    /// measures read it, and only those that find the events of a row.
+    Collected { of: Expr },
+}
+
+/// `as_text` follows from the casts of the plan, so its text does without it, as in versions before.
+impl fmt::Debug for MatchRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MatchRef::Picked {
+                variable, pick, of, ..
+            } => f
+                .debug_struct("Picked")
+                .field("variable", variable)
+                .field("pick", pick)
+                .field("of", of)
+                .finish(),
+            MatchRef::Classifier => f.write_str("Classifier"),
+            MatchRef::Collected { of } => f.debug_struct("Collected").field("of", of).finish(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -417,16 +462,35 @@ pub enum Window {
     Snapshot,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Aggregate {
     pub function: AggregateFunction,
     /// `None` only for COUNT(*), which counts rows.
     pub argument: Option<Expr>,
     /// ORDER BY inside OVER, for ranking aggregates.
     pub order: Vec<OrderKey>,
-    /// MIN/MAX over text compares as text only where the query cast it so; otherwise text is parsed as a number.
+    /// MIN/MAX over text compares as text only where the query cast it so; otherwise text is what it spells: a number, a
+    /// datetime or else text.
     pub as_text: bool,
+    /// The job's `strict_types`: text that MIN, MAX or an order key takes must be a number (an order key: or a datetime).
+    pub strict_types: bool,
     pub span: Span,
+}
+
+/// Without `strict_types` the text of a plan is that of versions that did not have the setting.
+impl fmt::Debug for Aggregate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Aggregate");
+        shown
+            .field("function", &self.function)
+            .field("argument", &self.argument)
+            .field("order", &self.order)
+            .field("as_text", &self.as_text);
+        if self.strict_types {
+            shown.field("strict_types", &self.strict_types);
+        }
+        shown.field("span", &self.span).finish()
+    }
 }
 
 impl Aggregate {
@@ -469,10 +533,22 @@ pub enum AggregateFunction {
     User(String),
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct OrderKey {
     pub expr: Expr,
     pub descending: bool,
+    /// Text compares as text, because the query cast it so.
+    pub as_text: bool,
+}
+
+/// `as_text` follows from the casts of the plan, so its text does without it, as in versions before.
+impl fmt::Debug for OrderKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OrderKey")
+            .field("expr", &self.expr)
+            .field("descending", &self.descending)
+            .finish()
+    }
 }
 
 #[derive(Clone, Debug)]

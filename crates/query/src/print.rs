@@ -420,8 +420,12 @@ fn match_refs(node: &MatchNode, below: &[String]) -> Vec<String> {
 }
 
 fn match_ref(of: &MatchRef, variables: &[String], columns: &[String]) -> String {
-    let MatchRef::Picked { variable, pick, of } = of else {
-        return "Classifier()".to_string();
+    let (variable, pick, of) = match of {
+        MatchRef::Picked {
+            variable, pick, of, ..
+        } => (variable, pick, of),
+        MatchRef::Classifier => return "Classifier()".to_string(),
+        MatchRef::Collected { of } => return format!("Collect({})", expr(of, columns)),
     };
     let of = format!("{}.{}", variables[*variable], expr(of, columns));
     match pick {

@@ -8,6 +8,7 @@ use highwater_query::plan::{BinaryOp, UnaryOp};
 
 use crate::column::{Column, ColumnBuilder};
 use crate::value::Value;
+use crate::work_limit::text_limit;
 
 use super::arithmetic::{self, float_result, int_result, is_bitwise};
 use super::fault::EvalError;
@@ -248,6 +249,18 @@ fn concat(left: &Datum, right: &Datum, context: &mut KernelContext<'_>) -> Datum
         both.clear();
         both.push_str(a.at(row));
         both.push_str(b.at(row));
+        if let Some(bytes_max) = text_limit().filter(|most| both.len() > *most) {
+            let function = "+";
+            context.fail(
+                row,
+                EvalError::TooLong {
+                    function,
+                    bytes_max,
+                },
+            );
+            builder.push_null();
+            continue;
+        }
         builder.push_text(&both);
     }
     Datum::Column(builder.finish())

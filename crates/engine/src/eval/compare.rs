@@ -1,4 +1,4 @@
-//! The rules of `=` and `<` for any two values, also used by MIN and MAX.
+//! The rules of `=` and `<` for any two values, and the order of MIN and MAX.
 //!
 //! Numbers compare by value, independent of their type; text compares by code point. Text beside a number or a datetime
 //! is parsed as one and fails if it is none. Records and arrays are equal when their parts are, and have no
@@ -12,7 +12,7 @@ use highwater_time::Instant;
 use crate::value::{Record, Value, ValueRef};
 
 use super::fault::{EvalError, display_value};
-use super::number::{Number, compare_floats, compare_int_float, read_bit};
+use super::number::{Number, compare_floats, compare_int_float, read_bit, read_float};
 
 /// The order of two values; `None` when NULL is involved.
 pub fn compare(a: ValueRef<'_>, b: ValueRef<'_>) -> Result<Option<Ordering>, EvalError> {
@@ -36,6 +36,30 @@ pub fn compare(a: ValueRef<'_>, b: ValueRef<'_>) -> Result<Option<Ordering>, Eva
         }
     };
     Ok(Some(ordering))
+}
+
+/// The order of MIN, MAX and order keys, which is total: NULL, numbers, times, texts. Texts compare as texts; what they
+/// spell is for [`read_text`] to say.
+pub fn rank(a: ValueRef<'_>, b: ValueRef<'_>) -> Ordering {
+    let kind = |value: ValueRef<'_>| match value {
+        ValueRef::Null => 0,
+        ValueRef::Bit(_) | ValueRef::Int(_) | ValueRef::Float(_) => 1,
+        ValueRef::Time(_) => 2,
+        ValueRef::Text(_) => 3,
+        ValueRef::Record(_) | ValueRef::Array(_) => 4,
+    };
+    kind(a).cmp(&kind(b)).then_with(|| {
+        let ordering = compare(a, b).ok().flatten();
+        ordering.unwrap_or(Ordering::Equal)
+    })
+}
+
+/// A text as MIN, MAX and order keys take it unless the query cast it: a number if it reads as one, else a datetime if it
+/// is ISO 8601, else text.
+pub fn read_text(text: &str) -> ValueRef<'_> {
+    let number = read_float(text).map(ValueRef::Float);
+    let time = || Instant::parse_iso(text.as_bytes()).map(ValueRef::Time);
+    number.or_else(time).unwrap_or(ValueRef::Text(text))
 }
 
 /// Whether two values are equal under `=`; `None` when NULL is involved.

@@ -5,7 +5,7 @@ use highwater_query::plan::{Expr, ExprKind, Literal, Name};
 
 use crate::chunk::Chunk;
 use crate::column::{Column, ColumnBuilder};
-use crate::script;
+use crate::script::{self, Calls};
 use crate::value::{Value, ValueRef};
 
 use super::fault::Faults;
@@ -85,12 +85,26 @@ fn user(
         .collect();
     let good = (!faults.is_empty()).then(|| rows.and(&faults.good()));
     let context = &mut KernelContext::new(span, good.as_ref().unwrap_or(rows), faults);
-    let mut given = Vec::with_capacity(args.len());
-    context.map(|row| {
-        given.clear();
-        given.extend(args.iter().map(|arg| arg.get(row)));
-        script::call(name, &given, chunk.time(row))
-    })
+    let called: Vec<usize> = context.rows.iter().collect();
+    let mut results = ColumnBuilder::with_capacity(rows.len());
+    script::call(Calls {
+        name,
+        rows: &called,
+        arguments: &|row, given| given.extend(args.iter().map(|arg| arg.get(row))),
+        time: &|row| chunk.time(row),
+        done: &mut |row, outcome| {
+            (results.len()..row).for_each(|_| results.push_null());
+            match outcome {
+                Ok(value) => results.push_owned(value),
+                Err(reason) => {
+                    results.push_null();
+                    context.fail(row, reason);
+                }
+            }
+        },
+    });
+    (results.len()..rows.len()).for_each(|_| results.push_null());
+    Datum::Column(results.finish())
 }
 
 fn literal_value(literal: &Literal) -> Value {
@@ -102,8 +116,8 @@ fn literal_value(literal: &Literal) -> Value {
     }
 }
 
-/// Follows a path of fields in each row, without intermediate columns.
-fn field(expr: &Expr, chunk: &Chunk, rows: &Rows, faults: &mut Faults) -> Datum {
+/// An expression and the path of fields that leads from it to this one.
+fn path_of(expr: &Expr) -> (&Expr, Vec<&str>) {
     let mut path = Vec::new();
     let mut base = expr;
     while let ExprKind::Field { of, name } = &base.kind {
@@ -111,20 +125,45 @@ fn field(expr: &Expr, chunk: &Chunk, rows: &Rows, faults: &mut Faults) -> Datum 
         base = of;
     }
     path.reverse();
+    (base, path)
+}
+
+/// The column and the path in it, if the expression is one.
+pub(super) fn path_in_column(expr: &Expr) -> Option<(usize, Vec<&str>)> {
+    match path_of(expr) {
+        (base, path) if !path.is_empty() => match base.kind {
+            ExprKind::Column(column) => Some((column, path)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Follows a path of fields in each row, without intermediate columns.
+fn field(expr: &Expr, chunk: &Chunk, rows: &Rows, faults: &mut Faults) -> Datum {
+    let (base, path) = path_of(expr);
     match value_of(base, chunk, rows, faults) {
         Datum::Scalar(value) => Datum::Scalar(follow(value.view(), &path).to_value()),
+        Datum::Column(Column::Lazy(lazy)) => Datum::Column(match lazy.follow(&path) {
+            Some(found) => found,
+            None => follow_all(&Column::Lazy(lazy), &path, rows),
+        }),
         Datum::Column(column @ Column::Dynamic(_)) => {
-            let mut builder = ColumnBuilder::with_capacity(rows.len());
-            for row in 0..rows.len() {
-                match rows.contains(row) {
-                    true => builder.push(follow(column.get(row), &path)),
-                    false => builder.push_null(),
-                }
-            }
-            Datum::Column(builder.finish())
+            Datum::Column(follow_all(&column, &path, rows))
         }
         Datum::Column(_) => Datum::NULL,
     }
+}
+
+fn follow_all(column: &Column, path: &[&str], rows: &Rows) -> Column {
+    let mut builder = ColumnBuilder::with_capacity(rows.len());
+    for row in 0..rows.len() {
+        match rows.contains(row) {
+            true => builder.push(follow(column.get(row), path)),
+            false => builder.push_null(),
+        }
+    }
+    builder.finish()
 }
 
 fn follow<'a>(value: ValueRef<'a>, path: &[&str]) -> ValueRef<'a> {

@@ -147,7 +147,7 @@ impl Faults {
     }
 
     /// Whether there are neither failures nor warnings.
-    pub fn is_silent(&self) -> bool {
+    pub(crate) fn is_silent(&self) -> bool {
         self.by_row.is_empty() && self.warnings.is_empty()
     }
 

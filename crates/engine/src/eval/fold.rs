@@ -28,12 +28,12 @@ pub(crate) fn folded(column: &Column) -> Column {
             let ascii = recase(texts, |bytes| bytes.make_ascii_uppercase());
             Column::Text(ascii.unwrap_or_else(|| texts.iter().map(|t| t.map(fold_text)).collect()))
         }
-        Column::Dynamic(values) => {
-            let mut builder = ColumnBuilder::with_capacity(values.len());
-            for value in values.iter() {
-                match fold(value.view()) {
+        Column::Dynamic(_) | Column::Lazy(_) => {
+            let mut builder = ColumnBuilder::with_capacity(column.len());
+            for value in (0..column.len()).map(|row| column.get(row)) {
+                match fold(value) {
                     Some(folded) => builder.push_owned(folded),
-                    None => builder.push(value.view()),
+                    None => builder.push(value),
                 }
             }
             builder.finish()

@@ -19,6 +19,8 @@ const TEXT: u8 = 3;
 const TIME: u8 = 4;
 const RECORD: u8 = 5;
 const ARRAY: u8 = 6;
+/// Only in join keys, where text may equal a bit and no number.
+const BIT: u8 = 7;
 
 /// Appends the key of a value.
 #[inline]
@@ -43,6 +45,11 @@ pub fn encode_key(value: ValueRef<'_>, out: &mut Vec<u8>) {
             items.iter().for_each(|item| encode_key(item.view(), out));
         }
     }
+}
+
+/// Appends a bit that differs from the number.
+pub(super) fn encode_bit(bit: bool, out: &mut Vec<u8>) {
+    out.extend_from_slice(&[BIT, bit.into()]);
 }
 
 #[inline]
@@ -88,6 +95,7 @@ pub(crate) fn decode_key<'a>(key: &mut &'a [u8]) -> ValueRef<'a> {
         INT => ValueRef::Int(decode_int(key)),
         FLOAT => ValueRef::Float(f64::from_bits(decode_int(key) as u64)),
         TIME => ValueRef::Time(Instant::from_ticks(decode_int(key))),
+        BIT => ValueRef::Bit(rest.first() == Some(&1)),
         TEXT => {
             let len = decode_len(key).min(key.len());
             let (text, rest) = key.split_at(len);
@@ -96,6 +104,42 @@ pub(crate) fn decode_key<'a>(key: &mut &'a [u8]) -> ValueRef<'a> {
         }
         _ => ValueRef::Null,
     }
+}
+
+/// The length of the first value of a key; at most that of the key, which is not empty.
+pub(super) fn key_len(key: &[u8]) -> usize {
+    let mut rest = key;
+    skip_value(&mut rest);
+    key.len() - rest.len()
+}
+
+fn skip_value(key: &mut &[u8]) {
+    let Some((&tag, rest)) = key.split_first() else {
+        return;
+    };
+    *key = rest;
+    match tag {
+        INT | FLOAT | TIME => skip(key, size_of::<i64>()),
+        BIT => skip(key, 1),
+        TEXT => skip_text(key),
+        RECORD => {
+            for _ in 0..decode_len(key).min(key.len()) {
+                skip_text(key);
+                skip_value(key);
+            }
+        }
+        ARRAY => (0..decode_len(key).min(key.len())).for_each(|_| skip_value(key)),
+        _ => {}
+    }
+}
+
+fn skip_text(key: &mut &[u8]) {
+    let len = decode_len(key);
+    skip(key, len);
+}
+
+fn skip(key: &mut &[u8], bytes: usize) {
+    *key = &key[bytes.min(key.len())..];
 }
 
 /// The first value of each key if it is text, else the value of `otherwise` in this row: only text is certain to be

@@ -18,6 +18,7 @@ mod expr;
 mod fault;
 mod fold;
 mod functions;
+mod join_key;
 mod key;
 mod like;
 mod number;
@@ -34,11 +35,13 @@ use highwater_query::plan::{Expr, Pred};
 
 use crate::chunk::Chunk;
 use crate::column::Column;
+use crate::work_limit::limit_text;
 
 pub use arithmetic::to_number;
-pub use compare::{compare, equal, same};
+pub use compare::{compare, equal, rank, read_text, same};
 pub use fault::{EvalError, Fault, Faults, Warning};
 pub(crate) use fold::folded;
+pub(crate) use join_key::{append_class, encode_join_key, keys_equal, same_class};
 pub(crate) use key::{decode_key, looks_usual};
 pub use key::{encode_key, key_texts};
 pub use text::{write_json, write_text};
@@ -58,13 +61,31 @@ pub fn evaluate(expr: &Expr, chunk: &Chunk, faults: &mut Faults) -> Column {
     }
 }
 
+/// Follows the paths of fields that these expressions are, in one pass over each column of records that are still text.
+pub(crate) fn prepare<'e>(exprs: impl Iterator<Item = &'e Expr>, chunk: &Chunk) {
+    let is_lazy = |column: &Column| matches!(column, Column::Lazy(_));
+    if !chunk.columns.iter().any(is_lazy) {
+        return;
+    }
+    let mut paths: Vec<(usize, Vec<&str>)> = exprs.filter_map(expr::path_in_column).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    for paths in paths.chunk_by(|a, b| a.0 == b.0) {
+        if let Column::Lazy(lazy) = &chunk.columns[paths[0].0] {
+            let paths: Vec<&[&str]> = paths.iter().map(|(_, path)| &path[..]).collect();
+            lazy.prepare(&paths);
+        }
+    }
+}
+
 /// Like [`evaluate`], for several expressions.
 pub(crate) fn evaluate_all<'e>(
-    exprs: impl IntoIterator<Item = &'e Expr>,
+    exprs: impl IntoIterator<Item = &'e Expr, IntoIter: Clone>,
     chunk: &Chunk,
     faults: &mut Faults,
 ) -> Vec<Column> {
     let exprs = exprs.into_iter();
+    prepare(exprs.clone(), chunk);
     exprs.map(|expr| evaluate(expr, chunk, faults)).collect()
 }
 
@@ -79,6 +100,13 @@ pub fn test(pred: &Pred, chunk: &Chunk, faults: &mut Faults) -> BooleanBuffer {
     } else {
         &holds & &faults.good()
     }
+}
+
+/// As [`test()`], for a condition and rows that nobody vouches for: functions make short texts only. The caller gives few
+/// rows at a time.
+pub fn test_limited(pred: &Pred, chunk: &Chunk, faults: &mut Faults) -> BooleanBuffer {
+    let _limited = limit_text();
+    test(pred, chunk, faults)
 }
 
 fn rows_to_do(chunk: &Chunk, faults: &Faults) -> Rows {

@@ -147,6 +147,7 @@ impl Datum {
                     !values[row].is_null()
                 }))
             }
+            Datum::Column(Column::Lazy(lazy)) => lazy.present(),
             Datum::Column(_) => self.nulls().map(|nulls| nulls.inner().clone()),
         }
     }
@@ -242,6 +243,16 @@ pub(super) fn null_unless(column: Column, good: &BooleanBuffer) -> Column {
                     false => Value::Null,
                 });
             Column::Dynamic(Arc::new(kept.collect()))
+        }
+        Column::Lazy(lazy) => {
+            let mut kept = ColumnBuilder::with_capacity(lazy.len());
+            for row in 0..lazy.len() {
+                match good.value(row) {
+                    true => lazy.push_to(row, &mut kept),
+                    false => kept.push_null(),
+                }
+            }
+            kept.finish()
         }
     }
 }

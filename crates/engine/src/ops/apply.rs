@@ -13,7 +13,14 @@ use super::{Context, Item, Operator};
 use crate::chunk::{CHUNK_ROWS, Chunk};
 use crate::column::{Column, ColumnBuilder};
 use crate::eval::{self, Faults};
-use crate::value::{Record, Value, ValueRef};
+use crate::lazy::LazyColumn;
+use crate::value::{Value, ValueRef};
+
+/// The size of an element's record without its values.
+const ELEMENT_BYTES: usize = 2 * (size_of::<Arc<str>>() + size_of::<Value>());
+
+/// Results are emitted at the latest when they have this size.
+const PENDING_BYTES_MAX: usize = 8 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Apply {
@@ -22,7 +29,7 @@ pub(crate) struct Apply {
     outer: bool,
     columns: Vec<ApplyColumn>,
     /// The field names of an element's record.
-    names: [Arc<str>; 2],
+    names: Arc<[Arc<str>]>,
     span: Span,
 }
 
@@ -38,7 +45,7 @@ impl Apply {
             each,
             outer,
             columns,
-            names: [index.into(), value.into()],
+            names: [index.into(), value.into()].into(),
         }
     }
 
@@ -55,36 +62,73 @@ impl Apply {
                 context.errors.add(chunk.time(row), fault.span, reason);
                 continue;
             }
-            if pending.rows.len() >= CHUNK_ROWS {
-                let rows = pending.finish(&chunk, &self.columns, row, &mut fanout);
+            if pending.rows.len() >= CHUNK_ROWS || pending.bytes >= PENDING_BYTES_MAX {
+                let rows = pending.finish(&chunk, self, row, &mut fanout);
                 context.out.push(Item::Rows(rows));
             }
-            self.row(of.get(row), row as u32, &mut pending, |reason| {
+            let before = pending.rows.len();
+            self.row(&of, row, &mut pending, |reason| {
                 context.errors.add(chunk.time(row), self.span, reason);
             });
+            let bytes = (pending.rows.len() - before) * self.bytes(&chunk, row);
+            pending.bytes += bytes;
+            let step = match self.outer {
+                true => "OUTER APPLY",
+                false => "CROSS APPLY",
+            };
+            if !context.budget.charge(bytes, step, Some(self.span)) {
+                return;
+            }
         }
-        let rows = pending.finish(&chunk, &self.columns, usize::MAX, &mut fanout);
+        let rows = pending.finish(&chunk, self, usize::MAX, &mut fanout);
         context.out.push(Item::Rows(rows));
     }
 
-    fn row(
-        &self,
-        value: ValueRef<'_>,
-        row: u32,
-        pending: &mut PendingRows,
-        fail: impl FnOnce(Box<dyn FnOnce() -> String>),
-    ) {
+    /// About the size of one result of a row.
+    fn bytes(&self, chunk: &Chunk, row: usize) -> usize {
+        let columns = self.columns.iter().map(|column| match column {
+            ApplyColumn::Carried(column) => chunk.columns[*column].value_bytes(row),
+            ApplyColumn::Element => ELEMENT_BYTES,
+        });
+        size_of::<i64>() + columns.sum::<usize>()
+    }
+
+    fn row(&self, of: &Column, row: usize, pending: &mut PendingRows, fail: impl FnOnce(Reason)) {
         let before = pending.rows.len();
-        match (self.each, value) {
+        let text = match (self.each, of) {
+            (Each::Element, Column::Lazy(lazy)) => lazy.text(row),
+            _ => None,
+        };
+        let elements = text.and_then(|(text, reader)| reader.elements(text, &mut pending.values));
+        match elements {
+            Some(elements) => {
+                for index in 0..elements {
+                    pending.rows.push(row as u32);
+                    pending.names.push_int(index as i64);
+                }
+            }
+            None => {
+                if let Err(reason) = self.values(&of.value(row), row as u32, pending) {
+                    return fail(reason);
+                }
+            }
+        }
+        if self.outer && pending.rows.len() == before {
+            pending.push(row as u32, ValueRef::Null, &Value::Null);
+        }
+    }
+
+    fn values(&self, value: &Value, row: u32, pending: &mut PendingRows) -> Result<(), Reason> {
+        match (self.each, value.view()) {
             (_, ValueRef::Null) => {}
             (Each::Element, ValueRef::Array(items)) => {
                 for (index, item) in items.iter().enumerate() {
-                    pending.push(row, self.record(Value::Int(index as i64), item.clone()));
+                    pending.push(row, ValueRef::Int(index as i64), item);
                 }
             }
             (Each::Property, ValueRef::Record(record)) => {
                 for (name, value) in record.iter() {
-                    pending.push(row, self.record(Value::Text(name.clone()), value.clone()));
+                    pending.push(row, ValueRef::Text(name), value);
                 }
             }
             (each, other) => {
@@ -93,53 +137,57 @@ impl Apply {
                     Each::Property => ("GetRecordProperties", "a record"),
                 };
                 let of = other.type_name();
-                return fail(Box::new(move || {
+                return Err(Box::new(move || {
                     format!("{function} takes {wanted}, but the value is {of}")
                 }));
             }
         }
-        if self.outer && pending.rows.len() == before {
-            pending.push(row, self.record(Value::Null, Value::Null));
-        }
-    }
-
-    fn record(&self, first: Value, second: Value) -> Record {
-        let [a, b] = &self.names;
-        let mut record = Record::with_capacity(2);
-        record.set(a.clone(), first);
-        record.set(b.clone(), second);
-        record
+        Ok(())
     }
 }
+
+/// Writes why a row fails.
+type Reason = Box<dyn FnOnce() -> String>;
 
 /// Results that are not emitted yet.
 #[derive(Default)]
 struct PendingRows {
     /// The input row of each.
     rows: Vec<u32>,
-    elements: ColumnBuilder,
+    /// About their size.
+    bytes: usize,
+    /// Index or property name of each.
+    names: ColumnBuilder,
+    values: ColumnBuilder,
 }
 
 impl PendingRows {
-    fn push(&mut self, row: u32, element: Record) {
+    fn push(&mut self, row: u32, name: ValueRef<'_>, value: &Value) {
         self.rows.push(row);
-        self.elements.push_record(element);
+        self.names.push(name);
+        self.values.push(value.view());
     }
 
     fn finish(
         &mut self,
         chunk: &Chunk,
-        columns: &[ApplyColumn],
+        apply: &Apply,
         until: usize,
         fanout: &mut Fanout<'_>,
     ) -> Chunk {
-        let PendingRows { rows, elements } = std::mem::take(self);
-        let elements = elements.finish();
-        let columns: Vec<Column> = columns
+        let PendingRows {
+            rows,
+            names,
+            values,
+            ..
+        } = std::mem::take(self);
+        let parts = vec![names.finish(), values.finish()];
+        let elements = LazyColumn::records(apply.names.clone(), parts, rows.len());
+        let columns: Vec<Column> = (apply.columns)
             .iter()
             .map(|column| match column {
                 ApplyColumn::Carried(column) => chunk.columns[*column].take(&rows),
-                ApplyColumn::Element => elements.clone(),
+                ApplyColumn::Element => Column::Lazy(elements.clone()),
             })
             .collect();
         fanout.piece(&rows, until, columns)

@@ -303,6 +303,13 @@ impl Cells {
         }
     }
 
+    pub(super) fn state_bytes(&self) -> usize {
+        size_of_val(&self.lanes[..])
+            + self.live * size_of::<Cell>()
+            + self.keys.state_bytes()
+            + groups::aggregate_bytes(&self.accumulators, self.live)
+    }
+
     pub(super) fn snapshot(&self, out: &mut Vec<u8>) {
         let mut order: Vec<u32> = Vec::with_capacity(self.live);
         out.count(self.lanes.len());

@@ -91,6 +91,8 @@ impl GroupSpec {
     }
 
     fn evaluate(&self, chunk: &Chunk, faults: &mut Faults) -> (Vec<Column>, Vec<Option<Column>>) {
+        let arguments = self.aggregates.iter().filter_map(|of| of.argument.as_ref());
+        eval::prepare(self.keys.iter().chain(arguments), chunk);
         let keys = eval::evaluate_all(&self.keys, chunk, faults);
         let arguments = self
             .aggregates
@@ -111,13 +113,10 @@ impl GroupSpec {
         input: &GroupInput,
         rows: Range<usize>,
         slots: &[u32],
-        errors: &mut DataErrors,
     ) {
-        let time = input.chunk.time(rows.start);
         for (index, accumulator) in accumulators.iter_mut().enumerate() {
             let argument = input.arguments[index].as_ref();
-            let outcome = accumulator.update(slots, rows.start, argument);
-            accumulate::note(outcome, &self.aggregates[index], time, errors);
+            accumulator.update(slots, rows.start, argument);
         }
     }
 }
@@ -291,6 +290,10 @@ impl Groups {
         self.key_ends.len()
     }
 
+    pub(crate) fn state_bytes(&self) -> usize {
+        self.keys.len() + aggregate_bytes(&self.accumulators, self.len())
+    }
+
     /// Frees the hash table: no more rows will come.
     pub(crate) fn close(&mut self) {
         self.table = HashTable::new();
@@ -303,7 +306,6 @@ impl Groups {
         input: &GroupInput,
         rows: Range<usize>,
         slots: &mut Vec<u32>,
-        errors: &mut DataErrors,
     ) {
         slots.clear();
         for row in rows.clone() {
@@ -323,7 +325,7 @@ impl Groups {
         let groups = self.len();
         let accumulators = self.accumulators.iter_mut();
         accumulators.for_each(|accumulator| accumulator.grow(groups));
-        spec.update(&mut self.accumulators, input, rows, slots, errors);
+        spec.update(&mut self.accumulators, input, rows, slots);
     }
 
     #[inline]
@@ -350,7 +352,7 @@ impl Groups {
         &self,
         spec: &GroupSpec,
         end: i64,
-        out: &mut RowWriter,
+        out: &mut RowWriter<'_>,
         errors: &mut DataErrors,
     ) {
         let groups = self.len();
@@ -385,6 +387,12 @@ fn key_of<'a>(bytes: &'a [u8], ends: &[u32], slot: u32) -> &'a [u8] {
         _ => ends[slot as usize - 1] as usize,
     };
     &bytes[start..ends[slot as usize] as usize]
+}
+
+/// About the size of the aggregates of `groups` groups.
+pub(crate) fn aggregate_bytes(accumulators: &[Accumulator], groups: usize) -> usize {
+    let accumulators = accumulators.iter();
+    accumulators.map(|of| of.state_bytes(groups)).sum()
 }
 
 pub(crate) fn snapshot(
@@ -425,7 +433,7 @@ pub(crate) fn emit_all(
     groups: usize,
     keys: &impl GroupKeys,
     accumulators: &[Accumulator],
-    out: &mut RowWriter,
+    out: &mut RowWriter<'_>,
     errors: &mut DataErrors,
 ) {
     let mut slots: Vec<u32> = Vec::with_capacity(groups.min(CHUNK_ROWS));
@@ -446,7 +454,7 @@ pub(crate) fn emit(
     slots: &[u32],
     keys: &impl GroupKeys,
     accumulators: &[Accumulator],
-    out: &mut RowWriter,
+    out: &mut RowWriter<'_>,
     errors: &mut DataErrors,
 ) {
     let groups = GroupEmitter {
@@ -470,19 +478,15 @@ impl<K: GroupKeys> GroupEmitter<'_, K> {
         &self,
         times: &[i64],
         slots: &[u32],
-        out: &mut RowWriter,
+        out: &mut RowWriter<'_>,
         errors: &mut DataErrors,
-        mut before: impl FnMut(usize, &mut RowWriter),
+        mut before: impl FnMut(usize, &mut RowWriter<'_>),
     ) {
         let spec = self.spec;
         let mut faults = Faults::new(slots.len());
         let results = self.results(slots, &mut faults);
         let kept = kept(spec, times, &results, &mut faults);
-        errors.add_warnings(&faults, |row| Instant::from_ticks(times[row]));
-        for (row, fault) in faults.iter() {
-            let time = Instant::from_ticks(times[row]);
-            errors.add(time, fault.span, || fault.reason.to_string());
-        }
+        errors.add_faults(&faults, |row| Instant::from_ticks(times[row]));
         let mut write = |row: usize| {
             before(row, out);
             let columns = out.begin(times[row]);
@@ -491,7 +495,7 @@ impl<K: GroupKeys> GroupEmitter<'_, K> {
             let results = results.iter().zip(self.accumulators);
             for (column, (result, accumulator)) in computed.iter_mut().zip(results) {
                 match result {
-                    Some(result) => column.push(result.get(row)),
+                    Some(result) => column.push_from(result, row),
                     None => accumulator.write(slots[row] as usize, column),
                 }
             }

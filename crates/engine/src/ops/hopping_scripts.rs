@@ -66,6 +66,11 @@ impl HoppingScripts {
         }
     }
 
+    pub(super) fn state_bytes(&self) -> usize {
+        let states = self.states.values().flatten();
+        states.map(RollingScript::state_bytes).sum()
+    }
+
     pub(super) fn snapshot(&self, out: &mut Vec<u8>) {
         let mut states: Vec<_> = self.states.iter().collect();
         states.sort_unstable_by_key(|(key, _)| *key);

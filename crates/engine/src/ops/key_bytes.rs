@@ -102,7 +102,6 @@ impl KeyBytes {
         self.garbage = 0;
     }
 
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }

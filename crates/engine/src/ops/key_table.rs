@@ -44,6 +44,10 @@ impl KeyTable {
         self.entries.len()
     }
 
+    pub(super) fn state_bytes(&self) -> usize {
+        size_of_val(&self.entries[..]) + self.bytes.len()
+    }
+
     #[inline]
     pub(super) fn key(&self, id: u32) -> &[u8] {
         self.bytes.get(self.entries[id as usize].key)

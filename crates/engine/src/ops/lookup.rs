@@ -15,6 +15,7 @@ use highwater_query::plan::{Expr, LookupNode, Pred, Reference, ReferenceStep, Si
 use highwater_time::Instant;
 
 use super::fanout::Fanout;
+use super::output_budget::copied_bytes;
 use super::row_keys::RowKeys;
 use super::{Context, DataErrors, Item, Operator};
 use crate::chunk::{CHUNK_ROWS, Chunk};
@@ -85,9 +86,11 @@ struct Snapshot {
 struct Index {
     /// The keys in pieces, each with the number of its first row.
     keys: Vec<(usize, RowKeys)>,
-    /// The newest row of each key; `next` is a circular list from there to the oldest and back to the newest.
+    /// The newest row of each class of keys; `next` is a circular list from there to the oldest and back to the newest.
     table: HashTable<u32>,
     next: Vec<u32>,
+    /// Keys of one class may differ; see [`RowKeys`].
+    converted: bool,
 }
 
 impl LookupTable {
@@ -136,11 +139,13 @@ impl Index {
             keys: Vec::new(),
             table: HashTable::new(),
             next: (0..rows as u32).collect(),
+            converted: false,
         };
         let mut from = 0;
         while from < rows {
             let keys = RowKeys::new(columns, from, rows);
             let len = keys.len();
+            index.converted |= keys.is_converted();
             index.keys.push((from, keys));
             from += len;
         }
@@ -157,7 +162,7 @@ impl Index {
         };
         let entry = self.table.entry(
             keys.hash(of),
-            |&newest| key_of(&self.keys, newest) == Some(key),
+            |&newest| has_class(&self.keys, newest, key),
             |&newest| {
                 let (keys, of) = of_row(&self.keys, newest as usize);
                 keys.hash(of)
@@ -177,15 +182,23 @@ impl Index {
     fn find(&self, hash: u64, key: &[u8], mut visit: impl FnMut(u32)) {
         let newest = self
             .table
-            .find(hash, |&newest| key_of(&self.keys, newest) == Some(key));
+            .find(hash, |&newest| has_class(&self.keys, newest, key));
         let Some(&newest) = newest else {
             return;
         };
-        let mut at = self.next[newest as usize];
-        visit(at);
-        while at != newest {
+        // Unless some are converted, all keys of a class are the same.
+        if !self.converted && !equals(&self.keys, newest, key) {
+            return;
+        }
+        let mut at = newest;
+        loop {
             at = self.next[at as usize];
-            visit(at);
+            if !self.converted || equals(&self.keys, at, key) {
+                visit(at);
+            }
+            if at == newest {
+                return;
+            }
         }
     }
 }
@@ -199,9 +212,16 @@ fn of_row(keys: &[(usize, RowKeys)], row: usize) -> (&RowKeys, usize) {
     (keys, row - first)
 }
 
-fn key_of(keys: &[(usize, RowKeys)], row: u32) -> Option<&[u8]> {
+/// Whether the key of a row that has one is of the class of `key`.
+fn has_class(keys: &[(usize, RowKeys)], row: u32, key: &[u8]) -> bool {
     let (keys, of) = of_row(keys, row as usize);
-    keys.key(of)
+    keys.is_of_class(keys.start(of), key)
+}
+
+/// Whether the key of a row that has one equals `key`.
+fn equals(keys: &[(usize, RowKeys)], row: u32, key: &[u8]) -> bool {
+    let (keys, of) = of_row(keys, row as usize);
+    keys.equals(keys.start(of), key)
 }
 
 #[derive(Debug)]
@@ -266,8 +286,8 @@ impl Lookup {
                             left,
                             right: Some((snapshot as u32, right)),
                         });
-                        if work.candidates.len() >= CHUNK_ROWS {
-                            work.flush(row, context);
+                        if work.candidates.len() >= CHUNK_ROWS && !work.flush(row, context) {
+                            return;
                         }
                     }
                 }
@@ -276,8 +296,8 @@ impl Lookup {
             if self.outer {
                 work.candidates.push(Candidate { left, right: None });
             }
-            if work.candidates.len() >= CHUNK_ROWS {
-                work.flush(row, context);
+            if work.candidates.len() >= CHUNK_ROWS && !work.flush(row, context) {
+                return;
             }
         }
         work.flush(usize::MAX, context);
@@ -307,9 +327,17 @@ struct ChunkLookup<'a> {
 }
 
 impl ChunkLookup<'_> {
-    /// Emits the results of the candidates. All candidates of rows before `until` are present.
-    fn flush(&mut self, until: usize, context: &mut Context<'_>) {
+    /// Emits the results of the candidates. All candidates of rows before `until` are present. Returns whether the lookup may
+    /// go on.
+    fn flush(&mut self, until: usize, context: &mut Context<'_>) -> bool {
         let candidates = std::mem::take(&mut self.candidates);
+        let bytes = self.bytes(&candidates);
+        if !context
+            .budget
+            .charge(bytes, "JOIN with reference data", None)
+        {
+            return false;
+        }
         let results = match &self.lookup.residual {
             None => self.retain_results(candidates, None),
             Some(residual) => {
@@ -324,11 +352,7 @@ impl ChunkLookup<'_> {
                 let rows = Chunk::new(times.collect(), self.columns(&pairs));
                 let mut faults = Faults::new(rows.rows());
                 let holds = eval::test(residual, &rows, &mut faults);
-                context.errors.add_warnings(&faults, |row| rows.time(row));
-                for (row, fault) in faults.iter() {
-                    let reason = || fault.reason.to_string();
-                    context.errors.add(rows.time(row), fault.span, reason);
-                }
+                context.errors.add_faults(&faults, |row| rows.time(row));
                 self.retain_results(candidates, Some(holds.iter().collect()))
             }
         };
@@ -336,6 +360,7 @@ impl ChunkLookup<'_> {
         let rows: Vec<u32> = results.iter().map(|result| result.left).collect();
         let piece = self.fanout.piece(&rows, until, columns);
         context.out.push(Item::Rows(piece));
+        true
     }
 
     /// Filters the candidates; `holds` has the residual condition of each pair.
@@ -360,6 +385,26 @@ impl ChunkLookup<'_> {
             }
         });
         results
+    }
+
+    /// About the size of the rows of candidates.
+    fn bytes(&self, candidates: &[Candidate]) -> usize {
+        let columns = self.lookup.columns.iter();
+        let bytes = columns.map(|&(side, column)| match side {
+            Side::Left => {
+                let rows = candidates.iter().map(|of| of.left as usize);
+                copied_bytes(&self.chunk.columns[column], rows)
+            }
+            Side::Right => {
+                let values = candidates.iter().filter_map(|of| of.right);
+                let snapshots = &self.lookup.table.snapshots;
+                let values = values.map(|(snapshot, row)| {
+                    snapshots[snapshot as usize].columns[column].value_bytes(row as usize)
+                });
+                values.sum()
+            }
+        });
+        candidates.len() * size_of::<i64>() + bytes.sum::<usize>()
     }
 
     fn columns(&self, pairs: &[Candidate]) -> Vec<Column> {

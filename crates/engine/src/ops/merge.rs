@@ -236,6 +236,15 @@ impl Operator for Merge {
         }
     }
 
+    fn state_bytes(&self) -> usize {
+        let pending = self.ports.iter().flat_map(|port| &port.pending);
+        let pending = pending.map(|pending| {
+            let (rows, left) = (pending.order.len(), pending.order.len() - pending.start);
+            pending.chunk.approximate_bytes() / rows.max(1) * left
+        });
+        pending.sum()
+    }
+
     fn snapshot(&self, out: &mut Vec<u8>) {
         snapshot_watermark(&self.combined_watermark, out);
         for port in &self.ports {
@@ -282,9 +291,7 @@ impl Operator for Merge {
             let known = from.u8()? != 0;
             let (mut times, mut order) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
             let mut origins = Vec::new();
-            let mut columns: Vec<ColumnBuilder> = std::iter::repeat_with(ColumnBuilder::default)
-                .take(width)
-                .collect();
+            let mut columns = ColumnBuilder::of_width(width);
             for _ in 0..rows {
                 times.push(from.i64()?);
                 order.push(from.i64()?);

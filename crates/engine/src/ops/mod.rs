@@ -8,6 +8,7 @@ mod accumulate;
 mod analytic;
 mod apply;
 mod cells;
+mod change_queue;
 mod fanout;
 mod groups;
 pub(crate) mod having;
@@ -15,8 +16,10 @@ mod hopping_scripts;
 mod join;
 mod key_bytes;
 mod key_table;
+mod keyed_slots;
 mod lookup;
 mod merge;
+mod output_budget;
 mod pane_grid;
 mod pane_window;
 mod panes;
@@ -46,6 +49,7 @@ pub(crate) use join::Join;
 pub use lookup::ReferenceTable;
 pub(crate) use lookup::{Lookup, LookupTable};
 pub use merge::Merge;
+pub use output_budget::{OutputBudget, OutputOverflow};
 pub(crate) use pane_grid::PaneGrid;
 pub(crate) use pane_window::PaneWindow;
 pub(crate) use panes::{PaneFill, PaneJoin};
@@ -92,6 +96,12 @@ pub trait Operator: Send {
         Ok(())
     }
 
+    /// About the size of the state in bytes, in proportion to its snapshot: values in lists count with their fixed part.
+    /// At most as expensive as a visit of every key, and much cheaper than a snapshot.
+    fn state_bytes(&self) -> usize {
+        0
+    }
+
     /// Adds a port that starts at the combined watermark of the others. `false` if the operator cannot have more ports.
     fn add_port(&mut self) -> bool {
         false
@@ -103,6 +113,7 @@ pub trait Operator: Send {
 pub struct Context<'a> {
     pub out: &'a mut Vec<Item>,
     pub errors: &'a mut DataErrors,
+    pub budget: &'a OutputBudget,
     pub trace: Option<&'a mut Vec<WindowEntry>>,
 }
 
@@ -188,6 +199,14 @@ impl DataErrors {
                 reason: warning.text.into(),
                 origin: None,
             });
+        }
+    }
+
+    /// Counts the faults and the warnings.
+    pub(crate) fn add_faults(&mut self, faults: &Faults, time: impl Fn(usize) -> Instant) {
+        self.add_warnings(faults, &time);
+        for (row, fault) in faults.iter() {
+            self.add(time(row), fault.span, || fault.reason.to_string());
         }
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_time::{Instant, LaneWatermark};
 
-use super::accumulate::{self, Accumulator};
+use super::accumulate::Accumulator;
 use super::cells::{Cells, Lane};
 use super::groups::{GroupEmitter, GroupInput, GroupKeys, GroupSpec};
 use super::hopping_scripts::HoppingScripts;
@@ -49,7 +49,7 @@ struct ChunkPass<'a, 'n> {
     input: Option<&'a GroupInput>,
     /// How many of its rows are aggregated.
     added: usize,
-    out: RowWriter,
+    out: RowWriter<'n>,
     report: WindowReport<'n>,
 }
 
@@ -97,7 +97,7 @@ impl PaneWindow {
         let mut pass = ChunkPass {
             input: Some(&input),
             added: 0,
-            out: RowWriter::new(&spec, self.has_lanes),
+            out: RowWriter::new(&spec, self.has_lanes, context.budget),
             report: WindowReport {
                 errors: context.errors,
                 trace: context.trace.as_deref_mut(),
@@ -167,13 +167,7 @@ impl PaneWindow {
             && to > from
         {
             let accumulators = &mut self.cells.accumulators;
-            self.spec.update(
-                accumulators,
-                input,
-                from..to,
-                &self.slots,
-                pass.report.errors,
-            );
+            self.spec.update(accumulators, input, from..to, &self.slots);
         }
         self.slots.clear();
         pass.added = to;
@@ -269,7 +263,7 @@ impl PaneWindow {
     }
 
     /// Writes the due windows. All their rows are aggregated.
-    fn write(&mut self, out: &mut RowWriter, errors: &mut DataErrors) {
+    fn write(&mut self, out: &mut RowWriter<'_>, errors: &mut DataErrors) {
         let (due, spec) = (&self.due, &*self.spec);
         if self.grid.is_tumbling() {
             let groups = GroupEmitter {
@@ -279,7 +273,7 @@ impl PaneWindow {
             };
             due.write(&groups, &due.shown, out, errors);
         } else {
-            let mut joined = due.joined(spec, &self.cells, errors);
+            let mut joined = due.joined(spec, &self.cells);
             let keys = DueRowKeys {
                 cells: &self.cells,
                 shown: &due.shown,
@@ -324,15 +318,12 @@ impl DueWindows {
     }
 
     /// The aggregates of each row.
-    fn joined(&self, spec: &GroupSpec, cells: &Cells, errors: &mut DataErrors) -> Vec<Accumulator> {
+    fn joined(&self, spec: &GroupSpec, cells: &Cells) -> Vec<Accumulator> {
         let mut joined = spec.accumulators();
         for (index, accumulator) in joined.iter_mut().enumerate() {
             accumulator.grow(self.shown.len());
             let parts = cells.accumulators[index].pick(&self.parts);
-            let outcome = accumulator.absorb(&parts, &self.rows);
-            let end = self.ends.first().copied().unwrap_or_default();
-            let end = Instant::from_ticks(end);
-            accumulate::note(outcome, &spec.aggregates[index], end, errors);
+            accumulator.absorb(&parts, &self.rows);
         }
         joined
     }
@@ -342,13 +333,13 @@ impl DueWindows {
         &self,
         groups: &GroupEmitter<'_, K>,
         slots: &[u32],
-        out: &mut RowWriter,
+        out: &mut RowWriter<'_>,
         errors: &mut DataErrors,
     ) {
         let mut watermarks = self.watermarks.iter().peekable();
         let mut names = self.names.iter().peekable();
         let mut passed = 0;
-        let mut push_marks = |row: usize, out: &mut RowWriter| {
+        let mut push_marks = |row: usize, out: &mut RowWriter<'_>| {
             loop {
                 while let Some(name) = names.next_if(|name| name.after <= passed) {
                     out.push_name(name);
@@ -407,7 +398,7 @@ impl Operator for PaneWindow {
                 let mut pass = ChunkPass {
                     input: None,
                     added: 0,
-                    out: RowWriter::new(&self.spec, self.has_lanes),
+                    out: RowWriter::new(&self.spec, self.has_lanes, context.budget),
                     report: WindowReport {
                         errors: context.errors,
                         trace: None,
@@ -420,6 +411,12 @@ impl Operator for PaneWindow {
             }
             Item::PartialPanes(_) => unreachable!("a window over rows is never given shares"),
         }
+    }
+
+    fn state_bytes(&self) -> usize {
+        let scripts = self.hopping_scripts.iter();
+        let scripts = scripts.map(HoppingScripts::state_bytes).sum::<usize>();
+        self.cells.state_bytes() + scripts
     }
 
     fn snapshot(&self, out: &mut Vec<u8>) {

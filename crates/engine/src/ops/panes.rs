@@ -12,7 +12,7 @@ use std::sync::Arc;
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_time::{CombinedWatermark, Instant};
 
-use super::accumulate::{self, Accumulator};
+use super::accumulate::Accumulator;
 use super::groups::{self, GroupInput, GroupKeys, GroupSpec, Groups, OriginalKeys};
 use super::hopping_scripts::HoppingScripts;
 use super::key_table::KeyTable;
@@ -49,13 +49,7 @@ impl PaneFiller {
             let stop = start + times[start..rows.end].partition_point(|&time| time <= end);
             let groups = self.open.entry(end);
             let groups = groups.or_insert_with(|| Groups::new(&self.spec));
-            groups.add(
-                &self.spec,
-                input,
-                start..stop,
-                &mut self.slots,
-                report.errors,
-            );
+            groups.add(&self.spec, input, start..stop, &mut self.slots);
             if report.tracing() {
                 self.trace(input, start..stop, end, report);
             }
@@ -88,6 +82,10 @@ impl PaneFiller {
                 PartialPane { end, groups }
             })
             .collect()
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.open.values().map(Groups::state_bytes).sum()
     }
 
     fn snapshot(&self, out: &mut Vec<u8>) {
@@ -202,7 +200,7 @@ impl PaneJoiner {
         self.due = Some(self.due.map_or(window, |due| due.min(window)));
     }
 
-    fn emit(&mut self, watermark: Instant, out: &mut RowWriter, errors: &mut DataErrors) {
+    fn emit(&mut self, watermark: Instant, out: &mut RowWriter<'_>, errors: &mut DataErrors) {
         while let Some(end) = self.due.filter(|due| *due < watermark.ticks()) {
             self.emit_window(end, out, errors);
             self.drop_panes(end);
@@ -227,7 +225,7 @@ impl PaneJoiner {
         }
     }
 
-    fn emit_window(&mut self, end: i64, out: &mut RowWriter, errors: &mut DataErrors) {
+    fn emit_window(&mut self, end: i64, out: &mut RowWriter<'_>, errors: &mut DataErrors) {
         let panes = &mut self.panes;
         let content = self.grid.window_start(end) + 1..=end;
         let shares = || panes.range(content.clone()).flat_map(|(_, shares)| shares);
@@ -241,7 +239,7 @@ impl PaneJoiner {
         for (_, share) in panes.range_mut(content.clone()).flat_map(|(_, s)| s) {
             share.index_keys(&mut self.keys);
         }
-        let mut joined = self.join(content, errors);
+        let mut joined = self.join(content);
         let mut accumulators = std::mem::take(&mut joined.accumulators);
         let keys = IndexedKeys {
             members: &joined,
@@ -256,7 +254,7 @@ impl PaneJoiner {
     }
 
     /// Combines all partial panes, with the groups in order of first occurrence.
-    fn join(&mut self, content: RangeInclusive<i64>, errors: &mut DataErrors) -> IndexedGroups {
+    fn join(&mut self, content: RangeInclusive<i64>) -> IndexedGroups {
         let largest = self.panes.range(content.clone()).flat_map(|(_, s)| s);
         let largest = largest.map(|(_, share)| share.len()).max();
         let mut joined = IndexedGroups {
@@ -271,7 +269,6 @@ impl PaneJoiner {
         }
         vec_growth::resize(&mut self.group_slots, self.keys.bound(), (0, 0));
         let mut slots = Vec::new();
-        let end = Instant::from_ticks(*content.end());
         let shares = self.panes.range(content);
         for (_, share) in shares.flat_map(|(_, shares)| shares) {
             let PaneGroups::Indexed(share) = share else {
@@ -292,11 +289,25 @@ impl PaneJoiner {
             }
             for (index, accumulator) in joined.accumulators.iter_mut().enumerate() {
                 accumulator.grow(joined.ids.len());
-                let outcome = accumulator.absorb(&share.accumulators[index], &slots);
-                accumulate::note(outcome, &self.spec.aggregates[index], end, errors);
+                accumulator.absorb(&share.accumulators[index], &slots);
             }
         }
         joined
+    }
+
+    fn state_bytes(&self) -> usize {
+        let shares = self.panes.values().flatten();
+        let shares = shares.map(|(_, share)| match share {
+            PaneGroups::Unindexed(groups) => groups.state_bytes(),
+            PaneGroups::Indexed(members) => {
+                size_of_val(&members.ids[..])
+                    + groups::aggregate_bytes(&members.accumulators, members.ids.len())
+            }
+        });
+        let scripts = self.hopping_scripts.iter();
+        shares.sum::<usize>()
+            + self.keys.state_bytes()
+            + scripts.map(HoppingScripts::state_bytes).sum::<usize>()
     }
 
     fn snapshot(&self, out: &mut Vec<u8>) {
@@ -381,6 +392,10 @@ impl Operator for PaneFill {
         }
     }
 
+    fn state_bytes(&self) -> usize {
+        self.0.state_bytes()
+    }
+
     fn snapshot(&self, out: &mut Vec<u8>) {
         self.0.snapshot(out);
     }
@@ -417,13 +432,17 @@ impl Operator for PaneJoin {
                 let Some(watermark) = self.combined_watermark.advance(port, watermark) else {
                     return;
                 };
-                let mut out = RowWriter::new(&self.joiner.spec, false);
+                let mut out = RowWriter::new(&self.joiner.spec, false, context.budget);
                 self.joiner.emit(watermark, &mut out, context.errors);
                 out.finish(context.out);
                 context.out.push(Item::Watermark(watermark));
             }
             Item::Rows(_) => unreachable!("panes are joined from shares"),
         }
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.joiner.state_bytes()
     }
 
     fn snapshot(&self, out: &mut Vec<u8>) {

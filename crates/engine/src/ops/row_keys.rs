@@ -1,7 +1,8 @@
-//! The join keys of rows: the key columns as bytes, and their hash.
+//! The join keys of rows: the key columns as bytes, and the hash of their class.
 //!
-//! Two rows match if their bytes are equal. The encoding is self-delimiting, so a stored key needs no length: it equals
-//! another key if it starts with it. A row with a NULL in a key column has no key and matches no row.
+//! Two rows match if their keys are equal under `=`, which converts text beside numbers and times; rows that can match
+//! have the same class and so the same hash. The encoding is self-delimiting, so a stored key needs no length. A row with
+//! a NULL in a key column has no key and matches no row.
 
 use std::hash::BuildHasher;
 
@@ -17,6 +18,10 @@ pub(crate) struct RowKeys {
     /// The start and end of each row's key in `bytes`.
     ranges: Vec<(u32, u32)>,
     hashes: Vec<u64>,
+    /// Some keys are not their class: keys of the same class may differ from each other.
+    converted: bool,
+    /// Scratch space for a class.
+    class: Vec<u8>,
 }
 
 /// The start of a row without a key.
@@ -32,6 +37,7 @@ impl RowKeys {
             bytes: Vec::with_capacity((rows - from) * columns.len() * 10),
             ranges: Vec::with_capacity(rows - from),
             hashes: Vec::with_capacity(rows - from),
+            ..RowKeys::default()
         };
         for row in from..rows {
             if keys.bytes.len() > BYTES_MAX {
@@ -45,6 +51,7 @@ impl RowKeys {
     #[inline]
     fn encode(&mut self, columns: &[Column], row: usize) {
         let start = self.bytes.len();
+        let mut plain = true;
         for column in columns {
             let value = column.get(row);
             if value.is_null() {
@@ -52,9 +59,13 @@ impl RowKeys {
                 self.push_none();
                 return;
             }
-            eval::encode_key(value, &mut self.bytes);
+            plain &= eval::encode_join_key(value, &mut self.bytes);
         }
-        self.close(start);
+        let hash = match plain {
+            true => hash_of(&self.bytes[start..]),
+            false => self.hash_of_class(start),
+        };
+        self.close(start, hash);
     }
 
     pub(super) fn push_none(&mut self) {
@@ -62,21 +73,49 @@ impl RowKeys {
         self.hashes.push(0);
     }
 
+    /// Adds a key that was stored.
     pub(super) fn push(&mut self, key: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(key);
-        self.close(start);
+        let hash = self.hash_of_class(start);
+        self.close(start, hash);
+    }
+
+    /// Adds the key of a row of other keys.
+    pub(super) fn push_from(&mut self, other: &RowKeys, row: usize) {
+        self.converted |= other.converted;
+        match other.key(row) {
+            None => self.push_none(),
+            Some(key) => {
+                let start = self.bytes.len();
+                self.bytes.extend_from_slice(key);
+                self.close(start, other.hash(row));
+            }
+        }
+    }
+
+    fn hash_of_class(&mut self, start: usize) -> u64 {
+        let key = &self.bytes[start..];
+        self.class.clear();
+        eval::append_class(key, &mut self.class);
+        self.converted |= self.class != key;
+        hash_of(&self.class)
     }
 
     #[inline]
-    fn close(&mut self, start: usize) {
-        let hash = FixedState::default().hash_one(&self.bytes[start..]);
+    fn close(&mut self, start: usize, hash: u64) {
         self.ranges.push((start as u32, self.bytes.len() as u32));
         self.hashes.push(hash);
     }
 
     pub(super) fn len(&self) -> usize {
         self.ranges.len()
+    }
+
+    /// Whether keys of one class may differ: then each must be compared.
+    #[inline]
+    pub(super) fn is_converted(&self) -> bool {
+        self.converted
     }
 
     /// The start of the row's key, or [`NO_KEY`].
@@ -108,9 +147,20 @@ impl RowKeys {
         self.bytes.get(start as usize).copied().unwrap_or(0)
     }
 
+    /// Whether the key that starts at `start` has the class of `key`. Only a row that has a key has a start.
+    #[inline]
+    pub(super) fn is_of_class(&self, start: u32, key: &[u8]) -> bool {
+        eval::same_class(&self.bytes[start as usize..], key)
+    }
+
     /// Whether the key that starts at `start` equals `key`.
     #[inline]
-    pub(super) fn is(&self, start: u32, key: &[u8]) -> bool {
-        self.bytes[start as usize..].starts_with(key)
+    pub(super) fn equals(&self, start: u32, key: &[u8]) -> bool {
+        eval::keys_equal(&self.bytes[start as usize..], key)
     }
+}
+
+#[inline]
+fn hash_of(key: &[u8]) -> u64 {
+    FixedState::default().hash_one(key)
 }

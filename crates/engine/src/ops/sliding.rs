@@ -9,41 +9,48 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use hashbrown::HashTable;
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_query::plan::{Aggregate, AggregateFunction};
 use highwater_time::{Duration, Instant};
 
 use super::accumulate::{self, Accumulator, FailureReason, RollingScript};
+use super::change_queue::ChangeQueue;
 use super::groups::{GroupInput, GroupSpec};
+use super::keyed_slots::{KeyedSlots, LaneKey};
 use super::sliding_aggregate::SlidingAggregate;
-use super::timer_queue::TimerQueue;
 use super::window_operator::{LaneWindow, RowWriter, WindowReport};
 use crate::codec::{ReadValue, WriteValue};
-use crate::column::ColumnBuilder;
+use crate::column::{Column, ColumnBuilder};
 use crate::script::{self, Retraction};
 use crate::value::{Value, ValueRef};
 
 pub(crate) struct Sliding {
     spec: Arc<GroupSpec>,
     size: i64,
-    table: HashTable<u32>,
-    groups: Vec<Option<Group>>,
-    free: Vec<u32>,
+    groups: KeyedSlots<Group>,
     /// Groups whose content changes at an instant.
-    changes: TimerQueue<Vec<u32>>,
+    changes: ChangeQueue,
+    /// Groups that are gone: where keys are many, a group lives for an event or two, and allocating it anew costs more
+    /// than what it does.
+    spare: Vec<Group>,
+    /// The results of the group that changes; reused.
+    results: Vec<Value>,
+    /// The groups that change; reused.
+    changed: Vec<u32>,
 }
 
+/// How many groups that are gone are kept.
+const SPARE_MAX: usize = 1024;
+
 struct Group {
-    lane: u32,
-    hash: u64,
-    key: Box<[u8]>,
     /// The keys of the first event. Equal keys may have different representations, such as 1 and 1.0; the output must
     /// not depend on how long a group is kept, so it follows the content.
     display_keys: Vec<Value>,
     /// The keys of the last event.
     last_display_keys: Vec<Value>,
     events: VecDeque<Event>,
+    /// Of every event one value per aggregate; NULL for COUNT(*).
+    arguments: VecDeque<Value>,
     /// How many events at the front are in the content; the watermark has not reached the later ones.
     inside: usize,
     rolling: Vec<SlidingAggregate>,
@@ -53,13 +60,11 @@ struct Group {
 
 struct Event {
     time: i64,
-    /// One per aggregate; NULL for COUNT(*).
-    arguments: Box<[Value]>,
     /// The keys, if their representation differs from that of the previous event.
     display_keys: Option<Vec<Value>>,
 }
 
-pub(super) const GROUP_BYTES: usize = size_of::<Group>();
+pub(super) const GROUP_BYTES: usize = size_of::<Group>() + KeyedSlots::<Group>::OVERHEAD;
 pub(super) const EVENT_BYTES: usize = size_of::<Event>();
 
 impl Sliding {
@@ -67,35 +72,37 @@ impl Sliding {
         Sliding {
             spec,
             size: size.ticks(),
-            table: HashTable::new(),
-            groups: Vec::new(),
-            free: Vec::new(),
-            changes: TimerQueue::default(),
+            groups: KeyedSlots::default(),
+            changes: ChangeQueue::default(),
+            spare: Vec::new(),
+            results: Vec::new(),
+            changed: Vec::new(),
         }
     }
 
     fn slot(&mut self, lane: u32, input: &GroupInput, row: usize) -> u32 {
-        let (hash, key) = (input.hash(row), input.key(row));
-        let found = self.table.find(hash, |&slot| {
-            self.groups[slot as usize]
-                .as_ref()
-                .is_some_and(|g| g.lane == lane && &*g.key == key)
-        });
-        if let Some(&slot) = found {
+        let key = LaneKey {
+            lane,
+            hash: input.hash(row),
+            key: input.key(row),
+        };
+        if let Some(slot) = self.groups.find(key) {
             return slot;
         }
-        let display_keys: Vec<Value> = keys_of(input, row).map(ValueRef::to_value).collect();
-        self.insert(Group {
-            lane,
-            hash,
-            key: key.into(),
-            last_display_keys: display_keys.clone(),
-            display_keys,
+        let mut group = self.spare.pop().unwrap_or_else(|| Group {
+            display_keys: Vec::new(),
+            last_display_keys: Vec::new(),
             events: VecDeque::new(),
+            arguments: VecDeque::new(),
             inside: 0,
             rolling: self.rolling(),
             last_evaluated: i64::MIN,
-        })
+        });
+        let keys = keys_of(input, row).map(ValueRef::to_value);
+        group.display_keys.extend(keys);
+        let keys = group.display_keys.iter().cloned();
+        group.last_display_keys.extend(keys);
+        self.groups.insert(key, group)
     }
 
     fn rolling(&self) -> Vec<SlidingAggregate> {
@@ -106,36 +113,14 @@ impl Sliding {
             .collect()
     }
 
-    fn insert(&mut self, group: Group) -> u32 {
-        let hash = group.hash;
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.groups[slot as usize] = Some(group);
-                slot
-            }
-            None => {
-                self.groups.push(Some(group));
-                (self.groups.len() - 1) as u32
-            }
-        };
-        let groups = &self.groups;
-        self.table.insert_unique(hash, slot, |&slot| {
-            groups[slot as usize].as_ref().map_or(0, |group| group.hash)
-        });
-        slot
-    }
-
-    fn forget(&mut self, slot: u32) {
-        if let Some(group) = self.groups[slot as usize].take() {
-            if let Ok(entry) = self.table.find_entry(group.hash, |&other| other == slot) {
-                entry.remove();
-            }
-            self.free.push(slot);
-        }
-    }
-
-    fn change(&mut self, slot: u32, time: i64, out: &mut RowWriter, report: &mut WindowReport<'_>) {
-        let Some(group) = &mut self.groups[slot as usize] else {
+    fn change(
+        &mut self,
+        slot: u32,
+        time: i64,
+        out: &mut RowWriter<'_>,
+        report: &mut WindowReport<'_>,
+    ) {
+        let Some(group) = self.groups.get_mut(slot) else {
             return;
         };
         if group.last_evaluated == time {
@@ -144,10 +129,13 @@ impl Sliding {
         group.last_evaluated = time;
         group.move_to(time, self.size);
         if group.inside > 0 {
-            let spec = &self.spec;
-            match group.results(spec, time, self.size, report) {
-                Ok(results) => {
-                    out.push_row(time, group.display_keys.iter().cloned().chain(results))
+            let (spec, results) = (&self.spec, &mut self.results);
+            match group.results(spec, time, self.size, results) {
+                Ok(()) => {
+                    let shown = group.display_keys.iter().chain(results.iter());
+                    for (column, value) in out.begin(time).iter_mut().zip(shown) {
+                        column.push(value.view());
+                    }
                 }
                 Err((index, reason)) => report.errors.add(
                     Instant::from_ticks(time),
@@ -155,8 +143,12 @@ impl Sliding {
                     || reason.to_string(),
                 ),
             }
-        } else if group.events.is_empty() {
-            self.forget(slot);
+        } else if group.events.is_empty()
+            && let Some(mut group) = self.groups.remove(slot)
+            && self.spare.len() < SPARE_MAX
+        {
+            group.clear(&self.spec);
+            self.spare.push(group);
         }
     }
 }
@@ -186,13 +178,28 @@ impl Group {
         Some(self.last_display_keys.clone())
     }
 
+    /// Makes the group one without events, for another key.
+    fn clear(&mut self, spec: &GroupSpec) {
+        self.display_keys.clear();
+        self.last_display_keys.clear();
+        self.last_evaluated = i64::MIN;
+        for (rolling, aggregate) in self.rolling.iter_mut().zip(&spec.aggregates) {
+            rolling.clear(aggregate);
+        }
+    }
+
+    /// The arguments of one aggregate, of all events inside.
+    fn content(&self, index: usize) -> impl Iterator<Item = &Value> {
+        let width = self.rolling.len();
+        let inside = self.arguments.range(..self.inside * width);
+        inside.skip(index).step_by(width)
+    }
+
     fn move_to(&mut self, time: i64, size: i64) {
-        while let Some(event) = self
-            .events
-            .get(self.inside)
-            .filter(|event| event.time <= time)
-        {
-            for (rolling, value) in self.rolling.iter_mut().zip(&event.arguments) {
+        let width = self.rolling.len();
+        while (self.events.get(self.inside)).is_some_and(|event| event.time <= time) {
+            let arguments = self.arguments.range(self.inside * width..);
+            for (rolling, value) in self.rolling.iter_mut().zip(arguments) {
                 rolling.enter(value);
             }
             self.inside += 1;
@@ -202,12 +209,11 @@ impl Group {
             .front()
             .is_some_and(|event| event.time <= time - size)
         {
-            if let Some(event) = self.events.pop_front() {
-                for (rolling, value) in self.rolling.iter_mut().zip(&event.arguments) {
-                    rolling.leave(value);
-                }
-                self.inside -= 1;
+            self.events.pop_front();
+            for (rolling, value) in self.rolling.iter_mut().zip(self.arguments.drain(..width)) {
+                rolling.leave(&value);
             }
+            self.inside -= 1;
             let first = self.events.front_mut();
             if let Some(display_keys) = first.and_then(|event| event.display_keys.take()) {
                 self.display_keys = display_keys;
@@ -220,18 +226,17 @@ impl Group {
         spec: &GroupSpec,
         time: i64,
         size: i64,
-        report: &mut WindowReport<'_>,
-    ) -> Result<Vec<Value>, (usize, FailureReason)> {
-        let aggregates = spec.aggregates.iter().enumerate();
-        aggregates
-            .map(|(index, aggregate)| {
-                let result = match self.rolling_result(index, aggregate, time, size) {
-                    Some(result) => result,
-                    None => self.folded_result(index, aggregate, time, report),
-                };
-                result.map_err(|reason| (index, reason))
-            })
-            .collect()
+        results: &mut Vec<Value>,
+    ) -> Result<(), (usize, FailureReason)> {
+        results.clear();
+        for (index, aggregate) in spec.aggregates.iter().enumerate() {
+            let result = match self.rolling_result(index, aggregate, time, size) {
+                Some(result) => result,
+                None => self.folded_result(index, aggregate),
+            };
+            results.push(result.map_err(|reason| (index, reason))?);
+        }
+        Ok(())
     }
 
     fn rolling_result(
@@ -241,12 +246,13 @@ impl Group {
         time: i64,
         size: i64,
     ) -> Option<Result<Value, FailureReason>> {
+        let width = self.rolling.len();
         match (&mut self.rolling[index], &aggregate.function) {
             (SlidingAggregate::Script(rolling), AggregateFunction::User(name)) => {
                 script::can_retract(name, Retraction::OneByOne).then(|| {
-                    let content = self.events.range(..self.inside);
-                    let content =
-                        content.filter_map(|event| accumulate::event(&event.arguments[index]));
+                    let content = self.arguments.range(..self.inside * width);
+                    let content = content.skip(index).step_by(width);
+                    let content = content.filter_map(accumulate::event);
                     rolling.step(name, Retraction::OneByOne, time, size, content)
                 })
             }
@@ -254,21 +260,36 @@ impl Group {
         }
     }
 
-    fn folded_result(
-        &self,
-        index: usize,
-        aggregate: &Aggregate,
-        time: i64,
-        report: &mut WindowReport<'_>,
-    ) -> Result<Value, FailureReason> {
+    fn snapshot(&self, out: &mut Vec<u8>) {
+        let display_keys = self.display_keys.iter().chain(&self.last_display_keys);
+        display_keys.for_each(|value| out.value(value.view()));
+        out.i64(self.last_evaluated);
+        out.count(self.inside);
+        out.count(self.events.len());
+        let width = self.rolling.len();
+        for (index, event) in self.events.iter().enumerate() {
+            out.i64(event.time);
+            let arguments = self.arguments.range(index * width..(index + 1) * width);
+            arguments.for_each(|value| out.value(value.view()));
+            out.u8(event.display_keys.is_some().into());
+            let display_keys = event.display_keys.iter().flatten();
+            display_keys.for_each(|value| out.value(value.view()));
+        }
+        for rolling in &self.rolling {
+            if let SlidingAggregate::Script(rolling) = rolling {
+                rolling.snapshot(out);
+            }
+        }
+    }
+
+    fn folded_result(&self, index: usize, aggregate: &Aggregate) -> Result<Value, FailureReason> {
         let mut accumulator = Accumulator::new(aggregate);
         let mut column = ColumnBuilder::with_capacity(self.inside);
-        for event in self.events.iter().take(self.inside) {
-            column.push(event.arguments[index].view());
+        for value in self.content(index) {
+            column.push(value.view());
         }
         accumulator.grow(1);
-        let outcome = accumulator.update(&vec![0; self.inside], 0, Some(&column.finish()));
-        accumulate::note(outcome, aggregate, Instant::from_ticks(time), report.errors);
+        accumulator.update(&vec![0; self.inside], 0, Some(&column.finish()));
         accumulator.result(0)
     }
 }
@@ -288,27 +309,18 @@ impl LaneWindow for Sliding {
         for row in rows {
             let time = input.chunk.times[row];
             let slot = self.slot(lane, input, row);
-            let argument = |column: &Option<_>| {
-                column
-                    .as_ref()
-                    .map_or(Value::Null, |c: &crate::Column| c.get(row).to_value())
+            let argument = |column: &Option<Column>| {
+                let column = column.as_ref();
+                column.map_or(Value::Null, |column| column.value(row))
             };
-            let arguments = input.arguments.iter().map(argument).collect();
-            if let Some(group) = &mut self.groups[slot as usize] {
+            if let Some(group) = self.groups.get_mut(slot) {
                 let display_keys = group.changed_keys(input, row);
-                group.events.push_back(Event {
-                    time,
-                    arguments,
-                    display_keys,
-                });
+                group.events.push_back(Event { time, display_keys });
+                let arguments = input.arguments.iter().map(argument);
+                group.arguments.extend(arguments);
             }
             let leaves = time.saturating_add(self.size);
-            for change in [time, leaves] {
-                let changed = self.changes.at(lane, change, Vec::new);
-                if changed.last() != Some(&slot) {
-                    changed.push(slot);
-                }
-            }
+            self.changes.push(lane, slot, time, leaves);
             report.window_entered(
                 input,
                 row,
@@ -322,84 +334,40 @@ impl LaneWindow for Sliding {
         &mut self,
         lane: Option<u32>,
         watermark: Instant,
-        out: &mut RowWriter,
+        out: &mut RowWriter<'_>,
         report: &mut WindowReport<'_>,
     ) {
-        while let Some((lane, time, changed)) = self.changes.pop(lane, watermark) {
+        let mut changed = std::mem::take(&mut self.changed);
+        while let Some((lane, time)) = self.changes.pop(lane, watermark, &mut changed) {
             out.lane = lane;
-            for slot in changed {
+            for &slot in &changed {
                 self.change(slot, time, out, report);
             }
         }
+        self.changed = changed;
+    }
+
+    fn state_bytes(&self) -> usize {
+        let event = EVENT_BYTES + self.spec.aggregates.len() * size_of::<Value>();
+        self.groups.state_bytes(|group| {
+            let scripts = group.rolling.iter().map(|rolling| match rolling {
+                SlidingAggregate::Script(rolling) => rolling.state_bytes(),
+                _ => 0,
+            });
+            size_of::<Group>() + group.events.len() * event + scripts.sum::<usize>()
+        })
     }
 
     fn snapshot(&self, out: &mut Vec<u8>) {
-        out.count(self.groups.len());
-        for group in &self.groups {
-            out.u8(group.is_some().into());
-            let Some(group) = group else { continue };
-            out.u32(group.lane);
-            out.u64(group.hash);
-            out.blob(&group.key);
-            let display_keys = group.display_keys.iter().chain(&group.last_display_keys);
-            display_keys.for_each(|value| out.value(value.view()));
-            out.i64(group.last_evaluated);
-            out.count(group.inside);
-            out.count(group.events.len());
-            for event in &group.events {
-                out.i64(event.time);
-                event
-                    .arguments
-                    .iter()
-                    .for_each(|value| out.value(value.view()));
-                out.u8(event.display_keys.is_some().into());
-                let display_keys = event.display_keys.iter().flatten();
-                display_keys.for_each(|value| out.value(value.view()));
-            }
-            for rolling in &group.rolling {
-                if let SlidingAggregate::Script(rolling) = rolling {
-                    rolling.snapshot(out);
-                }
-            }
-        }
-        out.count(self.free.len());
-        self.free.iter().for_each(|&slot| out.u32(slot));
-        self.changes.snapshot(out, |slots, out| {
-            out.count(slots.len());
-            slots.iter().for_each(|&slot| out.u32(slot));
-        });
+        self.groups.snapshot(out, Group::snapshot);
+        self.changes.snapshot(out);
     }
 
     fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         let mut fresh = Sliding::new(self.spec.clone(), Duration::from_ticks(self.size));
-        let groups = from.count()?;
-        for slot in 0..groups {
-            let group = if from.u8()? == 0 {
-                None
-            } else {
-                Some(self.restore_group(from)?)
-            };
-            match group {
-                Some(group) => {
-                    fresh.insert(group);
-                }
-                None => fresh.groups.push(None),
-            }
-            debug_assert_eq!(fresh.groups.len(), slot + 1);
-        }
-        let known = |slot: u32| {
-            if (slot as usize) < groups {
-                Ok(slot)
-            } else {
-                Err(DecodeError::Invalid("an unknown group"))
-            }
-        };
-        for _ in 0..from.count()? {
-            fresh.free.push(known(from.u32()?)?);
-        }
-        fresh.changes = TimerQueue::restore(from, |from| {
-            (0..from.count()?).map(|_| known(from.u32()?)).collect()
-        })?;
+        fresh.groups = KeyedSlots::restore(from, |from| self.restore_group(from))?;
+        let groups = &fresh.groups;
+        fresh.changes = ChangeQueue::restore(from, |from| groups.restore_slots(from))?;
         *self = fresh;
         Ok(())
     }
@@ -408,17 +376,16 @@ impl LaneWindow for Sliding {
 impl Sliding {
     fn restore_group(&self, from: &mut Reader<'_>) -> Result<Group, DecodeError> {
         let (keys, aggregates) = (self.spec.keys.len(), self.spec.aggregates.len());
-        let (lane, hash, key) = (from.u32()?, from.u64()?, from.blob()?.into());
         let values = |from: &mut Reader<'_>, count: usize| -> Result<Vec<Value>, DecodeError> {
             (0..count).map(|_| from.value()).collect()
         };
         let (display_keys, last_display_keys) = (values(from, keys)?, values(from, keys)?);
         let (last_evaluated, inside) = (from.i64()?, from.u64()? as usize);
         let mut rolling = self.rolling();
-        let mut events = VecDeque::new();
+        let (mut events, mut all) = (VecDeque::new(), VecDeque::new());
         for index in 0..from.count()? {
             let time = from.i64()?;
-            let arguments: Box<[Value]> = values(from, aggregates)?.into();
+            let arguments = values(from, aggregates)?;
             if index < inside {
                 for (rolling, value) in rolling.iter_mut().zip(&arguments) {
                     rolling.enter(value);
@@ -429,11 +396,8 @@ impl Sliding {
             } else {
                 Some(values(from, keys)?)
             };
-            events.push_back(Event {
-                time,
-                arguments,
-                display_keys,
-            });
+            events.push_back(Event { time, display_keys });
+            all.extend(arguments);
         }
         for rolling in &mut rolling {
             if let SlidingAggregate::Script(rolling) = rolling {
@@ -446,12 +410,10 @@ impl Sliding {
             ));
         }
         Ok(Group {
-            lane,
-            hash,
-            key,
             display_keys,
             last_display_keys,
             events,
+            arguments: all,
             inside,
             rolling,
             last_evaluated,

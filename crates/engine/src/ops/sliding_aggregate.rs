@@ -35,7 +35,26 @@ pub(crate) struct Total {
     values: u64,
     ints: i128,
     floats: u64,
+    /// The exact sum of the floats that are multiples of 2^-64, in such units.
+    fixed: i128,
+    /// That of the others.
     exact: Option<Box<ExactSum>>,
+}
+
+/// 2^64: the unit of [`Total::fixed`] is one part of it.
+const UNITS: f64 = 18_446_744_073_709_551_616.0;
+/// No sum of as many as there can be overflows.
+const FIXED_MAX: f64 = 1_073_741_824.0;
+
+/// A float in units of 2^-64, if that is exact.
+#[inline]
+fn to_fixed(value: f64) -> Option<i128> {
+    if value.abs() >= FIXED_MAX {
+        return None;
+    }
+    let units = value * UNITS;
+    let whole = units as i128;
+    (whole as f64 == units).then_some(whole)
 }
 
 /// MIN and MAX. Values are numbered as they enter, and leave in that order.
@@ -62,6 +81,19 @@ impl SlidingAggregate {
             }
             (AggregateFunction::User(_), _) => SlidingAggregate::Script(Box::default()),
             _ => SlidingAggregate::Folded,
+        }
+    }
+
+    /// Forgets everything; the events inside have left.
+    pub(super) fn clear(&mut self, spec: &Aggregate) {
+        match self {
+            SlidingAggregate::Events(count) | SlidingAggregate::Count(count) => *count = 0,
+            SlidingAggregate::Total(total) => *total = Total::default(),
+            SlidingAggregate::Distinct(values) => values.clear(),
+            SlidingAggregate::Extreme(_) | SlidingAggregate::Script(_) => {
+                *self = SlidingAggregate::new(spec);
+            }
+            SlidingAggregate::Folded => {}
         }
     }
 
@@ -116,7 +148,7 @@ impl SlidingAggregate {
                     values,
                 ))
             }
-            SlidingAggregate::Extreme(extreme) => extreme.result().map(Ok),
+            SlidingAggregate::Extreme(extreme) => Some(Ok(extreme.candidates.best(extreme.wanted))),
             SlidingAggregate::Script(_) | SlidingAggregate::Folded => None,
         }
     }
@@ -137,8 +169,10 @@ impl Total {
             Value::Int(i) => self.ints += i128::from(*i),
             Value::Float(f) => {
                 self.floats += 1;
-                let exact = || Box::new(ExactSum::new());
-                self.exact.get_or_insert_with(exact).add(*f);
+                match to_fixed(*f) {
+                    Some(units) => self.fixed += units,
+                    None => self.exact.get_or_insert_with(new_sum).add(*f),
+                }
             }
             _ => return,
         }
@@ -150,9 +184,13 @@ impl Total {
             Value::Int(i) => self.ints -= i128::from(*i),
             Value::Float(f) => {
                 self.floats -= 1;
-                match &mut self.exact {
-                    Some(exact) if self.floats > 0 => exact.subtract(*f),
-                    _ => self.exact = None,
+                match (to_fixed(*f), &mut self.exact) {
+                    (Some(units), _) => self.fixed -= units,
+                    (None, Some(exact)) if self.floats > 0 => exact.subtract(*f),
+                    (None, _) => self.exact = None,
+                }
+                if self.floats == 0 {
+                    self.exact = None;
                 }
             }
             _ => return,
@@ -162,10 +200,24 @@ impl Total {
 
     /// All of them, if any is a float.
     fn float(&self) -> Option<f64> {
-        let mut sum = self.exact.clone()?;
+        if self.floats == 0 {
+            return None;
+        }
+        let units = self.ints.checked_mul(1 << 64);
+        let units = units.and_then(|units| units.checked_add(self.fixed));
+        if let (None, Some(units)) = (&self.exact, units) {
+            // Rounds once, and a power of two changes no digit.
+            return Some(units as f64 / UNITS);
+        }
+        let mut sum = self.exact.clone().unwrap_or_else(new_sum);
         sum.add_int(self.ints);
+        sum.add_scaled(self.fixed, 1.0 / UNITS);
         Some(sum.round())
     }
+}
+
+fn new_sum() -> Box<ExactSum> {
+    Box::new(ExactSum::new())
 }
 
 impl Extreme {
@@ -187,14 +239,46 @@ impl Extreme {
         self.left += 1;
         self.candidates.leave(self.left);
     }
+}
 
-    /// `None` if there are values of several kinds: then the first one counts.
-    fn result(&self) -> Option<Value> {
-        let mut best = self.candidates.best();
-        match (best.next(), best.next()) {
-            (None, _) => Some(Value::Null),
-            (Some(value), None) => Some(value.clone()),
-            (Some(_), Some(_)) => None,
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn number() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            (-1000_i64..1000).prop_map(|quarters| Value::Float(quarters as f64 / 4.0)),
+            any::<i64>().prop_map(Value::Int),
+            (-1e12..1e12).prop_map(Value::Float),
+            prop::sample::select(vec![0.1, -0.0, 1e300, -1e300, 1e-300, 5e-324, 1e18, 0.3])
+                .prop_map(Value::Float),
+            Just(Value::Null),
+        ]
+    }
+
+    proptest! {
+        /// What has left leaves nothing behind, and a sum is that of [`ExactSum`] to the bit.
+        #[test]
+        fn totals_are_exact(values in prop::collection::vec(number(), 1..40), left in 0_usize..40) {
+            let mut total = Total::default();
+            values.iter().for_each(|value| total.enter(value));
+            let left = left.min(values.len());
+            values[..left].iter().for_each(|value| total.leave(value));
+            let (mut exact, mut floats) = (ExactSum::new(), 0);
+            for value in &values[left..] {
+                match value {
+                    Value::Int(int) => exact.add_int(i128::from(*int)),
+                    Value::Float(float) => {
+                        floats += 1;
+                        exact.add(*float);
+                    }
+                    _ => {}
+                }
+            }
+            let expected = (floats > 0).then(|| exact.round().to_bits());
+            prop_assert_eq!(total.float().map(f64::to_bits), expected);
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Operators without state: filter and project.
 
-use highwater_query::plan::{Expr, Item as Column, Pred};
+use highwater_query::plan::{self, Expr, Pred};
 
 use super::{Context, Item, Operator};
 use crate::chunk::Chunk;
+use crate::column::Column;
 use crate::eval::{self, Faults};
 
 pub(crate) struct Filter {
@@ -26,7 +27,7 @@ pub(crate) struct Project {
 }
 
 impl Project {
-    pub(crate) fn new(items: &[Column]) -> Project {
+    pub(crate) fn new(items: &[plan::Item]) -> Project {
         Project {
             exprs: items.iter().map(|item| item.expr.clone()).collect(),
         }
@@ -34,7 +35,20 @@ impl Project {
 
     fn apply(&self, chunk: Chunk, context: &mut Context<'_>) -> Chunk {
         let mut faults = Faults::new(chunk.rows());
-        let columns = eval::evaluate_all(&self.exprs, &chunk, &mut faults);
+        let columns = match context.budget.work_limit() {
+            None => eval::evaluate_all(&self.exprs, &chunk, &mut faults),
+            Some(limit) => {
+                let columns = self.exprs.iter().map(|expr| match limit.is_reached() {
+                    true => Column::Null(chunk.rows()),
+                    false => {
+                        let column = eval::evaluate(expr, &chunk, &mut faults);
+                        limit.charge(column.approximate_bytes() as u64);
+                        column
+                    }
+                });
+                columns.collect()
+            }
+        };
         context
             .errors
             .drop_failed_rows(chunk.with_columns(columns), &faults)

@@ -11,10 +11,9 @@ use highwater_time::{Instant, LaneWatermark};
 
 use super::groups::{GroupInput, GroupSpec};
 use super::timer_queue::ONE_LANE;
-use super::{Context, DataErrors, Item, Operator, WindowEntry};
+use super::{Context, DataErrors, Item, Operator, OutputBudget, WindowEntry};
 use crate::chunk::{CHUNK_ROWS, Chunk, ChunkLanes, LaneName};
 use crate::column::ColumnBuilder;
-use crate::value::Value;
 
 pub(crate) trait LaneWindow: Send {
     fn spec(&self) -> &GroupSpec;
@@ -33,10 +32,12 @@ pub(crate) trait LaneWindow: Send {
         &mut self,
         lane: Option<u32>,
         watermark: Instant,
-        out: &mut RowWriter,
+        out: &mut RowWriter<'_>,
         report: &mut WindowReport<'_>,
     );
 
+    /// See [`Operator::state_bytes`].
+    fn state_bytes(&self) -> usize;
     fn snapshot(&self, out: &mut Vec<u8>);
     fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError>;
 }
@@ -89,7 +90,7 @@ impl<W: LaneWindow> Operator for WindowOperator<W> {
         match item {
             Item::Rows(chunk) => self.rows(chunk, context),
             Item::Watermark(watermark) => {
-                let mut out = RowWriter::new(self.window.spec(), self.has_lanes);
+                let mut out = RowWriter::new(self.window.spec(), self.has_lanes, context.budget);
                 self.window
                     .advance(None, watermark, &mut out, &mut report_of(context));
                 out.finish(context.out);
@@ -97,6 +98,10 @@ impl<W: LaneWindow> Operator for WindowOperator<W> {
             }
             Item::PartialPanes(_) => unreachable!("a window over rows is never given shares"),
         }
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.window.state_bytes()
     }
 
     fn snapshot(&self, out: &mut Vec<u8>) {
@@ -113,6 +118,7 @@ impl<W: LaneWindow> Operator for WindowOperator<W> {
 impl<W: LaneWindow> WindowOperator<W> {
     fn rows(&mut self, chunk: Chunk, context: &mut Context<'_>) {
         let input = self.window.spec().prepare(chunk, context);
+        let budget = context.budget;
         let mut report = report_of(context);
         let Some(lanes) = &input.chunk.lanes else {
             self.window
@@ -120,7 +126,7 @@ impl<W: LaneWindow> WindowOperator<W> {
             return;
         };
         self.has_lanes = true;
-        let mut out = RowWriter::new(self.window.spec(), true);
+        let mut out = RowWriter::new(self.window.spec(), true, budget);
         let (mut from, mut names) = (0, lanes.names.iter().peekable());
         for (number, mark) in lanes.watermarks.iter().enumerate() {
             while let Some(name) = names.next_if(|name| name.after <= number) {
@@ -165,7 +171,8 @@ fn report_of<'a>(context: &'a mut Context<'_>) -> WindowReport<'a> {
 }
 
 /// Builds chunks of result rows.
-pub(crate) struct RowWriter {
+pub(crate) struct RowWriter<'a> {
+    budget: &'a OutputBudget,
     times: Vec<i64>,
     columns: Vec<ColumnBuilder>,
     lanes: Option<ChunkLanes>,
@@ -174,12 +181,17 @@ pub(crate) struct RowWriter {
     sealed: Vec<Chunk>,
 }
 
-impl RowWriter {
-    pub(crate) fn new(spec: &GroupSpec, has_lanes: bool) -> RowWriter {
+impl<'a> RowWriter<'a> {
+    pub(crate) fn new(
+        spec: &GroupSpec,
+        has_lanes: bool,
+        budget: &'a OutputBudget,
+    ) -> RowWriter<'a> {
         let width = spec.keys.len() + spec.aggregates.len();
         RowWriter {
+            budget,
             times: Vec::new(),
-            columns: builders(width),
+            columns: ColumnBuilder::of_width(width),
             lanes: has_lanes.then(ChunkLanes::default),
             lane: ONE_LANE,
             sealed: Vec::new(),
@@ -196,12 +208,6 @@ impl RowWriter {
             lanes.of_row.push(self.lane);
         }
         &mut self.columns
-    }
-
-    pub(crate) fn push_row(&mut self, time: i64, values: impl Iterator<Item = Value>) {
-        for (column, value) in self.begin(time).iter_mut().zip(values) {
-            column.push_owned(value);
-        }
     }
 
     pub(crate) fn push_watermark(&mut self, mark: LaneWatermark) {
@@ -221,11 +227,16 @@ impl RowWriter {
 
     fn seal(&mut self) {
         let width = self.columns.len();
-        let columns = std::mem::replace(&mut self.columns, builders(width));
+        let columns = std::mem::replace(&mut self.columns, ColumnBuilder::of_width(width));
         let columns = columns.into_iter().map(ColumnBuilder::finish).collect();
         let mut chunk = Chunk::new(std::mem::take(&mut self.times).into(), columns);
         chunk.lanes = self.lanes.as_mut().map(std::mem::take);
-        self.sealed.push(chunk);
+        if self
+            .budget
+            .charge(chunk.approximate_bytes(), "window", None)
+        {
+            self.sealed.push(chunk);
+        }
     }
 
     pub(crate) fn finish(mut self, out: &mut Vec<Item>) {
@@ -235,10 +246,4 @@ impl RowWriter {
         }
         out.extend(self.sealed.into_iter().map(Item::Rows));
     }
-}
-
-fn builders(width: usize) -> Vec<ColumnBuilder> {
-    std::iter::repeat_with(ColumnBuilder::default)
-        .take(width)
-        .collect()
 }

@@ -176,10 +176,11 @@ impl<'e, 'js> ObjectRun<'e, 'js> {
         time: i64,
     ) -> Result<ObjectRun<'e, 'js>, ConvertError> {
         interpreter.begin();
+        interpreter.enter(Instant::from_ticks(time), &[]);
         Ok(ObjectRun {
             interpreter,
             ctx,
-            dates: interpreter.enter(ctx, Instant::from_ticks(time), &[])?,
+            dates: interpreter.dates(ctx)?,
             object,
         })
     }
@@ -192,7 +193,8 @@ impl<'e, 'js> ObjectRun<'e, 'js> {
         time: i64,
     ) -> Result<ObjectRun<'e, 'js>, ConvertError> {
         interpreter.begin();
-        let dates = interpreter.enter(ctx, Instant::from_ticks(time), &[])?;
+        interpreter.enter(Instant::from_ticks(time), &[]);
+        let dates = interpreter.dates(ctx)?;
         let function = class.clone().restore(ctx)?;
         let Some(class) = Constructor::from_value(function.into_value()).ok() else {
             return Err(ConvertError::Unsupported("main is no constructor".into()));
@@ -230,7 +232,7 @@ impl<'e, 'js> ObjectRun<'e, 'js> {
         for (time, value) in events {
             let time = Instant::from_ticks(*time);
             self.interpreter.begin();
-            self.interpreter.enter(self.ctx, time, &[value.view()])?;
+            self.interpreter.enter(time, &[value.view()]);
             let value = to_js(self.ctx, &self.dates, value.view())?;
             let time = to_js(self.ctx, &self.dates, ValueRef::Time(time))?;
             method.call::<_, Js<'js>>((This(self.object.clone()), value, time))?;
@@ -256,8 +258,7 @@ impl<'e, 'js> ObjectRun<'e, 'js> {
             }
         }
         self.show("accumulate", step.entered)?;
-        self.interpreter
-            .enter(self.ctx, Instant::from_ticks(step.at), &[])?;
+        self.interpreter.enter(Instant::from_ticks(step.at), &[]);
         self.result()
     }
 

@@ -24,7 +24,7 @@ use rquickjs::{Context, Ctx, Function, Object, Persistent, Runtime, Value as Js}
 use super::aggregate::Objects;
 use super::convert::{ConvertError, Dates, from_js, to_js};
 use super::running_calls::{self, CallSlot};
-use super::{ScriptError, Scripts};
+use super::{Calls, ScriptError, Scripts};
 use crate::eval;
 use crate::value::{Value, ValueRef};
 
@@ -49,13 +49,26 @@ pub(super) struct Interpreter {
     pub(super) context: Context,
     _runtime: Runtime,
     interrupts: Rc<Cell<u32>>,
+    event: Rc<Event>,
+    /// What the seed is made of; reused.
+    key: RefCell<Vec<u8>>,
     slot: Arc<CallSlot>,
     /// The number of the function that is called next.
     function: usize,
 }
 
+/// What a script may learn about its event besides the arguments.
+#[derive(Default)]
+struct Event {
+    unix_millis: Cell<f64>,
+    /// The seed of random numbers, until the call has taken it.
+    seed: Cell<Option<i32>>,
+}
+
 pub(super) struct LoadedFunction {
     number: usize,
+    /// Whether the script may draw random numbers: its text names them.
+    draws: bool,
     pub function: Persistent<Function<'static>>,
     /// Whether its objects can retract events one by one and together, if known.
     pub retraction: [Option<bool>; 2],
@@ -63,7 +76,6 @@ pub(super) struct LoadedFunction {
 
 #[derive(Clone)]
 struct PreludeFunctions {
-    enter: Persistent<Function<'static>>,
     date: Persistent<Function<'static>>,
     time: Persistent<Function<'static>>,
 }
@@ -123,15 +135,9 @@ fn check_all(scripts: &Scripts) -> Result<(), ScriptError> {
     Ok(())
 }
 
-pub(super) fn call(
-    scripts: &Arc<Scripts>,
-    name: &str,
-    args: &[ValueRef<'_>],
-    time: Instant,
-) -> Result<Value, String> {
-    with_interpreter(scripts, |interpreter| {
-        interpreter.call(scripts, name, args, time)
-    })
+/// Makes calls until one breaks the interpreter or cannot be made; that one is left to the caller.
+pub(super) fn call(scripts: &Arc<Scripts>, calls: &mut Calls<'_, '_>) -> Result<(), String> {
+    with_interpreter(scripts, |interpreter| interpreter.call(scripts, calls))
 }
 
 /// Runs `body` with the interpreter of this thread. If the interpreter breaks, its cached objects may be the reason, so
@@ -200,13 +206,17 @@ impl Interpreter {
                 counted.get() > INTERRUPTS_MAX || watched.is_given_up()
             })));
             let context = Context::full(&runtime)?;
+            let event = Rc::new(Event::default());
             let prelude = context.with(|ctx| -> rquickjs::Result<PreludeFunctions> {
-                let made: Object<'_> = ctx.eval(PRELUDE)?;
+                let (time, once) = (event.clone(), event.clone());
+                let clock = Function::new(ctx.clone(), move || time.unix_millis.get())?;
+                let seed = Function::new(ctx.clone(), move || once.seed.take())?;
+                let prelude: Function<'_> = ctx.eval(PRELUDE)?;
+                let made: Object<'_> = prelude.call((clock, seed))?;
                 let save = |name: &str| -> rquickjs::Result<_> {
                     Ok(Persistent::save(&ctx, made.get::<_, Function<'_>>(name)?))
                 };
                 Ok(PreludeFunctions {
-                    enter: save("enter")?,
                     date: save("date")?,
                     time: save("time")?,
                 })
@@ -218,6 +228,8 @@ impl Interpreter {
                 context,
                 _runtime: runtime,
                 interrupts,
+                event,
+                key: RefCell::default(),
                 slot,
                 function: 0,
             })
@@ -253,6 +265,7 @@ impl Interpreter {
         })?;
         let loaded = LoadedFunction {
             number,
+            draws: source.contains("random"),
             function,
             retraction: [None; 2],
         };
@@ -273,26 +286,34 @@ impl Interpreter {
         Ok(loaded)
     }
 
-    fn call(
-        &mut self,
-        scripts: &Scripts,
-        name: &str,
-        args: &[ValueRef<'_>],
-        time: Instant,
-    ) -> Result<Value, Failure> {
-        let function = self.loaded(scripts, name)?.function.clone();
-        self.begin();
+    fn call(&mut self, scripts: &Scripts, calls: &mut Calls<'_, '_>) -> Result<(), Failure> {
+        let loaded = self.loaded(scripts, calls.name)?;
+        let (function, draws) = (loaded.function.clone(), loaded.draws);
         self.context.with(|ctx| {
-            let run = || -> Result<Value, ConvertError> {
-                let dates = self.enter(&ctx, time, args)?;
-                let mut given = Args::new(ctx.clone(), args.len());
-                for arg in args {
-                    given.push_arg(to_js(&ctx, &dates, *arg)?)?;
+            let failed = |error| self.failure(&ctx, error);
+            let function = function.restore(&ctx).map_err(failed)?;
+            let dates = self.dates(&ctx).map_err(failed)?;
+            let mut arguments = Vec::new();
+            while let Some(&row) = calls.rows.first() {
+                arguments.clear();
+                (calls.arguments)(row, &mut arguments);
+                self.begin();
+                self.enter((calls.time)(row), if draws { &arguments } else { &[] });
+                let run = || -> Result<Value, ConvertError> {
+                    let mut given = Args::new(ctx.clone(), arguments.len());
+                    for argument in &arguments {
+                        given.push_arg(to_js(&ctx, &dates, *argument)?)?;
+                    }
+                    let result: Js<'_> = function.call_arg(given)?;
+                    from_js(&dates, &result)
+                };
+                let outcome = run().map_err(|error| self.convert_failure(&ctx, error));
+                match outcome {
+                    Err(failure) if failure.broken => return Err(failure),
+                    outcome => calls.end_first(outcome.map_err(|failure| failure.message)),
                 }
-                let result: Js<'_> = function.clone().restore(&ctx)?.call_arg(given)?;
-                from_js(&dates, &result)
-            };
-            run().map_err(|error| self.convert_failure(&ctx, error))
+            }
+            Ok(())
         })
     }
 
@@ -303,17 +324,18 @@ impl Interpreter {
     }
 
     /// Sets the clock and the random seed from the event.
-    pub(super) fn enter<'js>(
-        &self,
-        ctx: &Ctx<'js>,
-        time: Instant,
-        args: &[ValueRef<'_>],
-    ) -> rquickjs::Result<Dates<'js>> {
-        let mut key = time.ticks().to_le_bytes().to_vec();
+    pub(super) fn enter(&self, time: Instant, args: &[ValueRef<'_>]) {
+        self.event.unix_millis.set(time.to_unix_millis() as f64);
+        let mut key = self.key.borrow_mut();
+        key.clear();
+        key.extend_from_slice(&time.ticks().to_le_bytes());
         args.iter().for_each(|arg| eval::encode_key(*arg, &mut key));
-        let seed = FixedState::default().hash_one(&key) as i32;
-        let enter = self.prelude.enter.clone().restore(ctx)?;
-        enter.call::<_, ()>((time.to_unix_millis() as f64, seed))?;
+        let seed = FixedState::default().hash_one(&*key) as i32;
+        self.event.seed.set(Some(seed));
+    }
+
+    /// The date functions of the prelude.
+    pub(super) fn dates<'js>(&self, ctx: &Ctx<'js>) -> rquickjs::Result<Dates<'js>> {
         Ok(Dates {
             make: self.prelude.date.clone().restore(ctx)?,
             time: self.prelude.time.clone().restore(ctx)?,

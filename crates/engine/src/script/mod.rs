@@ -34,6 +34,7 @@ use running_calls::RunningCalls;
 
 /// The maximum length of a message.
 const MESSAGE_CHARS: usize = 300;
+const NO_SCRIPTS: &str = "the job has no JavaScript functions";
 
 /// The JavaScript functions of a job.
 #[derive(Debug, Default)]
@@ -118,9 +119,42 @@ impl Scripts {
     }
 }
 
-/// The value of `udf.name(args)` for an event at `time`.
-pub(crate) fn call(name: &str, args: &[ValueRef<'_>], time: Instant) -> Result<Value, EvalError> {
-    run(name, |scripts| backend::call(scripts, name, args, time))
+/// The calls of `udf.name` for rows of a chunk. The interpreter is entered once for all of them.
+pub(crate) struct Calls<'a, 'v> {
+    pub name: &'a str,
+    pub rows: &'a [usize],
+    /// Appends the arguments of a row.
+    pub arguments: &'a dyn Fn(usize, &mut Vec<ValueRef<'v>>),
+    /// The time of the event.
+    pub time: &'a dyn Fn(usize) -> Instant,
+    /// Takes the value of a row, or why there is none; in the order of the rows.
+    pub done: &'a mut dyn FnMut(usize, Result<Value, EvalError>),
+}
+
+impl Calls<'_, '_> {
+    /// Ends the call of the first row.
+    fn end_first(&mut self, outcome: Result<Value, String>) {
+        if let Some((&row, rest)) = self.rows.split_first() {
+            let outcome = outcome.map_err(|message| script_error(self.name, &message));
+            (self.done)(row, outcome);
+            self.rows = rest;
+        }
+    }
+}
+
+/// Makes the calls.
+pub(crate) fn call(mut calls: Calls<'_, '_>) {
+    let scripts = CURRENT_SCRIPTS.with(|entered| entered.borrow().clone());
+    while !calls.rows.is_empty() {
+        let outcome = match &scripts {
+            Some(scripts) => backend::call(scripts, &mut calls),
+            None => Err(NO_SCRIPTS.into()),
+        };
+        // The call of the first row has broken the interpreter, or cannot be made.
+        if let Err(message) = outcome {
+            calls.end_first(Err(message));
+        }
+    }
 }
 
 /// The value of `uda.name` over these events, given by time.
@@ -192,12 +226,16 @@ fn run(
     let scripts = CURRENT_SCRIPTS.with(|entered| entered.borrow().clone());
     let outcome = match &scripts {
         Some(scripts) => body(scripts),
-        None => Err("the job has no JavaScript functions".into()),
+        None => Err(NO_SCRIPTS.into()),
     };
-    outcome.map_err(|message| EvalError::Script {
+    outcome.map_err(|message| script_error(name, &message))
+}
+
+fn script_error(name: &str, message: &str) -> EvalError {
+    EvalError::Script {
         name: name.into(),
         message: message.chars().take(MESSAGE_CHARS).collect(),
-    })
+    }
 }
 
 #[cfg(feature = "javascript")]
@@ -222,12 +260,8 @@ mod backend {
         }
     }
 
-    pub(super) fn call(
-        _scripts: &Scripts,
-        _name: &str,
-        _args: &[ValueRef<'_>],
-        _time: Instant,
-    ) -> Result<Value, String> {
+    pub(super) fn call(_scripts: &Scripts, calls: &mut Calls<'_, '_>) -> Result<(), String> {
+        let _ = (calls.arguments, calls.time);
         Err(MISSING.into())
     }
 

@@ -1,11 +1,10 @@
 // Runs before any script: replaces what JavaScript takes from the outside by what the event says, and hands the host
-// the few functions it needs. Clock and random numbers are set by `enter` before every call.
-(function () {
+// the few functions it needs. `clock` is the time of the event; `seed` gives a number once for every call, then undefined.
+(function (clock, seed) {
   "use strict";
   const Native = Date;
   const days = Native.prototype;
   const getTime = days.getTime;
-  let now = 0;
   let state = 0;
 
   for (const part of ["FullYear", "Month", "Date", "Day", "Hours", "Minutes", "Seconds", "Milliseconds"]) {
@@ -27,8 +26,8 @@
   };
 
   function Clock(...args) {
-    if (new.target === undefined) return new Native(now).toString();
-    if (args.length === 0) args = [now];
+    if (new.target === undefined) return new Native(clock()).toString();
+    if (args.length === 0) args = [clock()];
     else if (args.length > 1) args = [Native.UTC(...args)];
     else if (typeof args[0] === "string") args = [parse(args[0])];
     return Reflect.construct(Native, args, new.target);
@@ -37,12 +36,14 @@
   days.constructor = Clock;
   Object.defineProperty(Clock, "name", { value: "Date" });
   Object.defineProperty(Clock, "length", { value: 7 });
-  Clock.now = function () { return now; };
+  Clock.now = function () { return clock(); };
   Clock.UTC = Native.UTC;
   Clock.parse = parse;
   globalThis.Date = Clock;
 
   Math.random = function random() {
+    const fresh = seed();
+    if (fresh !== undefined) state = fresh;
     state = (state + 0x6d2b79f5) | 0;
     let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
     mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
@@ -54,9 +55,8 @@
   }
 
   return {
-    enter: function (time, seed) { now = time; state = seed | 0; },
     date: function (time) { return new Native(time); },
     // The time of a Date, undefined for anything else.
     time: function (value) { return value instanceof Native ? getTime.call(value) : undefined; },
   };
-})()
+})

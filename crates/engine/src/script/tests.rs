@@ -3,7 +3,8 @@ use std::time::Duration;
 
 use highwater_time::Instant;
 
-use super::{Scripts, aggregate, call};
+use super::{Calls, Scripts, aggregate};
+use crate::eval::EvalError;
 use crate::value::{Record, Value, ValueRef};
 
 fn scripts(source: &str) -> Arc<Scripts> {
@@ -13,6 +14,50 @@ fn scripts(source: &str) -> Arc<Scripts> {
 
 fn noon() -> Instant {
     Instant::parse_iso(b"2026-11-15T12:00:00.250Z").expect("a time")
+}
+
+fn call(name: &str, args: &[ValueRef<'_>], time: Instant) -> Result<Value, EvalError> {
+    let mut result = None;
+    super::call(Calls {
+        name,
+        rows: &[0],
+        arguments: &|_, given| given.extend_from_slice(args),
+        time: &|_| time,
+        done: &mut |_, outcome| result = Some(outcome),
+    });
+    result.expect("every call ends")
+}
+
+/// A row that fails, even one that breaks the interpreter, changes nothing for the other rows of the chunk.
+#[test]
+fn rows_of_a_chunk_fail_alone() {
+    let scripts = scripts(
+        "var calls = 0; function main(x) { calls += 1; if (x === 3) throw new Error('three'); if (x === 5) for (;;) { } \
+         return [x, calls]; }",
+    );
+    let _entered = scripts.enter();
+    let mut results = Vec::new();
+    super::call(Calls {
+        name: "f",
+        rows: &[1, 3, 4, 5, 6, 8],
+        arguments: &|row, given| given.push(ValueRef::Int(row as i64)),
+        time: &|_| noon(),
+        done: &mut |row, outcome| {
+            let outcome = outcome.map(|value| format!("{value:?}"));
+            results.push((row, outcome.unwrap_or_else(|error| error.to_string())));
+        },
+    });
+    let rows: Vec<usize> = results.iter().map(|(row, _)| *row).collect();
+    assert_eq!(rows, [1, 3, 4, 5, 6, 8]);
+    let texts: Vec<&str> = results.iter().map(|(_, text)| text.as_str()).collect();
+    assert_eq!(texts[0], "Array([Int(1), Int(1)])");
+    assert!(texts[1].contains("three"), "{}", texts[1]);
+    assert_eq!(texts[2], "Array([Int(4), Int(3)])");
+    assert!(texts[3].contains("too many steps"), "{}", texts[3]);
+    assert_eq!(
+        texts[4..],
+        ["Array([Int(6), Int(1)])", "Array([Int(8), Int(2)])"]
+    );
 }
 
 fn run(source: &str, args: &[Value]) -> Result<Value, String> {

@@ -46,8 +46,10 @@ fn call(spec: &CallSpec) -> AnalyticCall {
             order: vec![OrderKey {
                 expr: column(1),
                 descending: true,
+                as_text: false,
             }],
             as_text: false,
+            strict_types: false,
             span: Span::default(),
         })
     };

@@ -23,7 +23,12 @@ fn refs() -> Vec<MatchRef> {
     for variable in 0..VARIABLES.len() {
         for pick in PICKS {
             let of = column(1);
-            refs.push(MatchRef::Picked { variable, pick, of });
+            refs.push(MatchRef::Picked {
+                variable,
+                pick,
+                of,
+                as_text: false,
+            });
         }
     }
     refs.push(MatchRef::Classifier);

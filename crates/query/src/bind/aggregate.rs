@@ -238,6 +238,7 @@ impl ExprBinder<'_, '_> {
             argument,
             order: Vec::new(),
             as_text,
+            strict_types: self.binder.catalog.strict_types,
             span,
         }
     }
@@ -316,8 +317,10 @@ impl ExprBinder<'_, '_> {
                 let message = "ORDER BY takes a column, not a constant";
                 return Err(self.report(Diagnostic::error(code::AGGREGATE, of.span, message)));
             }
+            let expr = self.value(of)?;
             keys.push(OrderKey {
-                expr: self.value(of)?,
+                as_text: self.binder.is_text(self.scope.node, &expr),
+                expr,
                 descending: *descending,
             });
         }

@@ -515,7 +515,7 @@ fn joins_use(from: &ast::From, uses: &impl Fn(&ast::Expr) -> bool) -> bool {
     };
     nested(&from.first)
         || from.rest.iter().any(|part| match part {
-            FromPart::Join(join) => uses(&join.on) || nested(&join.source),
+            FromPart::Join(join) => join.on.as_ref().is_some_and(&uses) || nested(&join.source),
             FromPart::Apply(_) => false,
         })
 }

@@ -94,9 +94,13 @@ impl ExprBinder<'_, '_> {
             let help = "write a SELECT for each level of grouping and combine them with UNION";
             return self.report(error.help(help));
         }
-        let help = match nearest(name, functions::names()) {
-            Some(near) => format!("did you mean {near}?"),
-            None => format!("if it is your own function, call it udf.{name}(..)"),
+        let help = match (
+            functions::replacement(name),
+            nearest(name, functions::names()),
+        ) {
+            (Some(replacement), _) => replacement.to_string(),
+            (None, Some(near)) => format!("did you mean {near}?"),
+            (None, None) => format!("if it is your own function, call it udf.{name}(..)"),
         };
         let message = format!("unknown function `{name}`");
         let error = Diagnostic::error(code::UNKNOWN_FUNCTION, call.name.span, message);

@@ -3,7 +3,7 @@
 use super::scope::{Clause, Scope, SourceKind};
 use super::{BindResult, Binder};
 use crate::Span;
-use crate::ast::{self, ExprKind as Ast, TimestampBy};
+use crate::ast::{self, ExprKind as Ast, TimestampBy, same_name};
 use crate::diagnostic::{Diagnostic, code};
 use crate::plan::{
     AnalyticColumn, ApplyColumn, Expr, ExprKind, JoinNode, Node, NodeId, Read, Side,
@@ -15,12 +15,6 @@ pub(super) struct Clock {
     pub timestamp: Option<Expr>,
     pub substream: Vec<Expr>,
     pub span: Span,
-}
-
-impl Clock {
-    fn same(&self, other: &Clock) -> bool {
-        (&self.timestamp, &self.substream) == (&other.timestamp, &other.substream)
-    }
 }
 
 impl<'a> Binder<'a> {
@@ -92,7 +86,7 @@ impl<'a> Binder<'a> {
             self.inputs[input].clock = Some(clock);
             return Ok(());
         };
-        if first.same(&clock) {
+        if self.same_clock(input, first, &clock) {
             return Ok(());
         }
         let name = self.plan.inputs[input].name.clone();
@@ -119,6 +113,29 @@ impl<'a> Binder<'a> {
         let help = format!("one input has one timeline; elsewhere it is read with {other}");
         let error = Diagnostic::error(code::TIMESTAMP, clock.span, message);
         Err(self.report(error.label(label).help(help)))
+    }
+
+    fn same_clock(&self, input: usize, a: &Clock, b: &Clock) -> bool {
+        let of = |clock: &Clock| -> Vec<Expr> {
+            let all = clock.timestamp.iter().chain(&clock.substream);
+            all.map(|expr| self.in_any_case(input, expr)).collect()
+        };
+        a.timestamp.is_some() == b.timestamp.is_some() && of(a) == of(b)
+    }
+
+    /// An expression over the source of an input, with columns whose names differ only in case made one.
+    fn in_any_case(&self, input: usize, expr: &Expr) -> Expr {
+        let reads = &self.plan.inputs[input].reads;
+        let mut expr = expr.clone();
+        expr.visit_mut(|e| {
+            if let ExprKind::Column(column) = &mut e.kind {
+                let first = reads
+                    .iter()
+                    .position(|read| same_read(read, &reads[*column]));
+                *column = first.unwrap_or(*column);
+            }
+        });
+        expr
     }
 
     /// The compile-time restrictions of substreams, once all inputs are known.
@@ -264,7 +281,9 @@ impl<'a> Binder<'a> {
             _ => None,
         };
         match (&self.plan.nodes[node.0], column) {
-            (Node::Source { input: here }, _) => *here != input || expr == origin,
+            (Node::Source { input: here }, _) => {
+                *here != input || self.in_any_case(input, expr) == self.in_any_case(input, origin)
+            }
             (Node::Filter { from, .. }, _) => self.comes_from(*from, expr, input, origin),
             (Node::Project { from, items }, Some(column)) => {
                 self.comes_from(*from, &items[column].expr, input, origin)
@@ -318,6 +337,16 @@ impl Binder<'_> {
             };
             *mine == column && self.comes_from(there, other, input, origin)
         })
+    }
+}
+
+/// Whether two columns of a source are the same, names that differ in case included.
+fn same_read(a: &Read, b: &Read) -> bool {
+    match (a, b) {
+        (Read::Path(a), Read::Path(b)) | (Read::TimePath(a), Read::TimePath(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_name(a, b))
+        }
+        _ => a == b,
     }
 }
 

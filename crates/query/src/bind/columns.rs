@@ -144,7 +144,7 @@ impl Binder<'_> {
             let path = self.event_path(input, path)?;
             return Ok(self.read_path(input, &path, span));
         }
-        let columns = self.names(node);
+        let columns = self.plan.column_names(node);
         if let Some(index) = find(&columns, &first.name) {
             let column = Expr::column(index, span);
             return Ok(fields(column, &names[1..]));
@@ -162,7 +162,10 @@ impl Binder<'_> {
                 found.push(last);
                 Ok(Expr::new(ExprKind::Coalesce(found), span))
             }
-            (None, _) => Err(self.unknown_column(first, &columns)),
+            (None, _) => match self.traveling_partition(node, path, span) {
+                Some(partition) => Ok(partition),
+                None => Err(self.unknown_column(first, &columns)),
+            },
         }
     }
 
@@ -325,7 +328,7 @@ impl Binder<'_> {
         match self.plan.nodes[node.0] {
             Node::Source { input } => self.declared(input).unwrap_or(vec![Name::Spread]),
             _ => {
-                let names = self.names(node).into_iter();
+                let names = self.plan.column_names(node).into_iter();
                 names
                     .filter(|name| !matches!(name, Name::Hidden(_)))
                     .collect()
@@ -385,7 +388,7 @@ impl Binder<'_> {
     }
 
     /// The position of an expression over the columns of a branch, which is a projection or a union.
-    fn as_column(&mut self, node: NodeId, path: &[String], expr: Expr) -> usize {
+    pub(super) fn as_column(&mut self, node: NodeId, path: &[String], expr: Expr) -> usize {
         match expr.kind {
             ExprKind::Column(index) => index,
             _ => match self.append(node, path, expr).kind {
@@ -396,7 +399,7 @@ impl Binder<'_> {
     }
 
     /// Adds `expr`, over the input of `node`, as a hidden column of a projection.
-    fn append(&mut self, node: NodeId, path: &[String], expr: Expr) -> Expr {
+    pub(super) fn append(&mut self, node: NodeId, path: &[String], expr: Expr) -> Expr {
         let span = expr.span;
         let Node::Project { items, .. } = &mut self.plan.nodes[node.0] else {
             return expr;
@@ -412,24 +415,6 @@ impl Binder<'_> {
             items.len() - 1
         });
         Expr::column(index, span)
-    }
-
-    /// How the columns of a step are named. Never called for inputs and windows.
-    pub(super) fn names(&self, node: NodeId) -> Vec<Name> {
-        match &self.plan.nodes[node.0] {
-            Node::Project { items, .. } => items.iter().map(|item| item.name.clone()).collect(),
-            Node::Union { names, .. } => names.clone(),
-            Node::Filter { from, .. } => self.names(*from),
-            Node::Match(node) => {
-                let keys = node
-                    .partition
-                    .iter()
-                    .map(|key| Name::Field(key.name.clone()));
-                keys.chain(node.measures.iter().map(|measure| measure.name.clone()))
-                    .collect()
-            }
-            _ => Vec::new(),
-        }
     }
 
     /// The columns of `*` over a node.
@@ -454,7 +439,7 @@ impl Binder<'_> {
             }
             Node::Filter { from, .. } => self.star(from, span),
             _ => {
-                let names = self.names(node).into_iter().enumerate();
+                let names = self.plan.column_names(node).into_iter().enumerate();
                 let visible = names.filter(|(_, name)| !matches!(name, Name::Hidden(_)));
                 visible
                     .map(|(index, name)| Item {

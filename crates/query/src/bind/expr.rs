@@ -232,6 +232,9 @@ impl<'b> ExprBinder<'b, '_> {
         }
         let located = self.scope.locate(path);
         let qualified = located.is_ok_and(|at| at.qualified);
+        if let Some(text) = self.quoted_text(located.err(), path) {
+            return Ok(text);
+        }
         self.warn_about_path(path, qualified);
         if self.grouping.is_some() {
             return self.grouped_path(path, qualified, span);
@@ -243,6 +246,24 @@ impl<'b> ExprBinder<'b, '_> {
         }
         let at = located.map_err(|lost| self.report_unresolved(lost, path))?;
         self.binder.source_column(self.scope, at, span)
+    }
+
+    /// A name in double quotes that no single source can have, and that nobody would give a column, is a text.
+    fn quoted_text(&mut self, lost: Option<ResolveError>, path: &[Ident]) -> Option<Expr> {
+        let [only] = path else { return None };
+        let lost = matches!(
+            lost,
+            Some(ResolveError::Ambiguous | ResolveError::Unqualified)
+        );
+        if !lost || only.quote != Quote::Double || is_plain(&only.name) {
+            return None;
+        }
+        let message = format!("\"{}\" is taken for a text", only.name);
+        let warning = Diagnostic::warning(code::ALIAS, only.span, message);
+        let help = format!("write '{}' for the text", only.name);
+        self.binder.warn(warning.help(help));
+        let text = Literal::Text(only.name.clone());
+        Some(Expr::new(ExprKind::Literal(text), only.span))
     }
 
     /// The expression of a select alias, if the name cannot be a column of the source.
@@ -392,6 +413,13 @@ impl<'b> ExprBinder<'b, '_> {
             Node::Source { .. }
         );
         let known = self.scope.has(&first.name);
+        if !known && path.len() == 1 && first.quote == Quote::Bare && first.is("CURRENT_TIMESTAMP")
+        {
+            let message = "`CURRENT_TIMESTAMP` is read as a column of that name";
+            let help = "the time of an event or result is System.Timestamp()";
+            self.binder
+                .warn(Diagnostic::warning(code::ALIAS, first.span, message).help(help));
+        }
         if source
             && !known
             && path.len() == 1
@@ -404,6 +432,12 @@ impl<'b> ExprBinder<'b, '_> {
                 .warn(Diagnostic::warning(code::ALIAS, first.span, message).help(help));
         }
     }
+}
+
+/// Whether a name needs no quotes.
+fn is_plain(name: &str) -> bool {
+    name.starts_with(|c: char| c == '_' || c.is_alphabetic())
+        && name.chars().all(|c| c == '_' || c.is_alphanumeric())
 }
 
 /// `of.name`, resolved at once if the record consists of named values.

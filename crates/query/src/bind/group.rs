@@ -1,6 +1,5 @@
 //! GROUP BY: a window, its keys, and the aggregates of SELECT and HAVING.
 
-use super::clock::carried;
 use super::from::FromClause;
 use super::scope::{Aliases, Clause, default_name, is_timestamp};
 use super::window::{is_window, window_kind};
@@ -12,7 +11,7 @@ use crate::diagnostic::{Diagnostic, code};
 use crate::functions::WindowKind;
 use crate::parser::Reported;
 use crate::plan::{
-    Aggregate, Expr, ExprKind, Item, Key, Literal, Name, Node, NodeId, Read, Window, WindowNode,
+    Aggregate, Expr, ExprKind, Item, Key, Literal, Name, Node, NodeId, Window, WindowNode,
 };
 
 /// A window node under construction, or several that differ only in their window.
@@ -255,36 +254,6 @@ impl<'a> Binder<'a> {
             }
         }
         Ok(())
-    }
-
-    /// Whether the expression is the partition that the events were read from.
-    pub(super) fn is_partition(&self, node: NodeId, expr: &Expr) -> bool {
-        let column = match &expr.kind {
-            ExprKind::Column(column) => Some(*column),
-            ExprKind::Coalesce(all) => return all.iter().any(|one| self.is_partition(node, one)),
-            _ => None,
-        };
-        match (&self.plan.nodes[node.0], column) {
-            (Node::Source { input }, Some(column)) => {
-                self.plan.inputs[*input].reads[column] == Read::Partition
-            }
-            (Node::Filter { from, .. }, _) => self.is_partition(*from, expr),
-            (Node::Project { from, items }, Some(column)) => {
-                self.is_partition(*from, &items[column].expr)
-            }
-            (Node::Window(window), Some(column)) => window
-                .keys
-                .get(column)
-                .is_some_and(|key| self.is_partition(window.from, &key.expr)),
-            (Node::Union { from, .. }, Some(column)) => from.iter().all(|(branch, map)| {
-                let expr = Expr::column(map[column], expr.span);
-                self.is_partition(*branch, &expr)
-            }),
-            (other, Some(column)) => carried(other, column).is_some_and(|(below, column)| {
-                self.is_partition(below, &Expr::column(column, expr.span))
-            }),
-            (_, None) => false,
-        }
     }
 
     /// SessionWindow(..) OVER (PARTITION BY k): keys of the sessions are also group keys, but not of other

@@ -13,6 +13,7 @@ use crate::ast::{
     self, ExprKind as Ast, FromPart, Ident, PartitionBy, SelectItem, Source, SourceOf,
 };
 use crate::diagnostic::{Diagnostic, code};
+use crate::parser::Reported;
 use crate::plan::{
     Expr, ExprKind, Item, JoinNode, LookupNode, Name, Node, NodeId, Pred, PredKind, TimeBound,
 };
@@ -76,6 +77,66 @@ fn qualify(from: &mut ast::From) {
     }
 }
 
+/// Gives every CROSS JOIN the equalities of WHERE between its columns and those of sources before it, so that rows are
+/// looked up instead of tried one by one. WHERE still tests them.
+pub(super) fn add_cross_conditions(from: &mut ast::From, filter: Option<&ast::Expr>) {
+    let mut conjuncts = Vec::new();
+    let mut todo: Vec<&ast::Expr> = filter.into_iter().collect();
+    while let Some(next) = todo.pop() {
+        match &next.kind {
+            Ast::And(all) => todo.extend(all),
+            _ => conjuncts.push(next),
+        }
+    }
+    let mut before: Vec<Ident> = source_name(&from.first).into_iter().cloned().collect();
+    for part in &mut from.rest {
+        let FromPart::Join(join) = part else { continue };
+        let Some(name) = source_name(&join.source).cloned() else {
+            continue;
+        };
+        if join.cross {
+            let looks_up = |of: &&&ast::Expr| equates(of, &name, &before);
+            let keys: Vec<ast::Expr> = conjuncts
+                .iter()
+                .filter(looks_up)
+                .copied()
+                .cloned()
+                .collect();
+            join.on = match keys.len() {
+                0 => None,
+                _ => Some(ast::Expr::new(Ast::And(keys), join.span)),
+            };
+        }
+        before.push(name);
+    }
+}
+
+fn source_name(source: &Source) -> Option<&Ident> {
+    match &source.of {
+        SourceOf::Name(name) => Some(source.alias.as_ref().unwrap_or(name)),
+        _ => source.alias.as_ref(),
+    }
+}
+
+/// Whether a condition is `name.column = other.column`, where the other source is one of `before`.
+fn equates(condition: &ast::Expr, name: &Ident, before: &[Ident]) -> bool {
+    let Ast::Compare { op, left, right } = &condition.kind else {
+        return false;
+    };
+    let source = |side: &ast::Expr| match &side.kind {
+        Ast::Path(path) if path.len() > 1 => path.first().cloned(),
+        _ => None,
+    };
+    let is_before = |source: &Ident| before.iter().any(|known| known.is(&source.name));
+    let is_name = |source: &Ident| name.is(&source.name);
+    *op == ast::CompareOp::Eq
+        && source(left)
+            .zip(source(right))
+            .is_some_and(|(left, right)| {
+                (is_name(&left) && is_before(&right)) || (is_before(&left) && is_name(&right))
+            })
+}
+
 impl<'a> Binder<'a> {
     pub(super) fn joins<'q>(
         &mut self,
@@ -121,6 +182,7 @@ impl<'a> Binder<'a> {
                     let right = self.joined_source(&join.source, times)?;
                     self.check_source_count(&left, &right, join)?;
                     match right.row {
+                        Some(_) if join.cross => return Err(self.cross_join(join)),
                         Some(_) => self.join(left, right, join, times)?,
                         None => self.lookup(left, right, join)?,
                     }
@@ -134,6 +196,14 @@ impl<'a> Binder<'a> {
             return Err(self.report(error.help("join in an earlier step")));
         }
         Ok(left)
+    }
+
+    /// CROSS JOIN pairs every event with every row of a table; two streams would wait for each other for ever.
+    fn cross_join(&mut self, join: &ast::Join) -> Reported {
+        let message = "CROSS JOIN takes reference data, and this is a stream";
+        let error = Diagnostic::error(code::JOIN, join.span.to(join.source.span), message);
+        let help = "use JOIN .. ON DATEDIFF(second, a, b) BETWEEN 0 AND 10";
+        self.report(error.help(help))
     }
 
     fn joined_source<'q>(
@@ -261,7 +331,7 @@ impl<'a> Binder<'a> {
             span: join.span,
         }));
         let both = combined(&left.scope, &right.scope, node, join.outer);
-        let conditions = self.conditions(&join.on, &both)?;
+        let conditions = self.conditions(join.on.as_ref(), &both)?;
         let (range, row) = self.bounded(&left, &right, &both, &conditions, join, times)?;
         // The engine knows the time of one right source; those of several are compared like columns.
         let lefts = left.scope.sources.len();
@@ -409,7 +479,7 @@ impl<'a> Binder<'a> {
             span: join.span,
         }));
         let both = combined(&left.scope, &right, node, join.outer);
-        let conditions = self.conditions(&join.on, &both)?;
+        let conditions = self.conditions(join.on.as_ref(), &both)?;
         let on = self.on(&conditions, &left.scope, &right, &both, |_, _| false)?;
         if let Node::Lookup(lookup) = &mut self.plan.nodes[node.0] {
             lookup.keys = on.keys;

@@ -20,6 +20,7 @@ mod join;
 mod metadata;
 mod on;
 mod open_rings;
+mod partition;
 mod pattern;
 mod pred;
 mod prune;
@@ -63,6 +64,8 @@ pub struct Catalog {
     pub functions: Option<Vec<String>>,
     /// Text comparisons ignore case.
     pub ignore_case: bool,
+    /// MIN, MAX and order keys reject text that is no number, as the reference of the language has it.
+    pub strict_types: bool,
     /// The compatibility level of the job, if it is below 1.2.
     pub older_level: Option<&'static str>,
     /// The engine was built without the geospatial functions.
@@ -112,13 +115,13 @@ impl Catalog {
 }
 
 #[derive(Clone, Debug)]
-pub struct Compiled {
+pub struct CompiledQuery {
     pub plan: Plan,
     pub warnings: Vec<Diagnostic>,
 }
 
 /// Compiles query text to a plan, or to all of its errors, in the order of the text.
-pub fn compile(source: &str, catalog: &Catalog) -> Result<Compiled, Vec<Diagnostic>> {
+pub fn compile(source: &str, catalog: &Catalog) -> Result<CompiledQuery, Vec<Diagnostic>> {
     let (script, diagnostics) = parse(source);
     let failed = diagnostics.iter().any(Diagnostic::is_error);
     let mut binder = Binder::new(source, catalog, diagnostics);
@@ -138,7 +141,7 @@ pub fn compile(source: &str, catalog: &Catalog) -> Result<Compiled, Vec<Diagnost
         if catalog.ignore_case {
             fold::ignore_case(&mut plan);
         }
-        Ok(Compiled { plan, warnings })
+        Ok(CompiledQuery { plan, warnings })
     } else {
         Err(errors)
     }

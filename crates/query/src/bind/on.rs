@@ -143,14 +143,14 @@ impl Binder<'_> {
     /// Separates time bounds from other conditions.
     pub(super) fn conditions<'q>(
         &mut self,
-        on: &'q Expr,
+        on: Option<&'q Expr>,
         both: &Scope,
     ) -> BindResult<Conditions<'q>> {
         let mut conditions = Conditions {
             bounds: Vec::new(),
             others: Vec::new(),
         };
-        let mut todo = vec![on];
+        let mut todo: Vec<&Expr> = on.into_iter().collect();
         while let Some(next) = todo.pop() {
             if let ExprKind::And(all) = &next.kind {
                 todo.extend(all.iter().rev());

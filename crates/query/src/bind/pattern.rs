@@ -22,6 +22,9 @@ use crate::plan::{
 /// The most different variables of one pattern.
 const VARIABLES_MAX: usize = 100;
 
+/// The most events that the parts of a pattern stand for when its counts are written out: `(A B{3}){10}` has 40.
+const PARTS_MAX: usize = 256;
+
 /// The pattern whose expressions are being bound.
 pub(super) struct PatternScope {
     /// The scope of the events.
@@ -113,6 +116,11 @@ impl<'a> Binder<'a> {
         if variables.len() > VARIABLES_MAX {
             let message = format!("a pattern has at most {VARIABLES_MAX} variables");
             return Err(self.report(Diagnostic::error(code::LIMIT, clause.span, message)));
+        }
+        if parts(&clause.pattern) > PARTS_MAX {
+            let message = format!("a pattern has at most {PARTS_MAX} parts, repeated ones counted");
+            let error = Diagnostic::error(code::LIMIT, clause.span, message);
+            return Err(self.report(error.help("repeat with + or *, and count in an earlier step")));
         }
         for (index, (name, _)) in clause.defines.iter().enumerate() {
             let twice = clause.defines[..index]
@@ -273,6 +281,7 @@ impl ExprBinder<'_, '_> {
                     variable,
                     pick: Pick::Current,
                     of: time,
+                    as_text: false,
                 },
                 span,
             ),
@@ -386,7 +395,12 @@ impl ExprBinder<'_, '_> {
             return Err(Reported);
         };
         let of = self.binder.column(node, path, span)?;
-        let new = MatchRef::Picked { variable, pick, of };
+        let new = MatchRef::Picked {
+            variable,
+            pick,
+            as_text: self.binder.is_text(node, &of),
+            of,
+        };
         Ok(self.reference(new, span))
     }
 
@@ -445,10 +459,59 @@ fn pattern(of: &ast::Pattern, variables: &[String]) -> Pattern {
         ast::Pattern::Any => Pattern::Any,
         ast::Pattern::Sequence(parts) => Pattern::Sequence(all(parts)),
         ast::Pattern::Either(parts) => Pattern::Either(all(parts)),
-        ast::Pattern::Repeat(of, repeat) => Pattern::Repeat {
-            of: Box::new(pattern(of, variables)),
-            at_least_one: *repeat == Repeat::AtLeastOnce,
-            at_most_one: *repeat == Repeat::AtMostOnce,
-        },
+        ast::Pattern::Repeat(of, times) => {
+            let of = pattern(of, variables);
+            match *times {
+                Repeat::Any => repeat(of, false, false),
+                Repeat::AtLeastOnce => repeat(of, true, false),
+                Repeat::AtMostOnce => repeat(of, false, true),
+                Repeat::Counted { least, most } => counted(of, least, most),
+            }
+        }
+    }
+}
+
+fn repeat(of: Pattern, at_least_one: bool, at_most_one: bool) -> Pattern {
+    Pattern::Repeat {
+        of: Box::new(of),
+        at_least_one,
+        at_most_one,
+    }
+}
+
+/// A counted repetition, written out: `A{2,4}` is `A A (A (A)?)?` and `A{2,}` is `A A+`, so as many as possible are
+/// preferred.
+fn counted(of: Pattern, least: usize, most: Option<usize>) -> Pattern {
+    let Some(most) = most else {
+        let mut all = vec![of.clone(); least.saturating_sub(1)];
+        all.push(repeat(of, least > 0, false));
+        return in_sequence(all);
+    };
+    let mut tail = None;
+    for _ in least..most {
+        let inner = std::iter::once(of.clone()).chain(tail).collect();
+        tail = Some(repeat(in_sequence(inner), false, true));
+    }
+    in_sequence(std::iter::repeat_n(of, least).chain(tail).collect())
+}
+
+fn in_sequence(mut all: Vec<Pattern>) -> Pattern {
+    match all.len() {
+        1 => all.remove(0),
+        _ => Pattern::Sequence(all),
+    }
+}
+
+/// How many events the parts of a pattern stand for, each counted as often as it is written out.
+fn parts(of: &ast::Pattern) -> usize {
+    match of {
+        ast::Pattern::Variable(_) | ast::Pattern::Any => 1,
+        ast::Pattern::Sequence(all) | ast::Pattern::Either(all) => {
+            all.iter().map(parts).fold(0, usize::saturating_add)
+        }
+        ast::Pattern::Repeat(of, Repeat::Counted { least, most }) => {
+            parts(of).saturating_mul(most.unwrap_or(*least).max(1))
+        }
+        ast::Pattern::Repeat(of, _) => parts(of),
     }
 }

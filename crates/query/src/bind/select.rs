@@ -4,7 +4,7 @@ use super::analytic::uses_analytic;
 use super::expr::ExprBinder;
 use super::from::FromClause;
 use super::group::Grouping;
-use super::join::qualified;
+use super::join::{add_cross_conditions, qualified};
 use super::pattern::pattern_of;
 use super::scope::{Aliases, Clause, Scope, default_name, is_metadata, mentions};
 use super::{BindResult, Binder, Partitioning, Relation};
@@ -20,7 +20,8 @@ impl<'a> Binder<'a> {
             return self.match_recognize(select, from, clause);
         }
         let outer = std::mem::replace(&mut self.analytic, uses_analytic(select));
-        let clause = qualified(&select.from);
+        let mut clause = qualified(&select.from);
+        add_cross_conditions(&mut clause, select.filter.as_ref());
         let from = self.from(select, &clause);
         self.analytic = outer;
         let from = from?;

@@ -49,7 +49,11 @@ impl<'a> Binder<'a> {
     }
 
     fn shape(&self, relation: &Relation) -> VisibleColumns {
-        let names = self.names(relation.node).into_iter().enumerate();
+        let names = self
+            .plan
+            .column_names(relation.node)
+            .into_iter()
+            .enumerate();
         names
             .filter(|(_, name)| !matches!(name, Name::Hidden(_)))
             .collect()

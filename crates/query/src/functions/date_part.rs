@@ -46,7 +46,7 @@ impl DatePart {
         })
     }
 
-    pub const fn abbreviations(self) -> &'static [&'static str] {
+    pub(crate) const fn abbreviations(self) -> &'static [&'static str] {
         match self {
             DatePart::Year => &["yy", "yyyy"],
             DatePart::Quarter => &["qq", "q"],

@@ -3,12 +3,14 @@
 //! Scalar functions are declared in `scalar.rs`, all others in `non_scalar.rs`.
 
 mod date_part;
+mod foreign;
 mod non_scalar;
 mod scalar;
 
 use std::sync::LazyLock;
 
 pub use date_part::DatePart;
+pub(crate) use foreign::replacement;
 pub use scalar::Function;
 
 /// The declaration of a function.

@@ -70,9 +70,9 @@ function_table! { AGGREGATE, Aggregate, nulls: "NULL values are ignored; NULL if
     Kind::Aggregate(AggregateKind::Avg) => "AVG(x)" -> "float":
         "The mean of the values.";
     Kind::Aggregate(AggregateKind::Min) => "MIN(x)" -> "type of x":
-        "The smallest value. Text is read as a number unless the query casts it to nvarchar(max).";
+        "The smallest value. Text counts as a number, a datetime or text, as it reads, unless the query casts it to nvarchar(max).";
     Kind::Aggregate(AggregateKind::Max) => "MAX(x)" -> "type of x":
-        "The largest value. Text is read as a number unless the query casts it to nvarchar(max).";
+        "The largest value. Text counts as a number, a datetime or text, as it reads, unless the query casts it to nvarchar(max).";
     Kind::Aggregate(AggregateKind::StDev) => "STDEV(x)" -> "float":
         "The standard deviation of a sample (n - 1).",
         nulls: "NULL values are ignored; NULL for fewer than two others";
@@ -179,7 +179,7 @@ function_table! { WINDOW, Window, nulls: "";
 function_table! { APPLY, Apply, nulls: "no rows for NULL";
     Kind::Apply => "CROSS | OUTER APPLY GetArrayElements(array) AS e" -> "records of ArrayIndex and ArrayValue":
         "One row per element of an array, in their order.",
-        name: "GetArrayElements";
+        name: "GetArrayElements", aliases: &["GetElements"];
     Kind::Apply =>
         "CROSS | OUTER APPLY GetRecordProperties(record) AS e"
         -> "records of PropertyName and PropertyValue":

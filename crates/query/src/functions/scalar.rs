@@ -64,7 +64,7 @@ macro_rules! scalar_functions {
             }
 
             /// The variant for shapes on the globe, below compatibility level 1.2.
-            pub const fn on_globe(self) -> Function {
+            pub(crate) const fn on_globe(self) -> Function {
                 match self {
                     $(Function::$planar => Function::$globe,)*
                     other => other,

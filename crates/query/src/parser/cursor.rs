@@ -9,7 +9,7 @@ use crate::lexer::{Token, TokenKind};
 /// The nesting limit of parentheses and queries, which bounds the recursion of the parser.
 const NESTING_MAX: usize = 100;
 /// The depth limit of expression trees, which bounds the recursion of their visitors.
-const DEPTH_MAX: u16 = 200;
+pub(super) const DEPTH_MAX: u16 = 200;
 
 /// Words that cannot be names without brackets.
 const RESERVED: [&str; 26] = [

@@ -16,7 +16,6 @@ const SETS: &str =
 
 const PIVOT: &str = "write one SUM(CASE WHEN k = 'x' THEN v ELSE NULL END) per column";
 const UNPIVOT: &str = "use CROSS APPLY GetRecordProperties(..)";
-const CROSS_JOIN: &str = "use JOIN .. ON DATEDIFF(second, a, b) BETWEEN 0 AND 10";
 const FILTER: &str = "write SUM(CASE WHEN condition THEN x ELSE NULL END)";
 const PERCENTILE: &str = "write PERCENTILE_CONT(p) OVER (ORDER BY x)";
 const ESCAPE: &str = "put the wildcard in brackets: LIKE '100[%]'";
@@ -24,7 +23,7 @@ const VARIABLES: &str = "there are no variables: write the constant where it is 
 const RECURSIVE: &str = "steps read inputs and the steps before them";
 
 /// One or two tokens that start the syntax, its name, and its replacement.
-const CLAUSES: [(&str, &str, &str); 30] = [
+const CLAUSES: [(&str, &str, &str); 29] = [
     ("ORDER BY", "ORDER BY", RANK),
     ("LIMIT", "LIMIT", RANK),
     ("OFFSET", "OFFSET", RANK),
@@ -37,7 +36,6 @@ const CLAUSES: [(&str, &str, &str); 30] = [
     ("RIGHT OUTER", "RIGHT JOIN", LEFT_ONLY),
     ("FULL JOIN", "FULL JOIN", LEFT_ONLY),
     ("FULL OUTER", "FULL JOIN", LEFT_ONLY),
-    ("CROSS JOIN", "CROSS JOIN", CROSS_JOIN),
     ("NATURAL JOIN", "NATURAL JOIN", "write the equality in ON"),
     ("EXISTS (", "EXISTS", SUBQUERY),
     ("ANY (", "ANY", SUBQUERY),

@@ -90,6 +90,7 @@ impl Parser<'_> {
             ("LEFT", "JOIN"),
             ("LEFT", "OUTER"),
             ("CROSS", "APPLY"),
+            ("CROSS", "JOIN"),
             ("OUTER", "APPLY"),
             ("CREATE", "TABLE"),
         ];
@@ -157,25 +158,32 @@ impl Parser<'_> {
 
     fn at_join(&self) -> bool {
         self.at_word("JOIN")
-            || (self.at_word("INNER") && self.word_ahead(1, "JOIN"))
+            || ((self.at_word("INNER") || self.at_word("CROSS")) && self.word_ahead(1, "JOIN"))
             || (self.at_word("LEFT") && (self.word_ahead(1, "JOIN") || self.word_ahead(1, "OUTER")))
     }
 
     fn join(&mut self) -> ParseResult<FromPart> {
         let start = self.span();
-        let outer = self.eat_word("LEFT");
+        let cross = self.eat_word("CROSS");
+        let outer = !cross && self.eat_word("LEFT");
         let _ = match outer {
             true => self.eat_word("OUTER"),
-            false => self.eat_word("INNER"),
+            false => !cross && self.eat_word("INNER"),
         };
         self.expect_word("JOIN")?;
         let span = start.to(self.last_span());
         let source = self.source_item()?;
-        self.expect_word("ON")?;
-        let on = self.expr()?;
+        let on = match cross {
+            true => None,
+            false => {
+                self.expect_word("ON")?;
+                Some(self.expr()?)
+            }
+        };
         Ok(FromPart::Join(Box::new(Join {
             source,
             on,
+            cross,
             outer,
             span,
         })))
@@ -186,7 +194,7 @@ impl Parser<'_> {
         self.bump();
         self.bump();
         let function = self.ident("GetArrayElements or GetRecordProperties")?;
-        let each = if function.is("GetArrayElements") {
+        let each = if function.is("GetArrayElements") || function.is("GetElements") {
             Each::Element
         } else if function.is("GetRecordProperties") {
             Each::Property

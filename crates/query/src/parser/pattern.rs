@@ -4,6 +4,7 @@ use super::{ParseResult, Parser, Reported};
 use crate::Span;
 use crate::ast::{Expr, Ident, MatchRecognize, Pattern, Repeat};
 use crate::diagnostic::{Diagnostic, code};
+use crate::lexer::TokenKind;
 
 const ORDER: &str = "the clauses are, in this order: LIMIT DURATION, [PARTITION BY,] MEASURES, AFTER MATCH SKIP, PATTERN, DEFINE";
 
@@ -159,14 +160,47 @@ impl Parser<'_> {
             Repeat::AtLeastOnce
         } else if self.eat_symbol("?") {
             Repeat::AtMostOnce
+        } else if self.at_symbol("{") {
+            self.counted()?
         } else {
             return Ok(atom);
         };
-        if ["*", "+", "?"].iter().any(|symbol| self.at_symbol(symbol)) {
+        let signs = ["*", "+", "?", "{"];
+        if signs.iter().any(|symbol| self.at_symbol(symbol)) {
             let help = "patterns take as many events as they can; group a repeated part: (A B)*";
             return Err(self.no_pattern("a second repetition sign", help));
         }
         Ok(Pattern::Repeat(Box::new(atom), repeat))
+    }
+
+    /// `{n}`, `{n,}`, `{n,m}` or `{,m}`
+    fn counted(&mut self) -> ParseResult<Repeat> {
+        let start = self.bump().span;
+        let least = self.count();
+        let most = match self.eat_symbol(",") {
+            true => self.count(),
+            false => least,
+        };
+        if !self.at_symbol("}") || (least.is_none() && most.is_none()) {
+            return Err(self.unexpected("a count: {2}, {2,}, {2,5} or {,5}"));
+        }
+        let span = start.to(self.bump().span);
+        let least = least.unwrap_or(0);
+        let message = match most {
+            Some(0) => "a part of a pattern is repeated at least once",
+            Some(most) if most < least => "the second count is below the first",
+            _ => return Ok(Repeat::Counted { least, most }),
+        };
+        Err(self.report(Diagnostic::error(code::PATTERN, span, message)))
+    }
+
+    /// A number in a count; one that does not fit is too large in any case.
+    fn count(&mut self) -> Option<usize> {
+        let TokenKind::Int(count) = self.token().kind else {
+            return None;
+        };
+        self.bump();
+        Some(usize::try_from(count).unwrap_or(usize::MAX))
     }
 
     fn atom(&mut self) -> ParseResult<Pattern> {
@@ -179,10 +213,6 @@ impl Parser<'_> {
         if self.at_symbol("^") {
             let help = "a match starts at any event and spans at most the LIMIT DURATION";
             return Err(self.no_pattern("anchors", help));
-        }
-        if self.at_symbol("{") {
-            let help = "write A A for two of them, A A A* for two and more";
-            return Err(self.no_pattern("counts in braces", help));
         }
         if self.eat_symbol("(") {
             let inner = self.nested(Self::alternatives)?;

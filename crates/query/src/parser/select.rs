@@ -1,5 +1,6 @@
 //! UNION, SELECT and the clauses that hold expressions.
 
+use super::cursor::DEPTH_MAX;
 use super::{ParseResult, Parser, Reported};
 use crate::Span;
 use crate::ast::{Expr, ExprKind, Group, Ident, Query, Quote, Select, SelectItem};
@@ -136,6 +137,10 @@ impl Parser<'_> {
         let mut ahead = 0;
         while self.name_ahead(ahead) && self.symbol_ahead(ahead + 1, ".") {
             ahead += 2;
+            // As an expression it is reported as too deep.
+            if ahead > 2 * usize::from(DEPTH_MAX) {
+                return None;
+            }
         }
         if !self.symbol_ahead(ahead, "*") {
             return None;

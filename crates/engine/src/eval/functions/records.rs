@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use highwater_query::plan::Name;
 
+use crate::column::Column;
 use crate::eval::operand::{Datum, KernelContext};
+use crate::lazy::LazyColumn;
 use crate::value::{Record, Value, ValueRef};
 
 use super::call::Call;
@@ -25,6 +27,9 @@ pub(crate) fn record(names: &[&Name], values: &[Datum], context: &mut KernelCont
         Name::Spread | Name::Hidden(_) => Part::Fields,
     };
     let parts: Vec<Part> = names.iter().map(part).collect();
+    if let Some(column) = lazy_record(&parts, values, context.rows.len()) {
+        return Datum::Column(column);
+    }
     let make = |row| {
         let mut record = Record::with_capacity(parts.len());
         for (part, value) in parts.iter().zip(values) {
@@ -42,6 +47,27 @@ pub(crate) fn record(names: &[&Name], values: &[Datum], context: &mut KernelCont
         return Datum::Scalar(make(0));
     }
     context.map(|row| Ok(make(row)))
+}
+
+/// The records as a column that is put together only when it is looked at, if all records have the same fields, or those
+/// of one column.
+fn lazy_record(parts: &[Part], values: &[Datum], rows: usize) -> Option<Column> {
+    if let ([Part::Fields], [Datum::Column(Column::Lazy(lazy))]) = (parts, values) {
+        return lazy.is_records().then(|| Column::Lazy(lazy.clone()));
+    }
+    let mut names: Vec<Arc<str>> = Vec::with_capacity(parts.len());
+    for part in parts {
+        match part {
+            Part::Field(name) if !names.contains(name) => names.push(name.clone()),
+            _ => return None,
+        }
+    }
+    if values.iter().all(|value| matches!(value, Datum::Scalar(_))) {
+        return None;
+    }
+    let columns = values.iter().map(|value| value.clone().into_column(rows));
+    let lazy = LazyColumn::records(names.into(), columns.collect(), rows);
+    Some(Column::Lazy(lazy))
 }
 
 /// JSON_PARSE(text): the record of a JSON text; NULL for other values. Never fails.

@@ -8,6 +8,7 @@ use crate::eval::fault::EvalError;
 use crate::eval::fold::fold_text;
 use crate::eval::operand::Datum;
 use crate::eval::text::write_text;
+use crate::work_limit::text_limit;
 
 use super::cache::Cache;
 use super::call::{Call, Row};
@@ -21,8 +22,12 @@ pub(super) fn concat(call: Call<'_, '_>) -> Datum {
     let mut result = String::new();
     call.each(|row, out| {
         result.clear();
-        row.values()
-            .for_each(|value| write_text(value, &mut result));
+        for value in row.values() {
+            write_text(value, &mut result);
+            if text_limit().is_some() {
+                bounded(row, result.len())?;
+            }
+        }
         out.push_text(&result);
         Ok(())
     })
@@ -44,6 +49,9 @@ pub(super) fn concat_ws(call: Call<'_, '_>) -> Datum {
             }
             first = false;
             write_text(value, &mut result);
+            if text_limit().is_some() {
+                bounded(row, result.len())?;
+            }
         }
         out.push_text(&result);
         Ok(())
@@ -166,12 +174,13 @@ pub(super) fn space(call: Call<'_, '_>) -> Datum {
 }
 
 fn bounded(row: Row<'_>, bytes: usize) -> Result<(), EvalError> {
-    if bytes <= BYTES_MAX {
+    let bytes_max = text_limit().unwrap_or(BYTES_MAX);
+    if bytes <= bytes_max {
         return Ok(());
     }
     Err(EvalError::TooLong {
         function: row.function(),
-        bytes_max: BYTES_MAX,
+        bytes_max,
     })
 }
 

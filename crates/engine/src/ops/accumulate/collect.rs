@@ -37,6 +37,10 @@ impl GroupState for TimedValues {
         Ok(Value::Array(values.collect()))
     }
 
+    fn list_bytes(&self) -> usize {
+        size_of_val(&self.0[..])
+    }
+
     fn snapshot(&self, out: &mut Vec<u8>) {
         out.count(self.0.len());
         for (time, value) in &self.0 {

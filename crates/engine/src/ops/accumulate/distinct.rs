@@ -68,6 +68,10 @@ impl GroupState for Distinct {
         Ok(Value::Int(self.len() as i64))
     }
 
+    fn list_bytes(&self) -> usize {
+        self.bytes.len() + size_of_val(&self.ends[..])
+    }
+
     fn snapshot(&self, out: &mut Vec<u8>) {
         out.count(self.len());
         (0..self.len()).for_each(|index| out.blob(self.key(index)));

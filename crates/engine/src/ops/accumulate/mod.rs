@@ -25,7 +25,6 @@ use highwater_query::plan::{Aggregate, AggregateFunction};
 
 use highwater_codec::{DecodeError, Reader};
 
-use super::DataErrors;
 use crate::chunk::Chunk;
 use crate::column::{Column, ColumnBuilder};
 use crate::eval::{self, EvalError, Faults};
@@ -93,9 +92,12 @@ pub(crate) fn argument(spec: &Aggregate, chunk: &Chunk, faults: &mut Faults) -> 
         AggregateFunction::CollectTop(_) | AggregateFunction::TopOne => {
             Some(packed::ranked(spec, value.as_ref(), chunk, faults))
         }
-        AggregateFunction::Min | AggregateFunction::Max => {
-            Some(fitting(spec, value?, !spec.as_text, false, faults))
-        }
+        AggregateFunction::Min | AggregateFunction::Max => Some(fitting(
+            spec,
+            value?,
+            Conversion::of_ranked(spec.as_text, spec),
+            faults,
+        )),
         AggregateFunction::Sum
         | AggregateFunction::Avg
         | AggregateFunction::StDev
@@ -103,30 +105,55 @@ pub(crate) fn argument(spec: &Aggregate, chunk: &Chunk, faults: &mut Faults) -> 
         | AggregateFunction::Var
         | AggregateFunction::VarP
         | AggregateFunction::PercentileCont(_)
-        | AggregateFunction::PercentileDisc(_) => Some(fitting(spec, value?, true, true, faults)),
+        | AggregateFunction::PercentileDisc(_) => {
+            Some(fitting(spec, value?, Conversion::Sum, faults))
+        }
     }
 }
 
-/// Converts text to numbers (`to_number`) and rejects other values (`sums`).
+/// How values become the ones that an aggregate takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Conversion {
+    /// Everything must be a number.
+    Sum,
+    /// Text is a number, a time or text, as it reads.
+    Read,
+    /// Text stays text: the query cast it so.
+    Text,
+    /// Text must be a number: the job is strict.
+    Strict,
+}
+
+impl Conversion {
+    /// That of values that are ordered.
+    fn of_ranked(as_text: bool, spec: &Aggregate) -> Conversion {
+        match (as_text, spec.strict_types) {
+            (true, _) => Conversion::Text,
+            (false, true) => Conversion::Strict,
+            (false, false) => Conversion::Read,
+        }
+    }
+}
+
+/// Converts the argument of an aggregate; values that cannot be converted are faults.
 fn fitting(
     spec: &Aggregate,
     column: Column,
-    to_number: bool,
-    sums: bool,
+    conversion: Conversion,
     faults: &mut Faults,
 ) -> Column {
     let fits = match &column {
         Column::Null(_) | Column::Int(_) | Column::Float(_) => true,
-        Column::Time(_) | Column::Bit(_) => !sums,
-        Column::Text(_) => !to_number,
-        Column::Dynamic(_) => false,
+        Column::Time(_) | Column::Bit(_) => conversion != Conversion::Sum,
+        Column::Text(_) => conversion == Conversion::Text,
+        Column::Dynamic(_) | Column::Lazy(_) => false,
     };
     if fits {
         return column;
     }
     let mut builder = ColumnBuilder::with_capacity(column.len());
     for row in 0..column.len() {
-        match fit(column.get(row), to_number, sums) {
+        match fit(column.get(row), conversion) {
             Ok(value) => builder.push(value),
             Err(reason) => {
                 builder.push_null();
@@ -139,13 +166,15 @@ fn fitting(
     builder.finish()
 }
 
-fn fit(value: ValueRef<'_>, to_number: bool, sums: bool) -> Result<ValueRef<'_>, EvalError> {
-    match value {
-        ValueRef::Text(_) if to_number => eval::to_number(value),
-        ValueRef::Bit(b) if sums => Ok(ValueRef::Int(b.into())),
-        ValueRef::Time(_) if sums => eval::to_number(value),
-        ValueRef::Record(_) | ValueRef::Array(_) => eval::to_number(value),
-        other => Ok(other),
+fn fit(value: ValueRef<'_>, conversion: Conversion) -> Result<ValueRef<'_>, EvalError> {
+    match (value, conversion) {
+        (ValueRef::Text(text), Conversion::Read) => Ok(eval::read_text(text)),
+        (ValueRef::Text(_), Conversion::Text) => Ok(value),
+        (ValueRef::Text(_), Conversion::Sum | Conversion::Strict) => eval::to_number(value),
+        (ValueRef::Bit(b), Conversion::Sum) => Ok(ValueRef::Int(b.into())),
+        (ValueRef::Time(_), Conversion::Sum) => eval::to_number(value),
+        (ValueRef::Record(_) | ValueRef::Array(_), _) => eval::to_number(value),
+        (other, _) => Ok(other),
     }
 }
 
@@ -163,6 +192,23 @@ impl Accumulator {
             | Accumulator::TopEvents(_)
             | Accumulator::User(_) => size_of::<Vec<Value>>(),
         }
+    }
+
+    /// About the size of the state of `groups` groups.
+    pub(crate) fn state_bytes(&self, groups: usize) -> usize {
+        let lists = match self {
+            Accumulator::Distinct(sets) => sets.list_bytes(),
+            Accumulator::Percentile(numbers) => numbers.list_bytes(),
+            Accumulator::Collect(lists)
+            | Accumulator::User(ScriptAggregates { events: lists, .. }) => lists.list_bytes(),
+            Accumulator::TopEvents(ranked) => ranked.list_bytes(),
+            Accumulator::Count(_)
+            | Accumulator::Sum(_)
+            | Accumulator::Avg(_)
+            | Accumulator::Extreme(_)
+            | Accumulator::Spread(_) => 0,
+        };
+        groups * self.slot_bytes() + lists
     }
 
     pub(crate) fn new(spec: &Aggregate) -> Accumulator {
@@ -232,22 +278,17 @@ impl Accumulator {
     }
 
     /// Adds the rows from `start` on, row `start + i` to group `slots[i]`. `None` is COUNT(*).
-    pub(crate) fn update(
-        &mut self,
-        slots: &[u32],
-        start: usize,
-        argument: Option<&Column>,
-    ) -> Result<(), EvalError> {
+    pub(crate) fn update(&mut self, slots: &[u32], start: usize, argument: Option<&Column>) {
         if let Accumulator::Count(counts) = self {
             counts.update(slots, start, argument);
-            return Ok(());
+            return;
         }
         let Some(column) = argument else {
-            return Ok(());
+            return;
         };
         match self {
-            Accumulator::Extreme(extremes) => return extremes.update(slots, start, column),
             Accumulator::Count(_) => {}
+            Accumulator::Extreme(extremes) => extremes.update(slots, start, column),
             Accumulator::Distinct(sets) => sets.update(slots, start, column),
             Accumulator::Sum(totals) | Accumulator::Avg(totals) => {
                 totals.update(slots, start, column);
@@ -258,16 +299,15 @@ impl Accumulator {
             | Accumulator::User(ScriptAggregates { events: lists, .. }) => {
                 lists.update(slots, start, column);
             }
-            Accumulator::TopEvents(ranked) => ranked.update(slots, start, column),
+            Accumulator::TopEvents(ranked) => ranked.update_ranked(slots, start, column),
         }
-        Ok(())
     }
 
     /// Merges the state of `other`, its group `i` into group `slots[i]`.
-    pub(crate) fn absorb(&mut self, other: &Accumulator, slots: &[u32]) -> Result<(), EvalError> {
+    pub(crate) fn absorb(&mut self, other: &Accumulator, slots: &[u32]) {
         use Accumulator::*;
         match (self, other) {
-            (Extreme(ours), Extreme(theirs)) => return ours.absorb(theirs, slots),
+            (Extreme(ours), Extreme(theirs)) => ours.absorb(theirs, slots),
             (Count(ours), Count(theirs)) => ours.absorb(theirs, slots),
             (Distinct(ours), Distinct(theirs)) => ours.absorb(theirs, slots),
             (Sum(ours), Sum(theirs)) | (Avg(ours), Avg(theirs)) => ours.absorb(theirs, slots),
@@ -278,7 +318,6 @@ impl Accumulator {
             (TopEvents(ours), TopEvents(theirs)) => ours.absorb(theirs, slots),
             _ => unreachable!("shares of one window have the same aggregates"),
         }
-        Ok(())
     }
 
     pub(crate) fn result(&self, slot: usize) -> Result<Value, FailureReason> {
@@ -316,6 +355,7 @@ impl Accumulator {
     pub(crate) fn write(&self, slot: usize, column: &mut ColumnBuilder) {
         match self {
             Accumulator::Extreme(extremes) => column.push(extremes.get(slot)),
+            Accumulator::TopEvents(ranked) => ranked.write(slot, column),
             other => column.push_owned(other.result(slot).unwrap_or_default()),
         }
     }
@@ -327,6 +367,11 @@ impl Accumulator {
             return Column::from_ints(counts.collect());
         }
         let mut builder = ColumnBuilder::with_capacity(slots.len());
+        if let Accumulator::TopEvents(ranked) = self {
+            let slots = slots.iter().map(|&slot| slot as usize);
+            slots.for_each(|slot| ranked.write(slot, &mut builder));
+            return builder.finish();
+        }
         for (row, &slot) in slots.iter().enumerate() {
             match self.result(slot as usize) {
                 Ok(value) => builder.push_owned(value),
@@ -379,17 +424,5 @@ pub(crate) fn of_totals(
     match function {
         AggregateFunction::Avg => total.avg(),
         _ => total.sum(),
-    }
-}
-
-/// Counts values that MIN or MAX could not compare.
-pub(crate) fn note(
-    outcome: Result<(), EvalError>,
-    spec: &Aggregate,
-    time: highwater_time::Instant,
-    errors: &mut DataErrors,
-) {
-    if let Err(reason) = outcome {
-        errors.add(time, spec.span, || reason.to_string());
     }
 }

@@ -18,6 +18,11 @@ pub(crate) trait GroupState: Clone + Default {
 
     fn result(&self, rule: &Self::Rule) -> Result<Value, FailureReason>;
 
+    /// About the size of what a group has besides the state itself.
+    fn list_bytes(&self) -> usize {
+        0
+    }
+
     fn snapshot(&self, out: &mut Vec<u8>);
     fn restore(rule: &Self::Rule, from: &mut Reader<'_>) -> Result<Self, DecodeError>;
 }
@@ -69,6 +74,10 @@ impl<S: GroupState<Rule = R>, R: Clone> PerGroup<S, R> {
 
     pub(super) fn result(&self, slot: usize) -> Result<Value, FailureReason> {
         self.states[slot].result(&self.rule)
+    }
+
+    pub(super) fn list_bytes(&self) -> usize {
+        self.states.iter().map(S::list_bytes).sum()
     }
 
     pub(super) fn snapshot(&self, out: &mut Vec<u8>) {

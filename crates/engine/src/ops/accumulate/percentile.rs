@@ -104,6 +104,10 @@ impl GroupState for Numbers {
         }
     }
 
+    fn list_bytes(&self) -> usize {
+        size_of_val(&self.0[..])
+    }
+
     fn snapshot(&self, out: &mut Vec<u8>) {
         out.count(self.0.len());
         self.0.iter().for_each(|value| out.value(value.view()));

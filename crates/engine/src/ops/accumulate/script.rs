@@ -151,6 +151,10 @@ impl RollingScript {
         }
     }
 
+    pub(crate) fn state_bytes(&self) -> usize {
+        size_of_val(&self.events[..]) + size_of_val(&self.ends[..])
+    }
+
     pub(crate) fn snapshot(&self, out: &mut Vec<u8>) {
         out.count(self.events.len());
         for (time, value) in &self.events {

@@ -9,9 +9,11 @@ use highwater_codec::{DecodeError, Reader, Writer};
 
 use super::FailureReason;
 use super::packed::{PackedEvent, unpack};
-use super::per_group::GroupState;
+use super::per_group::{GroupState, PerGroup};
 use crate::codec::{ReadValue, WriteValue};
+use crate::column::{Column, ColumnBuilder};
 use crate::eval;
+use crate::lazy::{HeldValue, same_reader};
 use crate::value::{Record, Value, ValueRef};
 
 #[derive(Clone, Debug)]
@@ -29,7 +31,7 @@ pub(crate) struct TopEvents(Vec<Entry>);
 struct Entry {
     keys: Box<[Value]>,
     time: i64,
-    value: Value,
+    value: HeldValue,
 }
 
 impl Ranking {
@@ -44,12 +46,69 @@ impl Ranking {
     }
 }
 
+/// An event that may enter a ranking. What it has is read only as far as the ranking needs it.
+trait Candidate {
+    fn time(&self) -> i64;
+    fn key(&self, index: usize) -> ValueRef<'_>;
+    fn value(&self) -> HeldValue;
+}
+
+impl Candidate for PackedEvent<'_> {
+    fn time(&self) -> i64 {
+        self.time
+    }
+
+    fn key(&self, index: usize) -> ValueRef<'_> {
+        self.keys[index].view()
+    }
+
+    fn value(&self) -> HeldValue {
+        HeldValue::Value(self.value.clone())
+    }
+}
+
+impl Candidate for &Entry {
+    fn time(&self) -> i64 {
+        self.time
+    }
+
+    fn key(&self, index: usize) -> ValueRef<'_> {
+        self.keys[index].view()
+    }
+
+    fn value(&self) -> HeldValue {
+        self.value.clone()
+    }
+}
+
+/// A row of the columns that [`super::packed::ranked`] gives.
+struct RankedRow<'a> {
+    time: i64,
+    value: &'a Column,
+    keys: &'a [Column],
+    row: usize,
+}
+
+impl Candidate for RankedRow<'_> {
+    fn time(&self) -> i64 {
+        self.time
+    }
+
+    fn key(&self, index: usize) -> ValueRef<'_> {
+        self.keys[index].get(self.row)
+    }
+
+    fn value(&self) -> HeldValue {
+        self.value.hold(self.row)
+    }
+}
+
 impl TopEvents {
-    fn add_event(&mut self, ranking: &Ranking, new: PackedEvent<'_>) {
+    fn add_event(&mut self, ranking: &Ranking, new: &impl Candidate) {
         let best = &mut self.0;
         let ahead = |old: &Entry| {
-            let by_keys = compare_keys(&old.keys, new.keys, &ranking.descending);
-            by_keys.then(old.time.cmp(&new.time)).is_le()
+            let by_keys = ranking.compare(&old.keys, new);
+            by_keys.then(old.time.cmp(&new.time())).is_le()
         };
         let most = ranking.shown.unwrap_or(1);
         if most == 0 || (best.len() == most && best.last().is_some_and(ahead)) {
@@ -57,12 +116,78 @@ impl TopEvents {
         }
         let position = best.partition_point(ahead);
         best.truncate(most - 1);
+        if best.len() == best.capacity() {
+            // There may be a million groups with an event or two.
+            best.reserve_exact(best.len().clamp(1, most - best.len()));
+        }
+        let keys = (0..ranking.descending.len()).map(|index| new.key(index).to_value());
         let entry = Entry {
-            keys: new.keys.into(),
-            time: new.time,
-            value: new.value.clone(),
+            keys: keys.collect(),
+            time: new.time(),
+            value: new.value(),
         };
         best.insert(position, entry);
+    }
+}
+
+impl Ranking {
+    /// NULL is the smallest, then numbers, times and texts.
+    fn compare(&self, keys: &[Value], new: &impl Candidate) -> Ordering {
+        let orderings = keys.iter().zip(&self.descending).enumerate();
+        let mut orderings = orderings.map(|(index, (old, &descending))| {
+            let ordering = eval::rank(old.view(), new.key(index));
+            if descending {
+                ordering.reverse()
+            } else {
+                ordering
+            }
+        });
+        orderings
+            .find(|ordering| ordering.is_ne())
+            .unwrap_or(Ordering::Equal)
+    }
+}
+
+impl PerGroup<TopEvents, Ranking> {
+    /// Adds the rows from `start` on, row `start + i` to group `slots[i]`.
+    pub(super) fn update_ranked(&mut self, slots: &[u32], start: usize, column: &Column) {
+        let columns = match column {
+            Column::Lazy(lazy) => lazy.array_columns(),
+            _ => None,
+        };
+        let Some(([Column::Time(times), value, keys @ ..], present)) = columns else {
+            return self.update(slots, start, column);
+        };
+        for (row, &slot) in (start..).zip(slots) {
+            if present.is_none_or(|present| present.value(row)) {
+                let candidate = RankedRow {
+                    time: times.value(row),
+                    value,
+                    keys,
+                    row,
+                };
+                self.states[slot as usize].add_event(&self.rule, &candidate);
+            }
+        }
+    }
+
+    /// Appends the result of a group to a column. Events that are still text stay text.
+    pub(super) fn write(&self, slot: usize, column: &mut ColumnBuilder) {
+        let best = &self.states[slot].0;
+        let first = best.first().map(|entry| &entry.value);
+        let texts = || best.iter().filter_map(|entry| entry.value.text());
+        match (first, first.and_then(HeldValue::text)) {
+            (None, _) if self.rule.shown.is_none() => column.push_null(),
+            (Some(value), _) if self.rule.shown.is_none() => column.push_held(value),
+            (_, Some((_, reader)))
+                if texts().count() == best.len()
+                    && texts().all(|(_, other)| same_reader(other, reader)) =>
+            {
+                let ranked = reader.ranked(&mut texts().map(|(text, _)| text));
+                column.push_nested(&ranked, reader);
+            }
+            _ => column.push_owned(self.result(slot).unwrap_or_default()),
+        }
     }
 }
 
@@ -71,14 +196,17 @@ impl GroupState for TopEvents {
 
     fn add(&mut self, ranking: &Ranking, value: ValueRef<'_>, _: &mut Vec<u8>) {
         if let Some(packed) = unpack(value) {
-            self.add_event(ranking, packed);
+            self.add_event(ranking, &packed);
         }
     }
 
     fn absorb(&mut self, ranking: &Ranking, other: &TopEvents) {
-        for Entry { keys, time, value } in &other.0 {
-            let time = *time;
-            self.add_event(ranking, PackedEvent { time, value, keys });
+        if self.0.is_empty() {
+            self.0 = other.0.clone();
+            return;
+        }
+        for entry in &other.0 {
+            self.add_event(ranking, &entry);
         }
     }
 
@@ -87,16 +215,21 @@ impl GroupState for TopEvents {
             return Ok(self
                 .0
                 .first()
-                .map_or(Value::Null, |entry| entry.value.clone()));
+                .map_or(Value::Null, |entry| entry.value.to_value()));
         }
         let (rank, value): (Arc<str>, Arc<str>) = ("rank".into(), "value".into());
         let shown = self.0.iter().enumerate().map(|(position, entry)| {
             let mut record = Record::with_capacity(2);
             record.set(rank.clone(), Value::Int(position as i64 + 1));
-            record.set(value.clone(), entry.value.clone());
+            record.set(value.clone(), entry.value.to_value());
             Value::Record(Arc::new(record))
         });
         Ok(Value::Array(shown.collect()))
+    }
+
+    fn list_bytes(&self) -> usize {
+        let texts = self.0.iter().map(|entry| entry.value.text_bytes());
+        size_of_val(&self.0[..]) + texts.sum::<usize>()
     }
 
     fn snapshot(&self, out: &mut Vec<u8>) {
@@ -104,7 +237,7 @@ impl GroupState for TopEvents {
         for entry in &self.0 {
             entry.keys.iter().for_each(|key| out.value(key.view()));
             out.i64(entry.time);
-            out.value(entry.value.view());
+            out.value(entry.value.to_value().view());
         }
     }
 
@@ -114,37 +247,10 @@ impl GroupState for TopEvents {
             Ok(Entry {
                 keys: keys?,
                 time: from.i64()?,
-                value: from.value()?,
+                value: HeldValue::Value(from.value()?),
             })
         };
         let entries: Result<_, _> = (0..from.count()?).map(|_| entry(from)).collect();
         entries.map(TopEvents)
     }
-}
-
-/// NULL is the smallest, and every number comes before every time.
-fn compare_keys(a: &[Value], b: &[Value], descending: &[bool]) -> Ordering {
-    let kind = |value: &Value| match value {
-        Value::Null => 0,
-        Value::Time(_) => 2,
-        _ => 1,
-    };
-    let pairs = a.iter().zip(b).zip(descending);
-    let mut orderings = pairs.map(|((a, b), &descending)| {
-        let ordering = match kind(a).cmp(&kind(b)) {
-            Ordering::Equal => eval::compare(a.view(), b.view())
-                .ok()
-                .flatten()
-                .unwrap_or(Ordering::Equal),
-            unequal => unequal,
-        };
-        if descending {
-            ordering.reverse()
-        } else {
-            ordering
-        }
-    });
-    orderings
-        .find(|ordering| ordering.is_ne())
-        .unwrap_or(Ordering::Equal)
 }

@@ -251,6 +251,10 @@ impl KeyedCall for SpikeAndDip {
         Ok(())
     }
 
+    fn list_bytes(model: &History) -> usize {
+        model.0.len() * size_of::<(i64, f64)>()
+    }
+
     fn snapshot(&self, model: &History, out: &mut Vec<u8>) {
         model.snapshot(out);
     }
@@ -352,6 +356,10 @@ impl KeyedCall for ChangePoint {
             model.start_anew();
         }
         Ok(())
+    }
+
+    fn list_bytes(model: &ChangeModel) -> usize {
+        (model.learned.0.len() + model.waiting.0.len()) * size_of::<(i64, f64)>()
     }
 
     fn snapshot(&self, model: &ChangeModel, out: &mut Vec<u8>) {

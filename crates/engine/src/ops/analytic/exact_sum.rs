@@ -34,9 +34,13 @@ impl ExactSum {
     }
 
     pub(crate) fn add_int(&mut self, value: i128) {
+        self.add_scaled(value, 1.0);
+    }
+
+    /// Adds `value` times a power of two.
+    pub(crate) fn add_scaled(&mut self, value: i128, mut weight: f64) {
         let sign = value.signum() as f64;
         let mut rest = value.unsigned_abs();
-        let mut weight = 1.0;
         while rest != 0 {
             self.add(sign * (rest & 0xffff_ffff) as f64 * weight);
             rest >>= 32;

@@ -242,6 +242,10 @@ impl CallState for Latest {
         }
     }
 
+    fn state_bytes(&self) -> usize {
+        self.cells.len() * size_of::<PlainCell>()
+    }
+
     fn snapshot(&self, slot: usize, out: &mut Vec<u8>) {
         let (time, value) = self.cells.get(slot);
         out.i64(time);
@@ -291,6 +295,10 @@ impl KeyedCall for LagMany {
             cells.push_back(Cell::new(at.time, of, at.row));
         }
         Ok(())
+    }
+
+    fn list_bytes(cells: &VecDeque<Cell>) -> usize {
+        cells.len() * size_of::<Cell>()
     }
 
     fn snapshot(&self, cells: &VecDeque<Cell>, out: &mut Vec<u8>) {

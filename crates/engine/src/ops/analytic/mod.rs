@@ -43,6 +43,7 @@ trait CallState: Send {
     /// Processes the rows of a chunk in order and appends one value for each.
     fn run(&mut self, input: &CallInput<'_>, out: &mut ColumnBuilder, failures: &mut Failures);
 
+    fn state_bytes(&self) -> usize;
     fn snapshot(&self, slot: usize, out: &mut Vec<u8>);
     fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), DecodeError>;
 }
@@ -59,6 +60,11 @@ trait KeyedCall: Send {
         input: &CallInput<'_>,
         out: &mut ColumnBuilder,
     ) -> Result<(), String>;
+
+    /// About the size of what a key has besides the state itself.
+    fn list_bytes(_state: &Self::State) -> usize {
+        0
+    }
 
     fn snapshot(&self, state: &Self::State, out: &mut Vec<u8>);
     fn restore(&self, from: &mut Reader<'_>) -> Result<Self::State, DecodeError>;
@@ -92,6 +98,10 @@ impl<C: KeyedCall> CallState for PerKey<C> {
                 failures.add(at.row, input.span, reason);
             }
         }
+    }
+
+    fn state_bytes(&self) -> usize {
+        size_of_val(&self.states[..]) + self.states.iter().map(C::list_bytes).sum::<usize>()
     }
 
     fn snapshot(&self, slot: usize, out: &mut Vec<u8>) {
@@ -415,6 +425,12 @@ impl Operator for Analytics {
             }
             Item::PartialPanes(_) => unreachable!("analytic functions are never given shares"),
         }
+    }
+
+    fn state_bytes(&self) -> usize {
+        let keys = self.keyings.iter().map(|by| by.keys.state_bytes());
+        let calls = self.calls.iter().map(|call| call.call_state.state_bytes());
+        keys.chain(calls).sum()
     }
 
     fn snapshot(&self, out: &mut Vec<u8>) {

@@ -75,6 +75,10 @@ impl PartitionKeys {
         self.entries.len()
     }
 
+    pub(super) fn state_bytes(&self) -> usize {
+        (self.entries.len() - self.free.len()) * (size_of::<Entry>() + size_of::<KeyDetails>())
+    }
+
     pub(super) fn used(&self) -> impl Iterator<Item = usize> {
         let entries = self.entries.iter().enumerate();
         entries

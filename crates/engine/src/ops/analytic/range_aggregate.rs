@@ -49,6 +49,8 @@ trait Range: Send {
 
     fn result(&self, state: &Self::State) -> Result<Value, String>;
 
+    /// See [`KeyedCall::list_bytes`].
+    fn list_bytes(state: &Self::State) -> usize;
     fn snapshot(&self, state: &Self::State, out: &mut Vec<u8>);
     fn restore(&self, from: &mut Reader<'_>) -> Result<Self::State, DecodeError>;
 }
@@ -78,6 +80,10 @@ impl<R: Range> KeyedCall for RangeAggregate<R> {
         Ok(())
     }
 
+    fn list_bytes(state: &R::State) -> usize {
+        R::list_bytes(state)
+    }
+
     fn snapshot(&self, state: &R::State, out: &mut Vec<u8>) {
         self.range.snapshot(state, out);
     }
@@ -105,6 +111,10 @@ impl Range for Counts {
 
     fn result(&self, times: &VecDeque<i64>) -> Result<Value, String> {
         Ok(Value::Int(times.len() as i64))
+    }
+
+    fn list_bytes(times: &VecDeque<i64>) -> usize {
+        times.len() * size_of::<i64>()
     }
 
     fn snapshot(&self, times: &VecDeque<i64>, out: &mut Vec<u8>) {
@@ -233,6 +243,10 @@ impl Range for Sums {
         }
     }
 
+    fn list_bytes(sum: &Sum) -> usize {
+        sum.numbers.len() * size_of::<(i64, Number)>()
+    }
+
     fn snapshot(&self, sum: &Sum, out: &mut Vec<u8>) {
         out.count(sum.numbers.len());
         for (time, number) in &sum.numbers {
@@ -263,7 +277,7 @@ impl Range for Sums {
 struct Extremes(Ordering);
 
 /// The candidates for a result per kind of value: a row is removed as soon as a later one of the same kind beats it, so
-/// values go from best to worst. Values of different kinds cannot be compared.
+/// values go from best to worst.
 #[derive(Default)]
 pub(crate) struct Candidates {
     kinds: [VecDeque<Cell>; KINDS],
@@ -288,7 +302,7 @@ impl Candidates {
             return;
         };
         let cells = &mut self.kinds[kind];
-        let beaten = |cell: &Cell| matches!(eval::compare(value, cell.value.view()), Ok(Some(order)) if order == wanted);
+        let beaten = |cell: &Cell| eval::rank(value, cell.value.view()) == wanted;
         while cells.back().is_some_and(beaten) {
             cells.pop_back();
         }
@@ -303,10 +317,15 @@ impl Candidates {
         }
     }
 
-    /// The best value of each kind that has any.
-    pub(crate) fn best(&self) -> impl Iterator<Item = &Value> {
-        let best = self.kinds.iter().filter_map(VecDeque::front);
-        best.map(|cell| &cell.value)
+    /// The best value; NULL if there is none. Numbers are below times, and times below texts.
+    pub(crate) fn best(&self, wanted: Ordering) -> Value {
+        let [numbers, texts, times] = &self.kinds;
+        let kinds = match wanted {
+            Ordering::Less => [numbers, times, texts],
+            _ => [texts, times, numbers],
+        };
+        let best = kinds.into_iter().find_map(VecDeque::front);
+        best.map_or(Value::Null, |cell| cell.value.clone())
     }
 }
 
@@ -322,16 +341,11 @@ impl Range for Extremes {
     }
 
     fn result(&self, candidates: &Candidates) -> Result<Value, String> {
-        let mut best = candidates.best();
-        match (best.next(), best.next()) {
-            (None, _) => Ok(Value::Null),
-            (Some(value), None) => Ok(value.clone()),
-            (Some(a), Some(b)) => Err(format!(
-                "cannot compare {} with {}; cast one of them",
-                a.view().type_name(),
-                b.view().type_name()
-            )),
-        }
+        Ok(candidates.best(self.0))
+    }
+
+    fn list_bytes(candidates: &Candidates) -> usize {
+        candidates.kinds.iter().map(VecDeque::len).sum::<usize>() * size_of::<Cell>()
     }
 
     fn snapshot(&self, candidates: &Candidates, out: &mut Vec<u8>) {
@@ -375,10 +389,12 @@ impl Range for Folds {
         }
         let mut accumulator = Accumulator::new(&self.0);
         accumulator.grow(1);
-        accumulator
-            .update(&vec![0; cells.len()], 0, Some(&column.finish()))
-            .map_err(|reason| reason.to_string())?;
+        accumulator.update(&vec![0; cells.len()], 0, Some(&column.finish()));
         accumulator.result(0).map_err(|reason| reason.to_string())
+    }
+
+    fn list_bytes(cells: &VecDeque<Cell>) -> usize {
+        cells.len() * size_of::<Cell>()
     }
 
     fn snapshot(&self, cells: &VecDeque<Cell>, out: &mut Vec<u8>) {

@@ -26,6 +26,8 @@ use pairs::{JoinOutput, Pair};
 use side::{JoinSide, RowRef};
 use unmatched::UnmatchedQueue;
 
+const STEP: &str = "JOIN";
+
 /// The size of a buffered row without its values.
 pub(super) const ROW_BYTES: usize = side::ROW_BYTES;
 
@@ -85,6 +87,7 @@ impl Join {
                 columns,
                 residual: node.residual.clone(),
                 outer: node.outer,
+                span: node.span,
             },
             pairs: Vec::new(),
             prefetched: [0; 2],
@@ -99,10 +102,13 @@ impl Join {
             }
             self.prefetch_rows();
             self.pass(time);
-            self.match_right_rows(time);
-            self.match_left_rows(time);
-            if self.pairs.len() >= CHUNK_ROWS {
-                self.flush(context);
+            self.match_right_rows(time, context);
+            self.match_left_rows(time, context);
+            if self.pairs.len() >= CHUNK_ROWS && !self.flush(context) {
+                return;
+            }
+            if context.budget.is_exhausted() {
+                return;
             }
         }
         self.pass(watermark);
@@ -171,7 +177,7 @@ impl Join {
     }
 
     /// Matches the right rows at `time` with earlier left rows.
-    fn match_right_rows(&mut self, time: i64) {
+    fn match_right_rows(&mut self, time: i64, context: &Context<'_>) {
         let before = self.pairs.len();
         let mut rows = 0;
         while let Some(next) = self.right.next_at(time) {
@@ -197,6 +203,9 @@ impl Join {
             if self.low <= 0 {
                 self.right.keep(next, time);
             }
+            if !self.has_room(context) {
+                return;
+            }
         }
         self.set_matched(before);
         let met = self.pairs.len();
@@ -212,7 +221,7 @@ impl Join {
     }
 
     /// Matches the left rows at `time` with right rows up to the same time.
-    fn match_left_rows(&mut self, time: i64) {
+    fn match_left_rows(&mut self, time: i64, context: &Context<'_>) {
         while let Some(next) = self.left.next_at(time) {
             self.prefetched[0] = self.prefetched[0].saturating_sub(1);
             let before = self.pairs.len();
@@ -244,7 +253,17 @@ impl Join {
             } else if self.output.outer {
                 self.push_unmatched(time, next.row_ref);
             }
+            if !self.has_room(context) {
+                return;
+            }
         }
+    }
+
+    /// Whether the pairs of one time, which are emitted together, stay within the budget.
+    #[inline]
+    fn has_room(&self, context: &Context<'_>) -> bool {
+        let bytes = size_of_val(&self.pairs[..]);
+        context.budget.has(bytes) || context.budget.charge(bytes, STEP, Some(self.output.span))
     }
 
     /// Marks the left rows of the new pairs as matched, if there is no residual condition.
@@ -256,11 +275,14 @@ impl Join {
         }
     }
 
-    fn flush(&mut self, context: &mut Context<'_>) {
-        self.output
+    /// Returns whether the join may go on.
+    fn flush(&mut self, context: &mut Context<'_>) -> bool {
+        let goes_on = self
+            .output
             .flush(&mut self.pairs, &mut self.left, &self.right, context);
         self.left.drop_chunks();
         self.right.drop_chunks();
+        goes_on
     }
 }
 
@@ -334,6 +356,10 @@ impl Operator for Join {
             }
             (Item::PartialPanes(_), _) => unreachable!("rows are joined, never shares"),
         }
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.left.state_bytes() + self.right.state_bytes()
     }
 
     fn snapshot(&self, out: &mut Vec<u8>) {

@@ -3,11 +3,13 @@
 //! Pairs are in result order. A left row that may be unmatched is in the list too, at the position of its result, and is
 //! removed if one of the pairs before it satisfies the residual condition, which is evaluated here for many pairs at once.
 
+use highwater_query::Span;
 use highwater_query::plan::{Pred, Side};
 
 use super::super::{Context, Item};
+use super::STEP;
 use super::side::{JoinSide, RowRef};
-use crate::chunk::{CHUNK_ROWS, Chunk};
+use crate::chunk::Chunk;
 use crate::column::Column;
 use crate::eval::{self, Faults};
 
@@ -26,18 +28,23 @@ pub(super) struct JoinOutput {
     pub columns: Vec<(Side, usize)>,
     pub residual: Option<Pred>,
     pub outer: bool,
+    pub span: Span,
 }
 
 impl JoinOutput {
-    /// Emits the results of `pairs` and clears them.
+    /// Emits the results of `pairs` and clears them. Returns whether the join may go on.
     pub(super) fn flush(
         &self,
         pairs: &mut Vec<Pair>,
         left: &mut JoinSide,
         right: &JoinSide,
         context: &mut Context<'_>,
-    ) {
-        for batch in pairs.chunks(CHUNK_ROWS) {
+    ) -> bool {
+        for batch in pairs.chunks(context.budget.piece_rows()) {
+            let bytes = self.bytes(batch, left, right);
+            if !context.budget.charge(bytes, STEP, Some(self.span)) {
+                break;
+            }
             let rows = match &self.residual {
                 None => self.gather(batch, left, right),
                 Some(residual) => self.filter_residual(residual, batch, left, right, context),
@@ -47,6 +54,7 @@ impl JoinOutput {
             }
         }
         pairs.clear();
+        !context.budget.is_exhausted()
     }
 
     fn filter_residual(
@@ -65,11 +73,7 @@ impl JoinOutput {
         let rows = self.gather(&pairs, left, right);
         let mut faults = Faults::new(rows.rows());
         let holds = eval::test(residual, &rows, &mut faults);
-        context.errors.add_warnings(&faults, |row| rows.time(row));
-        for (row, fault) in faults.iter() {
-            let reason = || fault.reason.to_string();
-            context.errors.add(rows.time(row), fault.span, reason);
-        }
+        context.errors.add_faults(&faults, |row| rows.time(row));
         if !self.outer {
             return rows.filter(&holds);
         }
@@ -86,6 +90,27 @@ impl JoinOutput {
             .copied()
             .collect();
         self.gather(&results, left, right)
+    }
+
+    /// About the size of the rows of pairs.
+    fn bytes(&self, pairs: &[Pair], left: &JoinSide, right: &JoinSide) -> usize {
+        let texts = self.columns.iter().map(|&(from, column)| {
+            let side = match from {
+                Side::Left => left,
+                Side::Right => right,
+            };
+            if !side.has_text(column) {
+                return 0;
+            }
+            let rows = pairs.iter().filter_map(|pair| match from {
+                Side::Left => Some(pair.left),
+                Side::Right => pair.right,
+            });
+            rows.map(|row| side.chunk(row.chunk).columns[column].value_bytes(row.row as usize))
+                .sum()
+        });
+        let fixed = pairs.len() * (self.columns.len() + 1) * size_of::<i64>();
+        fixed + texts.sum::<usize>()
     }
 
     fn gather(&self, pairs: &[Pair], left: &JoinSide, right: &JoinSide) -> Chunk {

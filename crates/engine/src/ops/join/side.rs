@@ -1,7 +1,7 @@
 //! One side of a join: rows that wait for the watermark, and buffered rows that later rows of the other side may match.
 //!
 //! Rows stay in their chunks, reduced to the needed columns. The entry of a row is small and in a ring buffer, which rows
-//! enter and leave in time order. Each entry links to the previous one with the same key, and an index has the newest. A
+//! enter and leave in time order. Each entry links to the previous one with a key of the same class, and an index has the newest. A
 //! row is removed by leaving the ring buffer: a link out of the buffer is the end of the chain.
 
 use std::collections::VecDeque;
@@ -48,7 +48,7 @@ struct BufferedRow {
     row_ref: RowRef,
     /// The start of its key in its chunk.
     key: u32,
-    /// The previous row with the same key; itself if there is none.
+    /// The previous row with a key of the same class; itself if there is none.
     before: u32,
 }
 
@@ -68,6 +68,8 @@ pub(super) struct JoinSide {
     /// The number of the first of `rows`, wrapping at 32 bits.
     base: u32,
     index: Index,
+    /// Keys of one class may differ; see [`RowKeys`].
+    converted: bool,
 }
 
 /// The next row that the watermark has passed.
@@ -95,6 +97,7 @@ impl JoinSide {
             rows: VecDeque::new(),
             base: 0,
             index: Index::new(),
+            converted: false,
         }
     }
 
@@ -121,6 +124,7 @@ impl JoinSide {
     }
 
     fn store(&mut self, times: ScalarBuffer<i64>, columns: Vec<Column>, keys: RowKeys) {
+        self.converted |= keys.is_converted();
         let matched = if self.track_matches { times.len() } else { 0 };
         self.chunks.push_back(BufferedChunk {
             matched: vec![false; matched],
@@ -176,7 +180,7 @@ impl JoinSide {
                 hash,
                 id,
                 |id| (id.wrapping_sub(base) as usize) < rows.len(),
-                |id| rows[id.wrapping_sub(base) as usize].has_key(hash, key, chunks, first),
+                |id| rows[id.wrapping_sub(base) as usize].has_class(hash, key, chunks, first),
             );
         }
         self.rows.push_back(BufferedRow {
@@ -193,16 +197,27 @@ impl JoinSide {
         self.rows.get(id.wrapping_sub(self.base) as usize)
     }
 
-    /// Visits the buffered rows with that key, newest first.
+    /// Visits the buffered rows with an equal key, newest first.
     #[inline]
     pub(super) fn find(&self, hash: u64, key: &[u8], mut visit: impl FnMut(i64, RowRef)) {
         let newest = self.index.find(hash, |id| {
             self.buffered_by_id(id)
-                .is_some_and(|kept| kept.has_key(hash, key, &self.chunks, self.first))
+                .is_some_and(|kept| kept.has_class(hash, key, &self.chunks, self.first))
         });
+        let equals = |kept: &BufferedRow| {
+            let chunk = kept.row_ref.chunk.wrapping_sub(self.first) as usize;
+            self.chunks[chunk].keys.equals(kept.key, key)
+        };
+        // Unless some are converted, all keys of a class are the same.
+        let of_newest = newest.and_then(|id| self.buffered_by_id(id));
+        if !self.converted && !of_newest.is_some_and(equals) {
+            return;
+        }
         let mut at = newest;
         while let Some((id, kept)) = at.and_then(|id| Some((id, self.buffered_by_id(id)?))) {
-            visit(kept.time, kept.row_ref);
+            if !self.converted || equals(kept) {
+                visit(kept.time, kept.row_ref);
+            }
             at = (kept.before != id).then_some(kept.before);
         }
     }
@@ -325,10 +340,7 @@ impl JoinSide {
         for kept in self.rows.range_mut(from..to) {
             let (chunk, row) = (chunk_of(kept), kept.row_ref.row);
             let stored = &self.chunks[chunk];
-            match stored.keys.key(row as usize) {
-                Some(key) => keys.push(key),
-                None => keys.push_none(),
-            }
+            keys.push_from(&stored.keys, row as usize);
             if self.track_matches {
                 matched.push(stored.matched[row as usize]);
             }
@@ -363,6 +375,17 @@ impl JoinSide {
         for kept in self.rows.range_mut(to..) {
             kept.row_ref.chunk = kept.row_ref.chunk.wrapping_sub(gone as u32);
         }
+    }
+
+    /// Whether some values of a buffered column are text.
+    pub(super) fn has_text(&self, column: usize) -> bool {
+        let mut chunks = self.chunks.iter();
+        chunks.any(|chunk| matches!(chunk.columns[column], Column::Text(_)))
+    }
+
+    pub(super) fn state_bytes(&self) -> usize {
+        let columns = self.chunks.iter().flat_map(|chunk| &chunk.columns);
+        self.rows.len() * ROW_BYTES + columns.map(Column::approximate_bytes).sum::<usize>()
     }
 
     pub(super) fn snapshot(&self, out: &mut Vec<u8>) {
@@ -408,6 +431,7 @@ impl JoinSide {
         self.chunks.clear();
         self.rows.clear();
         self.index.clear();
+        self.converted = false;
         self.ahead = (0, 0);
         self.restore_rows(from)?;
         while self.next_time() < i64::MAX {
@@ -445,6 +469,7 @@ impl JoinSide {
                     column.push_owned(from.value()?);
                 }
             }
+            self.converted |= keys.is_converted();
             self.chunks.push_back(BufferedChunk {
                 times: times.into(),
                 columns: columns.into_iter().map(ColumnBuilder::finish).collect(),
@@ -459,11 +484,17 @@ impl JoinSide {
 
 impl BufferedRow {
     #[inline]
-    fn has_key(&self, hash: u64, key: &[u8], chunks: &VecDeque<BufferedChunk>, first: u32) -> bool {
+    fn has_class(
+        &self,
+        hash: u64,
+        key: &[u8],
+        chunks: &VecDeque<BufferedChunk>,
+        first: u32,
+    ) -> bool {
         self.hash == hash
             && chunks[self.row_ref.chunk.wrapping_sub(first) as usize]
                 .keys
-                .is(self.key, key)
+                .is_of_class(self.key, key)
     }
 }
 

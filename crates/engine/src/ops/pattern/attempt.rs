@@ -142,7 +142,7 @@ fn looked_at_ahead(nfa: &Nfa, capture_spec: &CaptureSpec, tests: &[Condition]) -
         };
         let running = refs.iter().filter_map(|&at| match capture_spec.refs[at] {
             RefSource::RunningValue(at) => Some(at),
-            RefSource::Classifier => None,
+            RefSource::Classifier | RefSource::Collected(_) => None,
         });
         let of_itself = |at: &usize| {
             capture_spec.running[*at].variable == variable
@@ -176,6 +176,42 @@ pub(super) struct Attempt {
     threads: Vec<Thread>,
     /// The match so far.
     pub best: Option<Captures>,
+    collected: CollectedValues,
+}
+
+/// The values of [`CaptureSpec::collected`] in all events since the first. A match has no gaps, so its events are the first ones
+/// of its attempt.
+#[derive(Default)]
+struct CollectedValues {
+    /// Event by event.
+    values: Vec<Value>,
+    /// How many of them are of the match so far.
+    matched: usize,
+}
+
+impl CollectedValues {
+    fn push(&mut self, collected: &[usize], event: &Event<'_>) {
+        let values = collected.iter().map(|&expr| event.value(expr).to_value());
+        self.values.extend(values);
+    }
+
+    fn snapshot(&self, out: &mut Vec<u8>) {
+        out.count(self.values.len());
+        self.values.iter().for_each(|value| out.value(value.view()));
+        out.u64(self.matched as u64);
+    }
+
+    fn restore(from: &mut Reader<'_>) -> Result<CollectedValues, DecodeError> {
+        let values = (0..from.count()?).map(|_| from.value());
+        let values = values.collect::<Result<Vec<Value>, DecodeError>>()?;
+        let matched = usize::try_from(from.u64()?).unwrap_or(usize::MAX);
+        if matched > values.len() {
+            return Err(DecodeError::Invalid(
+                "a match has events that were not seen",
+            ));
+        }
+        Ok(CollectedValues { values, matched })
+    }
 }
 
 struct Thread {
@@ -201,7 +237,25 @@ impl Attempt {
                 })
                 .collect(),
             best: None,
+            collected: CollectedValues::default(),
         }
+    }
+
+    /// The value of a reference in the match `best`.
+    pub(super) fn value(
+        &self,
+        best: &Captures,
+        source: RefSource,
+        rules: &MatchRules,
+        variables: &[Value],
+    ) -> Value {
+        let RefSource::Collected(at) = source else {
+            return best.value(source, variables);
+        };
+        let width = rules.capture_spec.collected.len();
+        let matched = &self.collected.values[..self.collected.matched];
+        let values: Vec<Value> = matched.iter().skip(at).step_by(width).cloned().collect();
+        Value::Array(values.into())
     }
 
     /// Whether no further event can change the result.
@@ -214,6 +268,7 @@ impl Attempt {
         let mut next: Vec<Thread> = Vec::new();
         let mut seen = vec![false; rules.nfa.tests.len()];
         let mut seen_with = BTreeSet::new();
+        self.collected.push(&rules.capture_spec.collected, event);
         for way in std::mem::take(&mut self.threads) {
             let Some(taken) = way.taken else { continue };
             let follow = &rules.nfa.after[way.state as usize];
@@ -233,6 +288,7 @@ impl Attempt {
             }
             if follow.done {
                 self.best = Some(taken);
+                self.collected.matched = self.collected.values.len();
                 break;
             }
             if next.len() > THREADS_MAX {
@@ -249,7 +305,15 @@ impl Attempt {
         self.threads = next;
     }
 
-    pub(super) fn snapshot(&self, out: &mut Vec<u8>) {
+    pub(super) fn state_bytes(&self) -> usize {
+        let values = self.threads.first();
+        let values = values.map_or(0, |thread| size_of_val(&thread.captures.values[..]));
+        size_of::<Attempt>()
+            + self.threads.len() * (size_of::<Thread>() + values)
+            + size_of_val(&self.collected.values[..])
+    }
+
+    pub(super) fn snapshot(&self, rules: &MatchRules, out: &mut Vec<u8>) {
         out.i64(self.first);
         out.u64(self.number);
         let shown = self.shown.iter();
@@ -262,6 +326,9 @@ impl Attempt {
         out.u8(self.best.is_some().into());
         if let Some(best) = &self.best {
             best.snapshot(out);
+        }
+        if !rules.capture_spec.collected.is_empty() {
+            self.collected.snapshot(out);
         }
     }
 
@@ -290,12 +357,17 @@ impl Attempt {
             0 => None,
             _ => Some(Captures::restore(&rules.capture_spec, from)?),
         };
+        let collected = match rules.capture_spec.collected.is_empty() {
+            true => CollectedValues::default(),
+            false => CollectedValues::restore(from)?,
+        };
         Ok(Attempt {
             first,
             number,
             shown,
             threads,
             best,
+            collected,
         })
     }
 }
@@ -373,11 +445,7 @@ fn look_back(
     let chunk = Chunk::new(vec![event.time; threads.len()].into(), columns);
     let mut faults = Faults::new(threads.len());
     let holds = eval::test(pred, &chunk, &mut faults);
-    errors.add_warnings(&faults, |_| Instant::from_ticks(event.time));
-    for (_, fault) in faults.iter() {
-        let time = Instant::from_ticks(event.time);
-        errors.add(time, fault.span, || fault.reason.to_string());
-    }
+    errors.add_faults(&faults, |_| Instant::from_ticks(event.time));
     for (row, way) in threads.into_iter().enumerate() {
         if !holds.value(row) {
             way.taken = None;

@@ -25,6 +25,8 @@ pub(super) struct CaptureSpec {
     pub refs: Vec<RefSource>,
     /// Whether the query reads classifiers.
     path: bool,
+    /// The expressions whose values in all events are read.
+    pub collected: Vec<usize>,
 }
 
 /// A value that is updated with each event of a match.
@@ -33,12 +35,16 @@ pub(super) struct RunningValue {
     pub variable: usize,
     pub pick: Pick,
     pub expr: usize,
+    /// Text compares as text.
+    pub as_text: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RefSource {
     RunningValue(usize),
     Classifier,
+    /// An index in [`CaptureSpec::collected`]; the attempt has the values.
+    Collected(usize),
 }
 
 impl CaptureSpec {
@@ -49,11 +55,18 @@ impl CaptureSpec {
         for one in refs {
             let source = match one {
                 MatchRef::Classifier => RefSource::Classifier,
-                MatchRef::Picked { variable, pick, of } => {
-                    let expr = position(&mut texts, format!("{of:?}"));
-                    if expr == capture_spec.exprs.len() {
-                        capture_spec.exprs.push(of.clone());
-                    }
+                MatchRef::Collected { of } => {
+                    let expr = capture_spec.expr(&mut texts, of);
+                    capture_spec.collected.push(expr);
+                    RefSource::Collected(capture_spec.collected.len() - 1)
+                }
+                MatchRef::Picked {
+                    variable,
+                    pick,
+                    of,
+                    as_text,
+                } => {
+                    let expr = capture_spec.expr(&mut texts, of);
                     // Once the event under test counts as taken, it is the last one.
                     let pick = match pick {
                         Pick::Current => Pick::Last,
@@ -63,6 +76,7 @@ impl CaptureSpec {
                         variable: *variable,
                         pick,
                         expr,
+                        as_text: *as_text,
                     };
                     RefSource::RunningValue(position(&mut capture_spec.running, running))
                 }
@@ -71,6 +85,15 @@ impl CaptureSpec {
             capture_spec.refs.push(source);
         }
         capture_spec
+    }
+
+    /// The index of an expression, which is added if its text is new.
+    fn expr(&mut self, texts: &mut Vec<String>, of: &Expr) -> usize {
+        let expr = position(texts, format!("{of:?}"));
+        if expr == self.exprs.len() {
+            self.exprs.push(of.clone());
+        }
+        expr
     }
 }
 
@@ -141,7 +164,7 @@ impl Captures {
         let mut values = self.values.to_vec();
         for (running, value) in capture_spec.running.iter().zip(&mut values) {
             if own(running)
-                && let Err(reason) = pick(running.pick, value, event.value(running.expr))
+                && let Err(reason) = pick(running, value, event.value(running.expr))
             {
                 failed.get_or_insert(reason);
             }
@@ -154,6 +177,7 @@ impl Captures {
         match source {
             RefSource::RunningValue(at) => self.values[at].clone().unwrap_or_default(),
             RefSource::Classifier => self.classifier(variables),
+            RefSource::Collected(_) => Value::Null,
         }
     }
 
@@ -224,8 +248,12 @@ fn extend(path: Option<&Arc<ClassifierPath>>, variable: u32) -> ClassifierPath {
     }
 }
 
-fn pick(pick: Pick, kept: &mut Option<Value>, new: ValueRef<'_>) -> Result<(), EvalError> {
-    let wanted = match pick {
+fn pick(
+    running: &RunningValue,
+    kept: &mut Option<Value>,
+    new: ValueRef<'_>,
+) -> Result<(), EvalError> {
+    let wanted = match running.pick {
         Pick::First if kept.is_some() => return Ok(()),
         Pick::First | Pick::Last | Pick::Current => {
             *kept = Some(new.to_value());
@@ -234,8 +262,17 @@ fn pick(pick: Pick, kept: &mut Option<Value>, new: ValueRef<'_>) -> Result<(), E
         Pick::Min => Ordering::Less,
         Pick::Max => Ordering::Greater,
     };
+    let new = match new {
+        ValueRef::Text(text) if !running.as_text => eval::read_text(text),
+        ValueRef::Record(_) | ValueRef::Array(_) => {
+            return Err(EvalError::Unordered {
+                of: new.type_name(),
+            });
+        }
+        _ => new,
+    };
     let old = kept.as_ref().map_or(ValueRef::Null, Value::view);
-    if old.is_null() || eval::compare(new, old)? == Some(wanted) {
+    if old.is_null() || (!new.is_null() && eval::rank(new, old) == wanted) {
         *kept = Some(new.to_value());
     }
     Ok(())
@@ -253,7 +290,7 @@ pub(super) struct Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    fn value(&self, expr: usize) -> ValueRef<'a> {
+    pub(super) fn value(&self, expr: usize) -> ValueRef<'a> {
         self.columns[expr].get(self.row)
     }
 }
@@ -270,6 +307,7 @@ mod tests {
             variable: 0,
             pick,
             of: Expr::column(3, Span::new(start, start + 1)),
+            as_text: false,
         };
         let spec = CaptureSpec::new(&[
             picked(Pick::Current, 0),

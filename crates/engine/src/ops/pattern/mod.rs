@@ -24,13 +24,13 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use arrow_buffer::BooleanBuffer;
-use hashbrown::HashTable;
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_query::Span;
 use highwater_query::plan::{Expr, MatchNode};
 use highwater_time::{Instant, LaneWatermark};
 
 use super::groups::EncodedKeys;
+use super::keyed_slots::{KeyedSlots, LaneKey, snapshot_slots};
 use super::timer_queue::{ONE_LANE, TimerQueue};
 use super::{Context, DataErrors, Item, Operator};
 use crate::chunk::{CHUNK_ROWS, Chunk, ChunkLanes, LaneName};
@@ -39,7 +39,7 @@ use crate::eval::{self, Faults};
 use crate::value::Value;
 
 use attempt::{Attempt, Condition, MatchRules};
-use captures::{CaptureSpec, Captures, Event};
+use captures::{CaptureSpec, Event};
 use nfa::Nfa;
 
 /// The maximum number of open attempts of one key.
@@ -58,27 +58,10 @@ pub(crate) struct Matcher {
     has_lanes: bool,
     /// The number of events so far.
     events: u64,
-    table: HashTable<u32>,
-    parts: Vec<Option<KeyAttempts>>,
-    free: Vec<u32>,
+    /// The attempts of each key, in the order of their first events.
+    attempts: KeyedSlots<VecDeque<Attempt>>,
     /// When to visit each key: no later than its oldest attempt reaches the limit.
     due: TimerQueue<Vec<u32>>,
-}
-
-/// The attempts of one key.
-struct KeyAttempts {
-    lane: u32,
-    hash: u64,
-    key: Box<[u8]>,
-    /// In the order of their first events.
-    attempts: VecDeque<Attempt>,
-}
-
-/// The key of an event.
-struct EventKey<'a> {
-    lane: u32,
-    hash: u64,
-    key: &'a [u8],
 }
 
 /// A chunk with its evaluated keys, columns and conditions.
@@ -113,9 +96,7 @@ impl Matcher {
             span: node.span,
             has_lanes: false,
             events: 0,
-            table: HashTable::new(),
-            parts: Vec::new(),
-            free: Vec::new(),
+            attempts: KeyedSlots::default(),
             due: TimerQueue::default(),
         }
     }
@@ -220,10 +201,7 @@ impl Matcher {
         let chunk = Chunk::new(chunk.times.clone(), columns.collect());
         let mut faults = Faults::new(chunk.rows());
         let holds = eval::test(pred, &chunk, &mut faults);
-        errors.add_warnings(&faults, |row| chunk.time(row));
-        for (row, fault) in faults.iter() {
-            errors.add(chunk.time(row), fault.span, || fault.reason.to_string());
-        }
+        errors.add_faults(&faults, |row| chunk.time(row));
         Some(holds)
     }
 
@@ -261,8 +239,12 @@ impl Matcher {
         };
         let begins = self.rules.may_begin(&event);
         let hash = input.encoded.hash(row) ^ u64::from(lane).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let key = input.encoded.key(row);
-        let slot = self.find(lane, hash, key);
+        let key = LaneKey {
+            lane,
+            hash,
+            key: input.encoded.key(row),
+        };
+        let slot = self.attempts.find(key);
         if slot.is_none() && !begins {
             return;
         }
@@ -271,24 +253,23 @@ impl Matcher {
             Attempt::new(&self.rules, event.time, number, shown.collect())
         });
         let Some(slot) = slot else {
-            let key = EventKey { lane, hash, key };
             self.first_event(new, key, &event, writer, errors);
             return;
         };
-        let Some(part) = &mut self.parts[slot as usize] else {
+        let Some(attempts) = self.attempts.get_mut(slot) else {
             return;
         };
         if let Some(new) = new {
-            if part.attempts.len() < ATTEMPTS_MAX {
-                part.attempts.push_back(new);
+            if attempts.len() < ATTEMPTS_MAX {
+                attempts.push_back(new);
             } else {
                 errors.add(Instant::from_ticks(event.time), self.span, || {
                     format!("no match was tried from here: {ATTEMPTS_MAX} are open for this key")
                 });
             }
         }
-        attempt::advance_all(&mut part.attempts, &self.rules, &event, errors);
-        part.attempts.retain(|attempt| {
+        attempt::advance_all(&mut *attempts, &self.rules, &event, errors);
+        attempts.retain(|attempt| {
             if attempt.is_decided() {
                 writer.add(attempt, event.time, lane, &self.rules, &self.variables);
             }
@@ -301,7 +282,7 @@ impl Matcher {
     fn first_event(
         &mut self,
         new: Option<Attempt>,
-        EventKey { lane, hash, key }: EventKey<'_>,
+        key: LaneKey<'_>,
         event: &Event<'_>,
         writer: &mut MatchWriter,
         errors: &mut DataErrors,
@@ -309,18 +290,13 @@ impl Matcher {
         let Some(mut new) = new else { return };
         attempt::advance_all([&mut new], &self.rules, event, errors);
         if new.is_decided() {
-            writer.add(&new, event.time, lane, &self.rules, &self.variables);
+            writer.add(&new, event.time, key.lane, &self.rules, &self.variables);
             writer.seal_if_full(&self.measures, errors);
             return;
         }
         let due = new.first.saturating_add(self.limit);
-        let slot = self.insert(KeyAttempts {
-            lane,
-            hash,
-            key: key.into(),
-            attempts: VecDeque::from([new]),
-        });
-        self.due.at(lane, due, Vec::new).push(slot);
+        let slot = self.attempts.insert(key, VecDeque::from([new]));
+        self.due.at(key.lane, due, Vec::new).push(slot);
     }
 
     /// Decides the attempts that reached the limit by `time`, of one lane or of all.
@@ -346,54 +322,21 @@ impl Matcher {
     }
 
     fn expire_part(&mut self, lane: u32, slot: u32, due: i64, over: &mut Vec<Attempt>) {
-        let Some(part) = &mut self.parts[slot as usize] else {
+        let Some(attempts) = self.attempts.get_mut(slot) else {
             return;
         };
-        debug_assert_eq!(part.lane, lane);
-        while part
-            .attempts
+        while attempts
             .front()
             .is_some_and(|attempt| attempt.first.saturating_add(self.limit) <= due)
         {
-            over.extend(part.attempts.pop_front());
+            over.extend(attempts.pop_front());
         }
-        match part.attempts.front() {
+        match attempts.front() {
             Some(oldest) => {
                 let next = oldest.first.saturating_add(self.limit);
                 self.due.at(lane, next, Vec::new).push(slot);
             }
-            None => self.forget(slot),
-        }
-    }
-
-    fn find(&self, lane: u32, hash: u64, key: &[u8]) -> Option<u32> {
-        let same = |slot: &u32| {
-            let part = self.parts[*slot as usize].as_ref();
-            part.is_some_and(|part| part.lane == lane && &*part.key == key)
-        };
-        self.table.find(hash, same).copied()
-    }
-
-    fn insert(&mut self, part: KeyAttempts) -> u32 {
-        let hash = part.hash;
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.parts.push(None);
-            (self.parts.len() - 1) as u32
-        });
-        self.parts[slot as usize] = Some(part);
-        let parts = &self.parts;
-        self.table.insert_unique(hash, slot, |&slot| {
-            parts[slot as usize].as_ref().map_or(0, |part| part.hash)
-        });
-        slot
-    }
-
-    fn forget(&mut self, slot: u32) {
-        if let Some(part) = self.parts[slot as usize].take() {
-            if let Ok(entry) = self.table.find_entry(part.hash, |&other| other == slot) {
-                entry.remove();
-            }
-            self.free.push(slot);
+            None => drop(self.attempts.remove(slot)),
         }
     }
 }
@@ -414,8 +357,8 @@ impl MatchWriter {
     fn new(matcher: &Matcher) -> MatchWriter {
         MatchWriter {
             times: Vec::new(),
-            keys: builders(matcher.keys.len()),
-            refs: builders(matcher.rules.capture_spec.refs.len()),
+            keys: ColumnBuilder::of_width(matcher.keys.len()),
+            refs: ColumnBuilder::of_width(matcher.rules.capture_spec.refs.len()),
             lanes: matcher.has_lanes.then(ChunkLanes::default),
             sealed: Vec::new(),
         }
@@ -436,7 +379,7 @@ impl MatchWriter {
             builder.push_owned(value.clone());
         }
         for (builder, source) in self.refs.iter_mut().zip(&rules.capture_spec.refs) {
-            builder.push_owned(Captures::value(best, *source, variables));
+            builder.push_owned(attempt.value(best, *source, rules, variables));
         }
         if let Some(lanes) = &mut self.lanes {
             lanes.of_row.push(lane);
@@ -467,7 +410,7 @@ impl MatchWriter {
     fn seal(&mut self, measures: &[Expr], errors: &mut DataErrors) {
         let finish = |builders: &mut Vec<ColumnBuilder>| -> Vec<Column> {
             let width = builders.len();
-            let done = std::mem::replace(builders, self::builders(width));
+            let done = std::mem::replace(builders, ColumnBuilder::of_width(width));
             done.into_iter().map(ColumnBuilder::finish).collect()
         };
         let mut columns = finish(&mut self.keys);
@@ -491,12 +434,6 @@ impl MatchWriter {
     }
 }
 
-fn builders(width: usize) -> Vec<ColumnBuilder> {
-    std::iter::repeat_with(ColumnBuilder::default)
-        .take(width)
-        .collect()
-}
-
 impl Operator for Matcher {
     fn push(&mut self, _port: usize, item: Item, context: &mut Context<'_>) {
         match item {
@@ -511,59 +448,35 @@ impl Operator for Matcher {
         }
     }
 
+    fn state_bytes(&self) -> usize {
+        self.attempts
+            .state_bytes(|attempts| attempts.iter().map(Attempt::state_bytes).sum())
+    }
+
     fn snapshot(&self, out: &mut Vec<u8>) {
         out.u8(self.has_lanes.into());
         out.u64(self.events);
-        out.count(self.parts.len());
-        for part in &self.parts {
-            out.u8(part.is_some().into());
-            let Some(part) = part else { continue };
-            out.u32(part.lane);
-            out.u64(part.hash);
-            out.blob(&part.key);
-            out.count(part.attempts.len());
-            part.attempts.iter().for_each(|one| one.snapshot(out));
-        }
-        out.count(self.free.len());
-        self.free.iter().for_each(|&slot| out.u32(slot));
-        self.due.snapshot(out, |slots, out| {
-            out.count(slots.len());
-            slots.iter().for_each(|&slot| out.u32(slot));
+        self.attempts.snapshot(out, |attempts, out| {
+            out.count(attempts.len());
+            let attempts = attempts.iter();
+            attempts.for_each(|attempt| attempt.snapshot(&self.rules, out));
         });
+        self.due
+            .snapshot(out, |slots, out| snapshot_slots(slots, out));
     }
 
     fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.has_lanes = from.u8()? != 0;
         self.events = from.u64()?;
-        (self.table, self.parts, self.free) = Default::default();
-        let parts = from.count()?;
-        for _ in 0..parts {
-            if from.u8()? == 0 {
-                self.parts.push(None);
-                continue;
-            }
-            let (lane, hash, key) = (from.u32()?, from.u64()?, from.blob()?.into());
+        let (rules, keys) = (&self.rules, self.keys.len());
+        self.attempts = KeyedSlots::restore(from, |from| {
             let attempts = 0..from.count()?;
-            let attempts = attempts.map(|_| Attempt::restore(&self.rules, self.keys.len(), from));
-            let attempts: Result<VecDeque<Attempt>, DecodeError> = attempts.collect();
-            let attempts = attempts?;
-            self.insert(KeyAttempts {
-                lane,
-                hash,
-                key,
-                attempts,
-            });
-        }
-        let known = |slot: u32| match (slot as usize) < parts {
-            true => Ok(slot),
-            false => Err(DecodeError::Invalid("an unknown key")),
-        };
-        for _ in 0..from.count()? {
-            self.free.push(known(from.u32()?)?);
-        }
-        self.due = TimerQueue::restore(from, |from| {
-            (0..from.count()?).map(|_| known(from.u32()?)).collect()
+            attempts
+                .map(|_| Attempt::restore(rules, keys, from))
+                .collect()
         })?;
+        let attempts = &self.attempts;
+        self.due = TimerQueue::restore(from, |from| attempts.restore_slots(from))?;
         Ok(())
     }
 }

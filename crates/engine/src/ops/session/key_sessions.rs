@@ -369,7 +369,7 @@ impl KeySessions {
         }
     }
 
-    fn emit(&self, ended: &[EndedSession], out: &mut RowWriter, report: &mut WindowReport<'_>) {
+    fn emit(&self, ended: &[EndedSession], out: &mut RowWriter<'_>, report: &mut WindowReport<'_>) {
         for part in ended.chunks(CHUNK_ROWS) {
             let times: Vec<i64> = part.iter().map(|(end, _, _)| *end).collect();
             let slots: Vec<u32> = part.iter().map(|(_, _, slot)| *slot).collect();
@@ -441,15 +441,14 @@ impl LaneWindow for KeySessions {
             }
         }
         let accumulators = &mut self.accumulators;
-        self.spec
-            .update(accumulators, input, rows, &self.slots, report.errors);
+        self.spec.update(accumulators, input, rows, &self.slots);
     }
 
     fn advance(
         &mut self,
         _lane: Option<u32>,
         watermark: Instant,
-        out: &mut RowWriter,
+        out: &mut RowWriter<'_>,
         report: &mut WindowReport<'_>,
     ) {
         let (ended, empty) = self.ended(watermark);
@@ -463,6 +462,13 @@ impl LaneWindow for KeySessions {
             self.vacate(slot);
         }
         self.free.extend(empty);
+    }
+
+    fn state_bytes(&self) -> usize {
+        let sessions = self.table.len();
+        sessions * size_of::<Session>()
+            + self.list.keys.len()
+            + groups::aggregate_bytes(&self.accumulators, sessions)
     }
 
     fn snapshot(&self, out: &mut Vec<u8>) {

@@ -407,7 +407,7 @@ impl Sessions {
     fn emit(
         &self,
         ended: &[(i64, u32, u64, u32)],
-        out: &mut RowWriter,
+        out: &mut RowWriter<'_>,
         report: &mut WindowReport<'_>,
     ) {
         let (mut times, mut slots) = (Vec::new(), Vec::new());
@@ -503,15 +503,14 @@ impl LaneWindow for Sessions {
         }
         self.groups.grow();
         let accumulators = &mut self.groups.accumulators;
-        self.spec
-            .update(accumulators, input, rows, &self.slots, report.errors);
+        self.spec.update(accumulators, input, rows, &self.slots);
     }
 
     fn advance(
         &mut self,
         lane: Option<u32>,
         watermark: Instant,
-        out: &mut RowWriter,
+        out: &mut RowWriter<'_>,
         report: &mut WindowReport<'_>,
     ) {
         let ended = self.take_ended(lane, watermark);
@@ -522,6 +521,13 @@ impl LaneWindow for Sessions {
             self.remove(slot);
         }
         self.groups.forget(self.groups.free.len() - free);
+    }
+
+    fn state_bytes(&self) -> usize {
+        let groups = self.groups.all.len() - self.groups.free.len();
+        (self.sessions.len() - self.free.len()) * BYTES
+            + self.keys.state_bytes()
+            + groups::aggregate_bytes(&self.groups.accumulators, groups)
     }
 
     fn snapshot(&self, out: &mut Vec<u8>) {

@@ -107,6 +107,7 @@ impl Lane {
         let mut inner = Context {
             out: &mut emitted,
             errors: context.errors,
+            budget: context.budget,
             trace: context.trace.as_deref_mut(),
         };
         operator.push(side, item, &mut inner);
@@ -132,6 +133,11 @@ impl Lane {
         self.stream_lanes == 0
             && self.operator.is_none()
             && self.latest.saturating_add(retention) < floor
+    }
+
+    pub(super) fn state_bytes(&self) -> usize {
+        let operator = self.operator.as_ref();
+        size_of::<Lane>() + self.key.len() + operator.map_or(0, |of| of.state_bytes())
     }
 
     pub(super) fn snapshot(&self, out: &mut Vec<u8>) {

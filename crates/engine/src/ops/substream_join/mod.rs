@@ -322,6 +322,12 @@ impl Operator for SubstreamJoin {
         self.run(context);
     }
 
+    fn state_bytes(&self) -> usize {
+        let lanes = self.lanes.iter().flatten().map(Lane::state_bytes);
+        let ports = self.ports.iter().map(Port::state_bytes);
+        lanes.chain(ports).sum()
+    }
+
     fn snapshot(&self, out: &mut Vec<u8>) {
         self.ports.iter().for_each(|port| port.snapshot(out));
         out.i64(self.floor);

@@ -186,6 +186,12 @@ impl Port {
         self.lanes.values().map(|target| target.to)
     }
 
+    pub(super) fn state_bytes(&self) -> usize {
+        let pending = self.pending.iter();
+        let pending = pending.map(|pending| pending.chunk.approximate_bytes());
+        self.lanes.len() * size_of::<LaneTarget>() + pending.sum::<usize>()
+    }
+
     pub(super) fn snapshot(&self, out: &mut Vec<u8>) {
         for time in [self.floor, self.taken, self.reached] {
             out.i64(time);
@@ -308,7 +314,7 @@ impl PendingChunk {
 
     fn restore(from: &mut Reader<'_>) -> Result<PendingChunk, DecodeError> {
         let width = from.count()?;
-        let mut columns: Vec<ColumnBuilder> = (0..width).map(|_| Default::default()).collect();
+        let mut columns = ColumnBuilder::of_width(width);
         let (mut times, mut lanes) = (Vec::new(), ChunkLanes::default());
         for _ in 0..from.count()? {
             times.push(from.i64()?);

@@ -85,11 +85,14 @@ pub(crate) const TIME: usize = 4;
 pub(crate) const WIDTH: usize = 5;
 
 pub(crate) fn key(random: &mut Random) -> Value {
-    match random.below(8) {
-        0 => Value::Null,
-        1 => Value::Float(1.0),
-        2 => Value::text("1"),
-        3 => Value::Bit(true),
+    let day = Instant::parse_iso(b"2026-03-02").expect("a date");
+    match random.below(16) {
+        0 | 1 => Value::Null,
+        2 => Value::Float(1.0),
+        3 => Value::text("1"),
+        4 => Value::text(["1.0", "one", "TRUE", "2026-03-02T00:00:00Z"][random.below(4)]),
+        5 => Value::Bit(true),
+        6 => Value::Time(day),
         _ => Value::Int(random.below(3) as i64),
     }
 }
@@ -145,7 +148,7 @@ pub(crate) fn merged(stream: &Stream) -> Vec<&Row> {
 }
 
 pub(crate) fn keys_meet(left: &Value, right: &Value) -> bool {
-    !left.is_null() && !right.is_null() && eval::same(left.view(), right.view())
+    matches!(eval::equal(left.view(), right.view()), Ok(Some(true)))
 }
 
 pub(crate) fn duration(ticks: i64) -> Duration {

@@ -156,7 +156,7 @@ fn reference_data_adds_to_events_and_never_moves_time() {
             ),
         ],
     );
-    assert_eq!(values(rows), ["1|one", "2|NULL", "3|three", "3|drei"]);
+    assert_eq!(values(rows), ["1|one", "2|text", "3|three", "3|drei"]);
 }
 
 // proves S1

@@ -94,7 +94,7 @@ impl ColumnRefs<'_> {
                 );
                 // Its conditions and measures are over these.
                 let refs = node.refs.iter_mut().filter_map(|of| match of {
-                    MatchRef::Picked { of, .. } => Some(of),
+                    MatchRef::Picked { of, .. } | MatchRef::Collected { of } => Some(of),
                     MatchRef::Classifier => None,
                 });
                 self.exprs(node.from, refs);

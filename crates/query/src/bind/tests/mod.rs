@@ -1,6 +1,7 @@
 //! One rule, one query, one snapshot.
 
 mod aggregates;
+mod amendments;
 mod analytic;
 mod applies;
 mod calls;
@@ -39,6 +40,7 @@ fn catalog() -> Catalog {
         any_input: false,
         functions: None,
         ignore_case: false,
+        strict_types: false,
         older_level: None,
         without_geo: false,
     }

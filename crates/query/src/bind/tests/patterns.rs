@@ -86,7 +86,11 @@ fn a_pattern_that_is_wrong_is_told_so() {
         A.x AS id / A / A AS A.x > 1 => there are two columns called `id`
         A.x AS x / A / A AS A.x => a value is not a condition
         A.x > 1 AS x / A / A AS A.x > 1 => a condition is not a value
-        A.x AS x / A{2,3} / A AS A.x > 1 => patterns do not have counts in braces
+        A.x AS x / A{0} / A AS A.x > 1 => a part of a pattern is repeated at least once
+        A.x AS x / A{3,2} / A AS A.x > 1 => the second count is below the first
+        A.x AS x / A{2}* / A AS A.x > 1 => patterns do not have a second repetition sign
+        A.x AS x / A{,} / A AS A.x > 1 => unexpected `}`
+        A.x AS x / (A{16}){17} / A AS A.x > 1 => a pattern has at most 256 parts, repeated ones counted
         A.x AS x / A+? / A AS A.x > 1 => patterns do not have a second repetition sign
         A.x AS x / ^ A / A AS A.x > 1 => patterns do not have anchors
         A.x AS x / PERMUTE(A, B) / A AS A.x > 1 => patterns do not have PERMUTE

@@ -204,6 +204,7 @@ fn match_within(node: &MatchNode, width: usize) {
             assert!(*variable < node.variables.len(), "{node:?}");
             columns_within(&[of], width);
         }
+        MatchRef::Collected { of } => columns_within(&[of], width),
         MatchRef::Classifier => {}
     };
     node.refs.iter().for_each(picked);

@@ -119,6 +119,7 @@ fn an_unknown_output_is_an_error_when_outputs_are_declared() {
         any_input: false,
         functions: None,
         ignore_case: false,
+        strict_types: false,
         older_level: None,
         without_geo: false,
     };

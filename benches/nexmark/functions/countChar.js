@@ -1,0 +1,3 @@
+function main(text, letter) {
+    return text.split(letter).length - 1;
+}

@@ -1,0 +1,3 @@
+function main(text, index) {
+    return text.split('/')[index];
+}
