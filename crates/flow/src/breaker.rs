@@ -104,7 +104,7 @@ impl Breaker {
     pub const POISON_MAX: u32 = 3;
 
     /// Failed probes after which an event becomes a dead letter.
-    pub const PROBES_MAX: u32 = 20;
+    pub(crate) const PROBES_MAX: u32 = 20;
 
     /// A circuit of this process alone.
     pub fn alone(rule: Rule, clock: Arc<dyn Clock>) -> Breaker {
@@ -149,7 +149,7 @@ impl Breaker {
     }
 
     /// Like [`acquire`](Breaker::acquire), for an event that has failed this many probes: those with fewer go first.
-    pub async fn acquire_after(&self, probes: u32) -> Permit {
+    pub(crate) async fn acquire_after(&self, probes: u32) -> Permit {
         if self.is_closed() {
             return self.pass(false);
         }
@@ -332,7 +332,7 @@ impl fmt::Debug for Breaker {
 
 impl Permit {
     /// Whether the delivery is a probe.
-    pub fn is_probe(&self) -> bool {
+    pub(crate) fn is_probe(&self) -> bool {
         self.probe
     }
 

@@ -180,8 +180,10 @@ impl PipelineRun {
                     attempts,
                     replays: 0,
                 };
-                let put = store_dead_letter(Arc::clone(&self.sink), letter, item.ticket);
-                self.letters.spawn(put);
+                // Called here and not in the task, so that dead letters are stored in the order of their events.
+                let put = self.sink.dead_letters.put(&letter);
+                let stored = store_dead_letter(Arc::clone(&self.sink), letter, put, item.ticket);
+                self.letters.spawn(stored);
             }
         }
     }
@@ -277,13 +279,20 @@ fn pull<S: Stage>(
     Poll::Ready(true)
 }
 
+/// Awaits the first `put` of a dead letter, and repeats it if it fails.
 async fn store_dead_letter(
     sink: Arc<Sink>,
     letter: DeadLetter,
+    put: BoxFuture<Result<(), String>>,
     ticket: Ticket,
 ) -> Result<Ticket, RunError> {
     let salt = letter.event.offset().0 as u64;
-    let put = with_retries(&sink, salt, || sink.dead_letters.put(&letter), |_| false).await;
+    let mut first = Some(put);
+    let attempt = || match first.take() {
+        Some(first) => first,
+        None => sink.dead_letters.put(&letter),
+    };
+    let put = with_retries(&sink, salt, attempt, |_| false).await;
     let event = || letter.event.id().to_string();
     put.map(|()| ticket).map_err(|reason| RunError::DeadLetter {
         event: event(),

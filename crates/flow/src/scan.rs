@@ -1,5 +1,7 @@
 //! Reads a partition to its current end.
 
+use std::ops::ControlFlow;
+
 use highwater_log::batch::{Batches, Decompressor, ReadCommittedFilter, Record};
 use highwater_log::{Isolation, Offset, Partition};
 
@@ -13,6 +15,19 @@ pub(crate) async fn scan(
     partition: &dyn Partition,
     from: Offset,
     mut visit: impl FnMut(&Record<'_>),
+) -> Result<Offset, SourceError> {
+    let visit = |record: &Record<'_>| {
+        visit(record);
+        ControlFlow::Continue(())
+    };
+    scan_while(partition, from, visit).await
+}
+
+/// Like [`scan`], until `visit` breaks off.
+pub(crate) async fn scan_while(
+    partition: &dyn Partition,
+    from: Offset,
+    mut visit: impl FnMut(&Record<'_>) -> ControlFlow<()>,
 ) -> Result<Offset, SourceError> {
     let mut unpacker = Decompressor::default();
     let mut next = from.max(partition.fetch_bounds().await?.start);
@@ -33,9 +48,11 @@ pub(crate) async fn scan(
                 if !skip.skips(&batch.header) {
                     let records = batch.records(&mut unpacker).into_iter().flatten();
                     let records = records.map_while(Result::ok);
-                    records
-                        .filter(|record| record.offset >= next)
-                        .for_each(|record| visit(&record));
+                    for record in records.filter(|record| record.offset >= next) {
+                        if visit(&record).is_break() {
+                            return Ok(record.offset);
+                        }
+                    }
                 }
                 next = next.max(batch.header.next_offset());
             }

@@ -173,7 +173,7 @@ impl PartitionSource {
                 &mut self.units,
             );
         }
-        let (length, end) = (batch.bytes().len(), batch.header.next_offset());
+        let (length, end) = (batch.end(), batch.header.next_offset());
         piece.advance(length);
         self.next = self.next.max(end);
         let limit = self.until.unwrap_or(Offset(i64::MAX));
@@ -224,13 +224,14 @@ fn units(
         Ok::<_, highwater_log::batch::BatchError>(())
     };
     let broken = good().err();
+    unpacker.release();
     let next = decoded
         .next()
         .unwrap_or(from.max(batch.header.base_offset()));
     if let Some(error) = &broken
         && next <= batch.header.last_offset()
     {
-        decoded.push_raw(next, batch.header.enqueue_time().0, batch.bytes());
+        decoded.push_raw(next, batch.enqueue_time().0, batch.bytes());
         into.extend(decoded.events().map(Unit::Event));
         if let Some(Unit::Event(event)) = into.pop_back() {
             let reason = format!("the rest of its batch cannot be read: {error}");

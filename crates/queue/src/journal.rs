@@ -28,10 +28,48 @@ pub enum JournalError {
     #[error("`{0}` does not exist")]
     Missing(TopicPartition),
     #[error(transparent)]
+    Claim(#[from] AppendError),
+    #[error(transparent)]
     Replay(#[from] ReplayError),
 }
 
+impl JournalError {
+    /// Whether the same may succeed later: a cluster does not answer.
+    pub(crate) fn is_temporary(&self) -> bool {
+        match self {
+            JournalError::Claim(error) => is_temporary(error),
+            JournalError::Replay(ReplayError::Read(error)) => {
+                matches!(error, ReadError::Storage { .. })
+            }
+            JournalError::Replay(_) | JournalError::Missing(_) => false,
+        }
+    }
+}
+
+/// Whether an append may succeed later.
+pub(crate) fn is_temporary(error: &AppendError) -> bool {
+    matches!(
+        error,
+        AppendError::QueueFull { .. }
+            | AppendError::Busy { .. }
+            | AppendError::DiskFull { .. }
+            | AppendError::OutcomeUnknown { .. }
+    )
+}
+
+async fn claim(log: &dyn Log, hub: &HubName) -> Result<Arc<dyn Partition>, JournalError> {
+    let claimed = log.claim(hub.as_str(), 0).await?;
+    claimed.ok_or_else(|| {
+        JournalError::Missing(TopicPartition {
+            hub: hub.clone(),
+            partition: 0,
+        })
+    })
+}
+
 pub(crate) struct Journal {
+    log: Arc<dyn Log>,
+    hub: HubName,
     partition: Arc<dyn Partition>,
     builder: BatchBuilder,
     record: Vec<u8>,
@@ -48,6 +86,7 @@ pub(crate) async fn create(log: &dyn Log, hub: HubName) -> Result<(), AdminError
         retention: None,
         retention_bytes: None,
         batch_bytes_max: BATCH_BYTES_MAX,
+        ..HubSettings::default()
     };
     let spec = HubSpec {
         name: hub,
@@ -58,20 +97,16 @@ pub(crate) async fn create(log: &dyn Log, hub: HubName) -> Result<(), AdminError
 }
 
 impl Journal {
-    /// `producer` must be an id that was never used before.
-    pub(crate) fn open(
-        log: &dyn Log,
-        hub: &HubName,
+    /// Claims the hub. `producer` must be an id that was never used before.
+    pub(crate) async fn open(
+        log: Arc<dyn Log>,
+        hub: HubName,
         producer: i64,
     ) -> Result<Journal, JournalError> {
-        let missing = || {
-            JournalError::Missing(TopicPartition {
-                hub: hub.clone(),
-                partition: 0,
-            })
-        };
         Ok(Journal {
-            partition: log.partition(hub.as_str(), 0).ok_or_else(missing)?,
+            partition: claim(&*log, &hub).await?,
+            log,
+            hub,
             builder: BatchBuilder::new(),
             record: Vec::new(),
             producer: Producer {
@@ -114,9 +149,11 @@ impl Journal {
         }
     }
 
-    /// Continues as a new producer after a failed append.
-    pub(crate) fn restart(&mut self, producer: i64) {
+    /// Claims the hub again and restores the queue, after a failed append. Goes on as a new producer.
+    pub(crate) async fn restart(&mut self, producer: i64) -> Result<Machine, JournalError> {
+        self.partition = claim(&*self.log, &self.hub).await?;
         (self.producer.id, self.sequence) = (producer, 0);
+        self.replay().await
     }
 
     pub(crate) fn trim(&self, before: Offset) -> BoxFuture<Result<Offset, ReadError>> {
@@ -132,7 +169,8 @@ impl Journal {
             machine.apply(record.created, &event);
             Ok::<_, DecodeError>(())
         };
-        let end = self.partition.bounds().end;
+        let bounds = self.partition.fetch_bounds().await;
+        let end = bounds.map_err(ReplayError::Read)?.end;
         self.bytes = replay(&*self.partition, BATCH_BYTES_MAX as usize, add).await?;
         // Damaged records are beyond the readable end, and reading there reports them. A queue that lost messages must
         // not look like an empty one.

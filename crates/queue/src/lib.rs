@@ -41,15 +41,15 @@ mod settings;
 
 pub use journal::JournalError;
 pub use machine::{
-    Counts, Delivery, LockToken, PeekedMessage, ReceiveLimit, ReceiveMode, Refusal, SendResult,
-    SessionLock, SubQueue, Totals,
+    Counts, DeadLetterSummary, Delivery, LockToken, PeekedMessage, ReceiveLimit, ReceiveMode,
+    Refusal, SendResult, SessionInfo, SessionLock, SubQueue, Totals,
 };
 pub use message::{
     Content, DeadLetterCause, ID_BYTES_MAX, Lock, LockExpiry, Message, MessageState, NewMessage,
     Properties,
 };
 pub use service::{
-    AcceptedSession, CreateError, Error, ExchangeResult, Options, Queue, QueueStats, Queues,
-    ReceiveRequest, Settlement, feed,
+    AcceptedSession, CreateError, Disposition, Error, ExchangeResult, Options, PropertyEdit, Queue,
+    QueueStats, Queues, ReceiveRequest, Settlement, WaitKey, feed,
 };
 pub use settings::{Settings, SettingsError};

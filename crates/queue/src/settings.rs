@@ -52,7 +52,7 @@ const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 
 impl Settings {
     /// Upper limit of `message_bytes_max`: a batch of the log must hold a message.
-    pub const MESSAGE_BYTES_MAX: u32 = 8 << 20;
+    pub(crate) const MESSAGE_BYTES_MAX: u32 = 8 << 20;
 
     pub fn check(&self) -> Result<(), SettingsError> {
         let must = |name, fine: bool, given: String, range| match fine {

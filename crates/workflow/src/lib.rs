@@ -72,6 +72,6 @@ pub use expr::Template;
 pub use journal::JournalError;
 pub use machine::View;
 pub use service::{
-    Handle, HubIntake, InstanceSummary, ListFilter, LocalFailedInstances, OperatorNotifier,
-    Options, Service, StartError, Supervision,
+    Handle, HubIntake, InstancePage, InstanceSummary, ListCursor, ListFilter, LocalFailedInstances,
+    OperatorNotifier, Options, STATES, STATES_IN_PROGRESS, Service, StartError, Supervision,
 };

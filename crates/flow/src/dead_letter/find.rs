@@ -1,22 +1,24 @@
 //! Finds, counts, removes and replays the dead letters of one handler.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use highwater_env::Clock;
 use highwater_log::Offset;
 
 use crate::dead_letter::{
-    DeadLetter, DeadLetterPartition, DeadLetterRecord, DeadLetterSink, FailedAttempt, read,
+    DeadLetter, DeadLetterPartition, DeadLetterSink, FailedAttempt, event_id, is_letter, read,
 };
-use crate::scan::scan;
+use crate::scan::{scan, scan_while};
 use crate::source::SourceError;
 use crate::{Delivery, Event, EventId, Failure};
 
 /// Selects dead letters. An empty filter selects all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeadLetterFilter {
-    pub id: Option<EventId>,
+    /// One of these; empty means any.
+    pub ids: BTreeSet<EventId>,
     /// Dead-lettered at this time or later, in milliseconds since 1970.
     pub from_ms: Option<i64>,
     /// Dead-lettered before this time.
@@ -54,6 +56,10 @@ pub enum ReplayOutcome {
 }
 
 impl DeadLetterFilter {
+    fn has_id(&self, id: &EventId) -> bool {
+        self.ids.is_empty() || self.ids.contains(id)
+    }
+
     fn fits(&self, stored: &StoredDeadLetter) -> bool {
         let letter = &stored.letter;
         let says = |text: &str| {
@@ -61,7 +67,7 @@ impl DeadLetterFilter {
             let mut attempts = letter.attempts.iter();
             attempts.any(|attempt| attempt.reason.to_lowercase().contains(&text))
         };
-        self.id.as_ref().is_none_or(|id| *id == letter.event.id())
+        self.has_id(&letter.event.id())
             && self.from_ms.is_none_or(|from| stored.dead_ms >= from)
             && self.until_ms.is_none_or(|until| stored.dead_ms < until)
             && self.reason.as_deref().is_none_or(says)
@@ -83,22 +89,39 @@ impl DeadLetterPartition {
     ) -> Result<DeadLetterPage, SourceError> {
         let last = self.latest_offsets().await?;
         let mut found = DeadLetterPage::default();
-        scan(&*self.0, from, |record| {
-            let Some(DeadLetterRecord::Letter(letter)) = read(record) else {
-                return;
+        let from = match filter.ids.is_empty() {
+            true => from,
+            // Nothing before the first letter asked for matters.
+            false => match filter.ids.iter().filter_map(|id| last.get(id)).min() {
+                Some(first) => from.max(*first),
+                None => return Ok(found),
+            },
+        };
+        scan_while(&*self.0, from, |record| {
+            // The key decides about most records, so that few are decoded.
+            let wanted = |id: &EventId| last.get(id) == Some(&record.offset) && filter.has_id(id);
+            if !event_id(record).is_some_and(|id| wanted(&id)) {
+                return ControlFlow::Continue(());
+            }
+            let Some(letter) = read(record) else {
+                return ControlFlow::Continue(());
             };
             let stored = StoredDeadLetter {
                 letter,
                 offset: record.offset,
                 dead_ms: record.timestamp,
             };
-            let current = last.get(&stored.letter.event.id()) == Some(&record.offset);
-            if !current || !filter.fits(&stored) {
-                return;
+            if !filter.fits(&stored) {
+                return ControlFlow::Continue(());
             }
-            match found.letters.len() < max {
-                true => found.letters.push(stored),
-                false => found.more = true,
+            if found.letters.len() == max {
+                found.more = true;
+                return ControlFlow::Break(());
+            }
+            found.letters.push(stored);
+            match found.letters.len() == filter.ids.len() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
             }
         })
         .await?;
@@ -113,14 +136,14 @@ impl DeadLetterPartition {
     /// The offset of each event's current letter.
     async fn latest_offsets(&self) -> Result<BTreeMap<EventId, Offset>, SourceError> {
         let mut last = BTreeMap::new();
-        scan(&*self.0, Offset(0), |record| match read(record) {
-            Some(DeadLetterRecord::Letter(letter)) => {
-                last.insert(letter.event.id(), record.offset);
-            }
-            Some(DeadLetterRecord::Removed(id)) => {
+        scan(&*self.0, Offset(0), |record| match event_id(record) {
+            Some(id) if record.value.is_none() => {
                 last.remove(&id);
             }
-            None => {}
+            Some(id) if is_letter(record) => {
+                last.insert(id, record.offset);
+            }
+            _ => {}
         })
         .await?;
         Ok(last)

@@ -42,7 +42,8 @@ pub struct FailedAttempt {
 
 /// Stores dead letters.
 pub trait DeadLetterSink: Send + Sync {
-    /// Completes when the letter would survive a crash, or with the reason why it was not stored.
+    /// Completes when the letter would survive a crash, or with the reason why it was not stored. The order of the calls is
+    /// that of the letters.
     fn put(&self, letter: &DeadLetter) -> BoxFuture<Result<(), String>>;
 }
 
@@ -169,19 +170,20 @@ impl DeadLetterPartition {
     }
 }
 
-/// A record of a dead-letter hub.
-pub(crate) enum DeadLetterRecord {
-    Letter(DeadLetter),
-    /// A tombstone.
-    Removed(EventId),
+/// The event of a record, which its key names.
+pub(crate) fn event_id(record: &Record<'_>) -> Option<EventId> {
+    std::str::from_utf8(record.key?).ok()?.parse().ok()
+}
+
+/// Whether a record with a value is a dead letter.
+pub(crate) fn is_letter(record: &Record<'_>) -> bool {
+    let mut headers = record.headers;
+    headers.any(|(name, _)| name == MARK)
 }
 
 /// `None` if the record is not a dead letter.
-pub(crate) fn read(record: &Record<'_>) -> Option<DeadLetterRecord> {
-    let id: EventId = std::str::from_utf8(record.key?).ok()?.parse().ok()?;
-    let Some(value) = record.value else {
-        return Some(DeadLetterRecord::Removed(id));
-    };
+pub(crate) fn read(record: &Record<'_>) -> Option<DeadLetter> {
+    let (id, value) = (event_id(record)?, record.value?);
     let headers: Vec<_> = record.headers.collect();
     let mark = headers.iter().rposition(|(name, _)| name == MARK)?;
     let (theirs, ours) = headers.split_at(mark);
@@ -201,7 +203,7 @@ pub(crate) fn read(record: &Record<'_>) -> Option<DeadLetterRecord> {
     let is_null = ours.iter().any(|(name, _)| name == "highwater-null");
     let attempts = values("highwater-attempt");
     let attempts = attempts.filter_map(|text| std::str::from_utf8(text).ok()?.parse().ok());
-    Some(DeadLetterRecord::Letter(DeadLetter {
+    Some(DeadLetter {
         event: DecodedBatch::one(
             id,
             text("highwater-enqueued")?.parse().ok()?,
@@ -211,5 +213,5 @@ pub(crate) fn read(record: &Record<'_>) -> Option<DeadLetterRecord> {
         ),
         attempts: attempts.collect(),
         replays: text("highwater-replays").map_or(0, |text| text.parse().unwrap_or(0)),
-    }))
+    })
 }

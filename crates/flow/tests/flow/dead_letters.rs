@@ -53,12 +53,12 @@ fn letters_are_found_by_what_is_known_of_them() {
         };
         assert_eq!(numbers(&letters, &by("nonsense 5")).await, [5]);
         assert_eq!(numbers(&letters, &by("sense")).await, [3, 4, 5, 6, 7]);
-        let id = Some("tolls/0@6".parse().unwrap());
+        let ids = ["tolls/0@6".parse().unwrap()].into();
         assert_eq!(
             numbers(
                 &letters,
                 &DeadLetterFilter {
-                    id,
+                    ids,
                     ..DeadLetterFilter::default()
                 }
             )

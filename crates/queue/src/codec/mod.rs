@@ -79,6 +79,8 @@ tagged!(Event, "kind" {
     15 => SessionSnapshot { session, lock, state },
     16 => IdsSnapshot(known),
     17 => MessageSnapshot { seq, message },
+    18 => Returned { seqs },
+    19 => SessionReturned { session },
 });
 
 tagged!(RemovalReason, "an end of a message" {

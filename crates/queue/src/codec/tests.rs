@@ -116,6 +116,15 @@ fn a_message_has_these_bytes() {
 }
 
 #[test]
+fn messages_and_sessions_that_are_given_back_have_these_bytes() {
+    let mut out = Vec::new();
+    write(&Event::Returned { seqs: vec![7, 300] }, &mut out);
+    let session = "s".into();
+    write(&Event::SessionReturned { session }, &mut out);
+    assert_eq!(out, [18, 2, 7, 0xac, 2, 19, 1, b's']);
+}
+
+#[test]
 fn a_completed_message_costs_four_bytes_of_journal() {
     let mut out = Vec::new();
     let (seqs, why) = (vec![7], RemovalReason::Completed);

@@ -85,6 +85,14 @@ pub(crate) enum Event {
         seq: u64,
         message: Message,
     },
+    /// Given back unseen: the delivery does not count.
+    Returned {
+        seqs: Vec<u64>,
+    },
+    /// A session was released, and its unsettled messages were given back unseen.
+    SessionReturned {
+        session: String,
+    },
 }
 
 /// Why a message was removed.

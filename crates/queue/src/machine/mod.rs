@@ -10,6 +10,7 @@
 //! for an unknown message is therefore ignored: the message is in the snapshot, or it is gone.
 
 mod event;
+mod inspect;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
@@ -27,6 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub(crate) use event::{Event, KnownId, RemovalReason};
+pub use inspect::{DeadLetterSummary, SessionInfo};
 pub use receive::{Delivery, PeekedMessage, ReceiveLimit, ReceiveMode};
 pub use send::SendResult;
 pub use session::SessionLock;
@@ -282,6 +284,12 @@ impl Machine {
                 until_ms,
             } => self.session_locked(session, *number, *until_ms),
             Event::SessionReleased { session } => self.session_freed(session, now),
+            Event::SessionReturned { session } => self.session_returned(session, now),
+            Event::Returned { seqs } => {
+                for seq in seqs {
+                    self.take_back(*seq, now);
+                }
+            }
             Event::SessionState { session, state } => self.session_state(session, state.clone()),
             Event::FeedPosition {
                 hub,
@@ -402,6 +410,16 @@ impl Machine {
         } else if in_main && !lock.deferred && expires.is_some_and(|expires| expires <= at_ms) {
             self.expire(seq, at_ms);
         }
+    }
+
+    /// Ends a lock as if the message had not been delivered.
+    fn take_back(&mut self, seq: u64, at_ms: i64) {
+        self.change(seq, |message| {
+            if let MessageState::Locked(_) = message.state {
+                message.deliveries = message.deliveries.saturating_sub(1);
+            }
+        });
+        self.release(seq, at_ms, None);
     }
 
     fn expire(&mut self, seq: u64, at_ms: i64) {

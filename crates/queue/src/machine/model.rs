@@ -275,8 +275,16 @@ impl World {
     fn abandon(&mut self) {
         let token = self.some_token();
         let live = self.is_live(token).map(|_| ());
-        assert_eq!(self.machine.abandon(token, None), live);
+        let counts = self.one_in(2);
+        let settled = match counts {
+            true => self.machine.abandon(token, None),
+            false => self.machine.give_back(token),
+        };
+        assert_eq!(settled, live);
         if live.is_ok() {
+            if !counts {
+                self.oracle.uncount(token.seq);
+            }
             self.oracle.release(token.seq);
         }
     }
@@ -385,9 +393,14 @@ impl World {
             (2..=4, Some(lock)) => self.receive_in_session(&lock),
             (5, Some(lock)) => {
                 let held = self.oracle.holds(&lock.session, lock.number);
-                assert_eq!(self.machine.release_session(&lock).is_ok(), held);
+                let counts = self.one_in(2);
+                let released = match counts {
+                    true => self.machine.release_session(&lock),
+                    false => self.machine.return_session(&lock),
+                };
+                assert_eq!(released.is_ok(), held);
                 if held {
-                    self.oracle.free(&lock.session);
+                    self.oracle.free(&lock.session, counts);
                 }
             }
             (6, Some(lock)) => {
@@ -529,7 +542,7 @@ impl World {
         assert_eq!(counts.locked, count(|at| matches!(at, At::Locked(..))));
         assert_eq!(counts.dead, oracle.items.iter().filter(dead).count() as u64);
         for sub_queue in [SubQueue::Main, SubQueue::DeadLetters] {
-            let seen = self.machine.peek(sub_queue, 0, usize::MAX);
+            let seen = self.machine.peek(sub_queue, None, 0, usize::MAX);
             let seen: Vec<_> = seen
                 .iter()
                 .map(|it| (it.seq, it.message.deliveries))

@@ -67,7 +67,7 @@ impl Oracle {
         self.expire();
         let ended = self.session_locks.iter().filter(|lock| lock.2 <= now);
         for (session, _, _) in ended.cloned().collect::<Vec<_>>() {
-            self.free(&session);
+            self.free(&session, true);
         }
         if let Some(window) = self.window {
             self.ids.retain(|(_, at, _)| at + window > now);
@@ -113,11 +113,21 @@ impl Oracle {
         self.expire();
     }
 
-    pub(super) fn free(&mut self, session: &str) {
+    /// The last delivery does not count.
+    pub(super) fn uncount(&mut self, seq: u64) {
+        if let Some(item) = self.item(seq) {
+            item.count -= 1;
+        }
+    }
+
+    pub(super) fn free(&mut self, session: &str, counts: bool) {
         self.session_locks.retain(|(name, _, _)| name != session);
         let held =
             |item: &Item| item.session == session && matches!(item.at, At::Locked(_, None, _));
         for seq in self.seqs(held) {
+            if !counts {
+                self.uncount(seq);
+            }
             self.release(seq);
         }
     }

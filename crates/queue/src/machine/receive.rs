@@ -31,7 +31,7 @@ impl From<usize> for ReceiveLimit {
 
 impl ReceiveLimit {
     /// The first items within the limit.
-    fn take<T>(
+    pub(super) fn take<T>(
         self,
         items: impl Iterator<Item = T>,
         size: impl Fn(&T) -> usize,
@@ -134,16 +134,20 @@ impl Machine {
         Ok(self.deliver(seqs, mode, until))
     }
 
-    /// Up to `max` messages from sequence number `from`, in any state.
+    /// The messages from sequence number `from`, in any state, of one session or all.
     pub(crate) fn peek(
         &self,
         sub_queue: SubQueue,
+        session: Option<&str>,
         from: u64,
         limit: impl Into<ReceiveLimit>,
     ) -> Vec<PeekedMessage> {
         let size = |(_, message): &(&u64, &Message)| message.content.size();
         let messages = self.messages.range(from..);
-        let messages = messages.filter(|(_, message)| message.sub_queue() == sub_queue);
+        let messages = messages.filter(|(_, message)| {
+            let of = message.content.session.as_deref();
+            message.sub_queue() == sub_queue && (session.is_none() || session == of)
+        });
         let peeked = limit.into().take(messages, size);
         let peeked = peeked.map(|(seq, message)| PeekedMessage {
             seq: *seq,

@@ -72,6 +72,14 @@ impl Machine {
         Ok(())
     }
 
+    /// Releases a session whose receiver ends orderly: the deliveries of its unsettled messages do not count.
+    pub(crate) fn return_session(&mut self, lock: &SessionLock) -> Result<(), Refusal> {
+        self.locked_session(lock)?;
+        let session = lock.session.clone();
+        self.commit(Event::SessionReturned { session });
+        Ok(())
+    }
+
     pub(crate) fn set_session_state(
         &mut self,
         lock: &SessionLock,
@@ -167,6 +175,14 @@ impl Machine {
         let held = self.sessions.get(name).map(|session| session.held.clone());
         for seq in held.into_iter().flatten() {
             self.release(seq, at_ms, None);
+        }
+    }
+
+    pub(super) fn session_returned(&mut self, name: &str, at_ms: i64) {
+        self.unlock(name);
+        let held = self.sessions.get(name).map(|session| session.held.clone());
+        for seq in held.into_iter().flatten() {
+            self.take_back(seq, at_ms);
         }
     }
 

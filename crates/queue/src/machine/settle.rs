@@ -49,6 +49,17 @@ impl Machine {
         self.settle(token, Event::Released { seq, properties })
     }
 
+    /// Gives a message back that nobody has worked on: the delivery does not count.
+    pub(crate) fn give_back(&mut self, token: LockToken) -> Result<(), Refusal> {
+        let seqs = vec![token.seq];
+        self.settle(token, Event::Returned { seqs })
+    }
+
+    /// The properties of a locked message.
+    pub(crate) fn properties(&self, token: LockToken) -> Result<&Properties, Refusal> {
+        Ok(&self.locked(token)?.content.properties)
+    }
+
     /// Defers a message: it is then received by its sequence number only.
     pub(crate) fn defer(
         &mut self,

@@ -86,7 +86,7 @@ impl Fixture {
     }
 
     fn dead(&self) -> Vec<(String, String)> {
-        let dead = self.peek(SubQueue::DeadLetters, 0, 100);
+        let dead = self.peek(SubQueue::DeadLetters, None, 0, 100);
         let facts = dead.iter().map(|dead| {
             let reason = dead.message.dead_letter.as_ref().unwrap().reason.clone();
             (body(&dead.message), reason)
@@ -140,6 +140,21 @@ fn an_abandoned_message_goes_back_to_its_place_with_other_properties() {
     let again = queue.take(2);
     assert_eq!(bodies(&again), ["a", "b"]);
     assert_eq!(again[0].message.content.properties, properties);
+}
+
+#[test]
+fn a_message_that_is_given_back_counts_no_delivery_and_is_found_at_its_place() {
+    // proves A2
+    let mut queue = queue();
+    queue.put(message("a"));
+    queue.put(message("b"));
+    for _ in 0..20 {
+        let (text, token, count) = queue.take_one();
+        assert_eq!((&*text, count), ("a", 1));
+        queue.give_back(token).unwrap();
+        assert_eq!(queue.give_back(token), Err(Refusal::LockLost));
+    }
+    assert!(queue.dead().is_empty());
 }
 
 #[test]
@@ -362,4 +377,70 @@ fn an_event_that_a_queue_does_not_take_becomes_a_dead_letter() {
         .unwrap();
     assert_eq!(bodies(&queue.take(9)), ["b"]);
     assert_eq!(queue.dead()[0].1, "Refused");
+}
+
+#[test]
+fn sessions_scheduled_messages_and_dead_letters_can_be_looked_at() {
+    let mut queue = queue_with(|settings| settings.sessions = true);
+    queue.at(5);
+    assert_eq!(queue.oldest_ready_ms(), None);
+    for (body, session) in [("1", "b"), ("2", "a"), ("3", "b")] {
+        queue.put(of(body, session));
+        queue.at(6);
+    }
+    for (body, due) in [("late", 90_000), ("soon", 20_000)] {
+        let mut message = of(body, "c");
+        message.scheduled_ms = Some(due);
+        queue.put(message);
+    }
+    assert_eq!(queue.oldest_ready_ms(), Some(5000));
+    let lock = queue.accept(Some("b".into())).unwrap().unwrap();
+    let got = queue
+        .receive_in_session(&lock, 1, ReceiveMode::PeekLock)
+        .unwrap();
+    assert_eq!(bodies(&got), ["1"]);
+    assert_eq!(queue.oldest_ready_ms(), Some(6000), "b is locked");
+    let sessions = queue.list_sessions(None, 9);
+    let names: Vec<&str> = sessions.iter().map(|info| &*info.session).collect();
+    assert_eq!(
+        names,
+        ["a", "b"],
+        "a session is there with its first ready message"
+    );
+    assert_eq!((sessions[1].ready, sessions[1].locked), (1, 1));
+    assert!(sessions[1].locked_until_ms.is_some() && sessions[0].locked_until_ms.is_none());
+    assert_eq!(queue.list_sessions(Some("a"), 1)[0].session, "b");
+    let limit = ReceiveLimit::from(9);
+    let scheduled = queue.peek_scheduled(limit);
+    let due: Vec<String> = scheduled.iter().map(|it| body(&it.message)).collect();
+    assert_eq!(due, ["soon", "late"]);
+}
+
+#[test]
+fn dead_letters_are_counted_by_reason_and_found_in_pieces() {
+    let mut queue = queue();
+    for number in 0..30 {
+        queue.put(message("x"));
+        let (_, token, _) = queue.take_one();
+        let reason = if number < 10 {
+            "same".to_owned()
+        } else {
+            number.to_string()
+        };
+        queue
+            .dead_letter(token, reason, String::new(), None)
+            .unwrap();
+    }
+    let locked = queue.receive(SubQueue::DeadLetters, 1, ReceiveMode::PeekLock);
+    let locked = locked.unwrap()[0].seq;
+    let summary = queue.dead_letter_summary();
+    assert_eq!((summary.unlocked, summary.locked), (29, 1));
+    assert_eq!((summary.reasons["same"], summary.reasons.len()), (9, 16));
+    assert_eq!(summary.other, 5, "reasons are bounded");
+    let until = queue.next_seq();
+    let first = queue.dead_letter_seqs(0, until, 20);
+    let rest = queue.dead_letter_seqs(first[19] + 1, until, 20);
+    assert_eq!((first.len(), rest.len()), (20, 9));
+    assert!(!first.contains(&locked));
+    assert!(queue.dead_letter_seqs(0, first[0], 20).is_empty());
 }

@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::error::Error;
-use super::waiting::{WaitQueues, Waiter};
-use crate::journal::Journal;
+use super::waiting::{WaitKey, WaitQueues, Waiter};
+use crate::journal::{Journal, is_temporary};
 use crate::machine::{Counts, Machine, SnapshotCursor, Totals};
 
 /// Replies to a caller. Called when all events up to this operation are durable, or with the error that leaves
@@ -32,6 +32,8 @@ pub(super) enum Command {
     Wait(WaitSetup),
     /// Ends all waits now.
     EndWaits,
+    /// Ends one wait now.
+    EndWait(WaitKey),
     /// Stops after the commands before it.
     Stop,
 }
@@ -75,6 +77,8 @@ pub(super) struct Actor {
     compaction: Option<Compaction>,
     /// Why all requests are rejected, and until when.
     refusing: Option<(Error, Option<Duration>)>,
+    /// The journal could not be read after a failed append, and the state in memory is not that of the journal.
+    must_reload: bool,
 }
 
 /// An append in flight, and the replies that wait for it.
@@ -123,6 +127,7 @@ impl Actor {
             in_flight_bytes: 0,
             compaction: None,
             refusing: None,
+            must_reload: false,
         }
     }
 
@@ -146,7 +151,12 @@ impl Actor {
                         break;
                     }
                 }
-                () = pause(wait) => self.run_round(&mut commands),
+                () = pause(wait) => {
+                    if let (true, Some((error, _))) = (self.must_reload, self.refusing.clone()) {
+                        self.reload(error).await;
+                    }
+                    self.run_round(&mut commands);
+                }
             }
         }
         while !self.appends.is_empty() {
@@ -178,6 +188,7 @@ impl Actor {
         let elapsed = self.clock.elapsed();
         if let Some((_, Some(until))) = &self.refusing
             && *until <= elapsed
+            && !self.must_reload
         {
             self.refusing = None;
         }
@@ -186,7 +197,7 @@ impl Actor {
                 match command {
                     Command::Call(operation) => drop(operation(Err(error))),
                     Command::Wait(setup) => drop(setup(Err(error))),
-                    Command::EndWaits | Command::Stop => {}
+                    Command::EndWaits | Command::EndWait(_) | Command::Stop => {}
                 }
             }
             return;
@@ -203,6 +214,7 @@ impl Actor {
                     }
                 }
                 Command::EndWaits => wait_end = Duration::MAX,
+                Command::EndWait(key) => self.waiting.end(key, &mut self.machine, &mut replies),
                 Command::Stop => {}
             }
         }
@@ -269,24 +281,34 @@ impl Actor {
         }
         (self.in_flight_bytes, self.compaction) = (0, None);
         self.waiting.refuse(&error);
-        let permanent = !matches!(
-            error,
-            Error::Log(
-                AppendError::QueueFull { .. }
-                    | AppendError::Busy { .. }
-                    | AppendError::DiskFull { .. }
-            )
-        );
-        match self.journal.replay().await {
-            Ok(machine) => self.machine = machine,
+        if let Error::Log(fenced @ AppendError::Fenced { .. }) = &error {
+            let reason = format!("another instance has taken it over: {fenced}");
+            self.refusing = Some((Error::Stopped(reason), None));
+            return;
+        }
+        self.reload(error).await;
+    }
+
+    /// Claims and replays the journal. Requests are refused with this error, until later if it is temporary.
+    async fn reload(&mut self, error: Error) {
+        let restarted = self.journal.restart(new_producer(&mut self.random)).await;
+        let until = self.clock.elapsed() + self.options.pause;
+        match restarted {
+            Ok(machine) => {
+                self.machine = machine;
+                let is_temporary = match &error {
+                    Error::Log(error) => is_temporary(error),
+                    _ => true,
+                };
+                self.must_reload = false;
+                self.refusing = Some((error, is_temporary.then_some(until)));
+            }
             Err(error) => {
-                self.refusing = Some((Error::Stopped(error.to_string()), None));
-                return;
+                self.must_reload = error.is_temporary();
+                let stopped = Error::Stopped(error.to_string());
+                self.refusing = Some((stopped, self.must_reload.then_some(until)));
             }
         }
-        self.journal.restart(new_producer(&mut self.random));
-        let until = self.clock.elapsed() + self.options.pause;
-        self.refusing = Some((error, (!permanent).then_some(until)));
     }
 
     /// Writes the next piece of the snapshot, if a compaction is due or running.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::waiting::WaitKey;
 use crate::machine::{
     Delivery, LockToken, Machine, ReceiveLimit, ReceiveMode, Refusal, SessionLock, SubQueue,
 };
@@ -18,6 +19,8 @@ pub struct ReceiveRequest {
     pub wait: Duration,
     /// Receives from this session only.
     pub session: Option<SessionLock>,
+    /// Lets [`Queue::end_wait`](super::Queue::end_wait) end the wait.
+    pub key: Option<WaitKey>,
 }
 
 impl Default for ReceiveRequest {
@@ -28,6 +31,7 @@ impl Default for ReceiveRequest {
             mode: ReceiveMode::PeekLock,
             wait: Duration::ZERO,
             session: None,
+            key: None,
         }
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use highwater_env::{Clock, shutdown_signal};
 use highwater_flow::{
     DeadLetter, DeadLetterSink, Delivery, Event, Failure, Options, PartitionSource, PositionStore,
-    RunError, Sink, Stage, run,
+    RunError, Sink, SourceError, Stage, run,
 };
 use highwater_log::{BoxFuture, GroupError, Log, Offset, Partition, TopicPartition};
 use highwater_retry::{Backoff, RetryPolicy};
@@ -104,7 +104,9 @@ async fn feed_partition(
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), RunError> {
     let target = Arc::new(FeedQueue(queue));
-    let (topic_partition, bounds) = (partition.topic_partition(), partition.bounds());
+    let topic_partition = partition.topic_partition();
+    let bounds = partition.fetch_bounds().await;
+    let bounds = bounds.map_err(SourceError::Read)?;
     let mut stored = target
         .last(topic_partition)
         .await

@@ -2,6 +2,7 @@
 //! crash.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,10 +13,10 @@ use tokio::sync::{mpsc, oneshot};
 use super::actor::{Command, Operation, Reply, WaitSetup};
 use super::error::Error;
 use super::exchange::{ExchangeResult, ReceiveRequest, SettleResults, Settlement};
-use super::waiting::{WaitCondition, Waiter};
+use super::waiting::{WaitCondition, WaitKey, Waiter};
 use crate::machine::{
-    Counts, Delivery, LockToken, Machine, PeekedMessage, ReceiveLimit, ReceiveMode, Refusal,
-    SendResult, SessionLock, SubQueue, Totals,
+    Counts, DeadLetterSummary, Delivery, LockToken, Machine, PeekedMessage, ReceiveLimit,
+    ReceiveMode, Refusal, SendResult, SessionInfo, SessionLock, SubQueue, Totals,
 };
 use crate::message::{Content, NewMessage, Properties};
 use crate::settings::Settings;
@@ -29,6 +30,7 @@ pub struct Queue {
     commands: mpsc::Sender<Command>,
     clock: Arc<dyn Clock>,
     counters: Arc<Mutex<(Counts, Totals)>>,
+    wait_keys: Arc<AtomicU64>,
 }
 
 /// An accepted session and its stored state.
@@ -44,6 +46,8 @@ pub struct QueueStats {
     pub settings: Settings,
     pub counts: Counts,
     pub totals: Totals,
+    /// When the oldest message that is ready was enqueued, in milliseconds since 1970.
+    pub oldest_ready_ms: Option<i64>,
 }
 
 impl Queue {
@@ -59,6 +63,7 @@ impl Queue {
             commands,
             clock,
             counters,
+            wait_keys: Arc::default(),
         }
     }
 
@@ -100,6 +105,7 @@ impl Queue {
             mode,
             wait,
             session,
+            key,
         } = receive;
         let condition = match &session {
             Some(lock) => WaitCondition::InSession(lock.clone()),
@@ -113,7 +119,7 @@ impl Queue {
             };
             Ok(ExchangeResult { settled, received })
         };
-        self.wait(condition, wait, settle, take).await
+        self.wait(condition, wait, key, settle, take).await
     }
 
     /// Receives deferred messages by sequence number, all or none.
@@ -135,7 +141,19 @@ impl Queue {
         limit: impl Into<ReceiveLimit>,
     ) -> Result<Vec<PeekedMessage>, Error> {
         let limit = limit.into();
-        self.call(move |machine| Ok(machine.peek(sub_queue, from, limit)))
+        self.call(move |machine| Ok(machine.peek(sub_queue, None, from, limit)))
+            .await
+    }
+
+    /// As [`peek`](Queue::peek), the messages of one session.
+    pub async fn peek_session(
+        &self,
+        sub_queue: SubQueue,
+        session: String,
+        from: u64,
+        limit: ReceiveLimit,
+    ) -> Result<Vec<PeekedMessage>, Error> {
+        self.call(move |machine| Ok(machine.peek(sub_queue, Some(&session), from, limit)))
             .await
     }
 
@@ -186,6 +204,46 @@ impl Queue {
         self.each(seqs, Machine::resubmit).await
     }
 
+    /// Returns all dead letters that are there now and unlocked, a bounded number at a time, and returns how many.
+    pub async fn resubmit_all(&self) -> Result<usize, Error> {
+        const STEP: usize = 1000;
+        let until = self.call(|machine| Ok(machine.next_seq())).await?;
+        let (mut from, mut all) = (0, 0);
+        loop {
+            let step = move |machine: &mut Machine| {
+                let seqs = machine.dead_letter_seqs(from, until, STEP);
+                seqs.iter().try_for_each(|seq| machine.resubmit(*seq))?;
+                Ok(seqs)
+            };
+            let seqs = self.call(step).await?;
+            all += seqs.len();
+            match seqs.last() {
+                Some(last) if seqs.len() == STEP => from = last + 1,
+                _ => return Ok(all),
+            }
+        }
+    }
+
+    pub async fn dead_letter_summary(&self) -> Result<DeadLetterSummary, Error> {
+        self.call(|machine| Ok(machine.dead_letter_summary())).await
+    }
+
+    /// Scheduled messages, those that are due first.
+    pub async fn peek_scheduled(&self, limit: ReceiveLimit) -> Result<Vec<PeekedMessage>, Error> {
+        self.call(move |machine| Ok(machine.peek_scheduled(limit)))
+            .await
+    }
+
+    /// Up to `count_max` sessions in the order of their ids, after `after`.
+    pub async fn list_sessions(
+        &self,
+        after: Option<String>,
+        count_max: usize,
+    ) -> Result<Vec<SessionInfo>, Error> {
+        self.call(move |machine| Ok(machine.list_sessions(after.as_deref(), count_max)))
+            .await
+    }
+
     /// Removes all unlocked messages, a bounded number at a time, and returns how many.
     pub async fn purge(&self, sub_queue: SubQueue) -> Result<usize, Error> {
         const STEP: usize = 10_000;
@@ -207,6 +265,16 @@ impl Queue {
         session: Option<String>,
         wait: Duration,
     ) -> Result<Option<AcceptedSession>, Error> {
+        self.accept_until(session, wait, None).await
+    }
+
+    /// As [`accept`](Queue::accept), with a key to end the wait.
+    pub async fn accept_until(
+        &self,
+        session: Option<String>,
+        wait: Duration,
+        key: Option<WaitKey>,
+    ) -> Result<Option<AcceptedSession>, Error> {
         let condition = match &session {
             Some(name) => WaitCondition::Session(name.clone()),
             None => WaitCondition::AnySession,
@@ -218,7 +286,7 @@ impl Queue {
             let state = machine.get_session_state(&lock)?;
             Ok(Some(AcceptedSession { lock, state }))
         };
-        self.wait(condition, wait, |_| (), accept).await
+        self.wait(condition, wait, key, |_| (), accept).await
     }
 
     pub async fn renew_session(&self, lock: SessionLock) -> Result<SessionLock, Error> {
@@ -227,6 +295,12 @@ impl Queue {
 
     pub async fn release_session(&self, lock: SessionLock) -> Result<(), Error> {
         self.call(move |machine| machine.release_session(&lock))
+            .await
+    }
+
+    /// Releases a session whose receiver ends orderly: the deliveries of its unsettled messages do not count.
+    pub async fn return_session(&self, lock: SessionLock) -> Result<(), Error> {
+        self.call(move |machine| machine.return_session(&lock))
             .await
     }
 
@@ -250,6 +324,7 @@ impl Queue {
                 settings: machine.settings().clone(),
                 counts: machine.counts(),
                 totals: machine.totals(),
+                oldest_ready_ms: machine.oldest_ready_ms(),
             })
         };
         self.call(stats).await
@@ -320,6 +395,17 @@ impl Queue {
         let _ = self.commands.send(Command::EndWaits).await;
     }
 
+    /// A new key for a wait.
+    pub fn wait_key(&self) -> WaitKey {
+        WaitKey(self.wait_keys.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Ends a wait now, with the messages or the session that is there, if any.
+    pub async fn end_wait(&self, key: WaitKey) {
+        // If the task has ended, there are no waits.
+        let _ = self.commands.send(Command::EndWait(key)).await;
+    }
+
     /// Completes when the queue is deleted or the node stops.
     pub(super) async fn closed(&self) {
         self.commands.closed().await;
@@ -330,7 +416,7 @@ impl Queue {
         let _ = self.commands.send(Command::Stop).await;
     }
 
-    async fn each<I, T>(
+    pub(super) async fn each<I, T>(
         &self,
         items: Vec<I>,
         mut act: impl FnMut(&mut Machine, I) -> Result<T, Refusal> + Send + 'static,
@@ -360,6 +446,7 @@ impl Queue {
         &self,
         condition: WaitCondition,
         wait: Duration,
+        key: Option<WaitKey>,
         first: impl FnOnce(&mut Machine) -> F + Send + 'static,
         act: impl FnOnce(&mut Machine, F) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Error> {
@@ -376,6 +463,7 @@ impl Queue {
                 let first = first(machine);
                 Some(Waiter {
                     condition,
+                    key,
                     until,
                     operation: reply_when_durable(answer, move |machine| act(machine, first)),
                     is_cancelled: Box::new(move || alive.strong_count() == 0),

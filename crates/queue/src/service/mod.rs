@@ -6,6 +6,7 @@
 //! memory is invalid: the task fails all callers with the reason and replays the journal.
 
 mod actor;
+mod disposition;
 mod error;
 mod exchange;
 mod feed;
@@ -14,8 +15,10 @@ mod queues;
 mod waiting;
 
 pub use actor::Options;
+pub use disposition::{Disposition, PropertyEdit};
 pub use error::{CreateError, Error};
 pub use exchange::{ExchangeResult, ReceiveRequest, Settlement};
 pub use feed::feed;
 pub use handle::{AcceptedSession, Queue, QueueStats};
 pub use queues::Queues;
+pub use waiting::WaitKey;

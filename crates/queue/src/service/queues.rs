@@ -152,7 +152,7 @@ impl Queues {
         let mut random = Random::seeded(inner.random.lock().next_u64());
         let producer = new_producer(&mut random);
         let hub = hub_of(name).expect("the name was validated when its hub was created");
-        let journal = Journal::open(&*inner.log, &hub, producer);
+        let journal = Journal::open(inner.log.clone(), hub, producer).await;
         let mut journal = journal.map_err(failed)?;
         let machine = journal.replay().await.map_err(failed)?;
         let (commands, received) = mpsc::channel(COMMANDS_WAITING);

@@ -42,8 +42,13 @@ impl WaitCondition {
     }
 }
 
+/// Names a wait, so that its caller can end it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitKey(pub(super) u64);
+
 pub(super) struct Waiter {
     pub condition: WaitCondition,
+    pub key: Option<WaitKey>,
     /// Deadline, on the clock's `elapsed`.
     pub until: Duration,
     pub operation: Operation,
@@ -94,6 +99,16 @@ impl WaitQueues {
             match waiting.position(|(other, _)| *other == number) {
                 Some(index) => self.take(queue, index, machine, replies),
                 None => drop(self.deadlines.pop_first()),
+            }
+        }
+    }
+
+    /// Runs the operation of one waiter now, if it still waits.
+    pub(super) fn end(&mut self, key: WaitKey, machine: &mut Machine, replies: &mut Vec<Reply>) {
+        for queue in 0..self.queues.len() {
+            let mut waiting = self.queues[queue].iter();
+            if let Some(index) = waiting.position(|(_, waiter)| waiter.key == Some(key)) {
+                return self.take(queue, index, machine, replies);
             }
         }
     }

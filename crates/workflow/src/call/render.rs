@@ -53,7 +53,7 @@ fn request(
     scope: &Scope<'_>,
     key: &str,
 ) -> Result<Request, String> {
-    let missing = |missing: crate::expr::Missing| missing.to_string();
+    let missing = |missing: crate::expr::MissingValue| missing.to_string();
     let path = call.path.url(scope)?;
     let mut headers = Vec::with_capacity(call.headers.len() + 2);
     headers.push((IDEMPOTENCY_KEY, header("Idempotency-Key", key)?));

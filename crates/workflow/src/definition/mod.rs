@@ -124,7 +124,7 @@ impl Definition {
     }
 
     /// What [`Definition::to_json`] wrote, checked again.
-    pub fn from_json(json: &[u8]) -> Result<Definition, DefinitionError> {
+    pub(crate) fn from_json(json: &[u8]) -> Result<Definition, DefinitionError> {
         let definition: Definition = serde_json::from_slice(json)
             .map_err(|error| DefinitionError::Stored(error.to_string()))?;
         definition.check()?;
@@ -146,13 +146,13 @@ impl Definition {
         first..first + 1 + more
     }
 
-    pub fn step_number(&self, name: &str) -> Option<usize> {
+    pub(crate) fn step_number(&self, name: &str) -> Option<usize> {
         self.steps.iter().position(|step| step.name == name)
     }
 }
 
 impl Call {
-    pub fn is_expected(&self, status: u16) -> bool {
+    pub(crate) fn is_expected(&self, status: u16) -> bool {
         match self.expect.is_empty() {
             true => (200..300).contains(&status),
             false => self.expect.contains(&status),

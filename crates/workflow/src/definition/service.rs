@@ -94,7 +94,7 @@ impl Retry {
     };
 
     /// The default of a compensation. Longer, because until it succeeds a resource stays taken.
-    pub const UNDO: Retry = Retry {
+    pub(crate) const UNDO: Retry = Retry {
         tries: 10,
         delay: Duration::from_millis(500),
         delay_max: Duration::from_secs(60),

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{ExprError, Missing, Path, Scope, Template};
+use super::{ExprError, MissingValue, Path, Scope, Template};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -23,7 +23,7 @@ pub enum Shape {
 }
 
 impl Body {
-    pub fn render(&self, scope: &Scope<'_>) -> Result<Vec<u8>, Missing> {
+    pub fn render(&self, scope: &Scope<'_>) -> Result<Vec<u8>, MissingValue> {
         match self {
             Body::Text(template) => template.text(scope).map(String::into_bytes),
             Body::Json(shape) => Ok(shape.render(scope)?.to_string().into_bytes()),
@@ -31,7 +31,7 @@ impl Body {
     }
 
     /// A document whose strings are templates.
-    pub fn from_json(value: &Value) -> Result<Body, ExprError> {
+    pub(crate) fn from_json(value: &Value) -> Result<Body, ExprError> {
         Shape::of(value).map(Body::Json)
     }
 
@@ -69,7 +69,7 @@ impl Shape {
         })
     }
 
-    fn render(&self, scope: &Scope<'_>) -> Result<Value, Missing> {
+    fn render(&self, scope: &Scope<'_>) -> Result<Value, MissingValue> {
         match self {
             Shape::Plain(value) => Ok(value.clone()),
             Shape::Hole(template) => template.value(scope),

@@ -24,7 +24,7 @@ pub struct ExprError(pub String);
 /// A template variable has no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{{{{{path}}}}}` is not there")]
-pub struct Missing {
+pub struct MissingValue {
     pub path: String,
 }
 

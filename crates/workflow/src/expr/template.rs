@@ -4,7 +4,7 @@ use highwater_settings::Secrets;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ExprError, Missing, Path, Scope, stored_as_text};
+use super::{ExprError, MissingValue, Path, Scope, stored_as_text};
 
 /// A text whose variables are resolved in a `Scope`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,13 +67,13 @@ impl Template {
     }
 
     /// The text with its variables resolved; values other than strings are written as JSON.
-    pub fn text(&self, scope: &Scope<'_>) -> Result<String, Missing> {
+    pub fn text(&self, scope: &Scope<'_>) -> Result<String, MissingValue> {
         self.filled(scope, |out, text| out.push_str(text))
     }
 
     /// The text with its variables and its references to secrets resolved. Only references of the definition count, never
     /// those in a value.
-    pub fn text_with_secrets(
+    pub(crate) fn text_with_secrets(
         &self,
         scope: &Scope<'_>,
         secrets: &Secrets,
@@ -116,7 +116,7 @@ impl Template {
     }
 
     /// A template that is a single variable becomes its value, any other a string.
-    pub fn value(&self, scope: &Scope<'_>) -> Result<Value, Missing> {
+    pub fn value(&self, scope: &Scope<'_>) -> Result<Value, MissingValue> {
         match &self.parts[..] {
             [Part::Hole(path)] => found(scope, path).map(|value| value.into_owned()),
             _ => self.text(scope).map(Value::String),
@@ -127,7 +127,7 @@ impl Template {
         &self,
         scope: &Scope<'_>,
         mut put: impl FnMut(&mut String, &str),
-    ) -> Result<String, Missing> {
+    ) -> Result<String, MissingValue> {
         let mut out = String::with_capacity(self.source.len() + 32);
         for part in &self.parts {
             match part {
@@ -142,8 +142,11 @@ impl Template {
     }
 }
 
-fn found<'s>(scope: &'s Scope<'_>, path: &Path) -> Result<std::borrow::Cow<'s, Value>, Missing> {
-    scope.find(path).ok_or_else(|| Missing {
+fn found<'s>(
+    scope: &'s Scope<'_>,
+    path: &Path,
+) -> Result<std::borrow::Cow<'s, Value>, MissingValue> {
+    scope.find(path).ok_or_else(|| MissingValue {
         path: path.to_string(),
     })
 }

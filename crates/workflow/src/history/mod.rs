@@ -5,12 +5,13 @@
 
 mod index;
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use highwater_log::batch::{Batches, Decompressor, NewRecord};
-use highwater_log::{Isolation, Offset, Partition};
+use highwater_log::{Isolation, Offset, Partition, ReadError};
 
-use crate::journal::{self, JournalError, Record, read_all, read_from};
+use crate::journal::{self, JournalError, Record, read_all, read_from, read_range};
 use crate::machine::Instance;
 use crate::versions::Versions;
 use index::{Index, Run};
@@ -35,7 +36,7 @@ impl History {
         versions: Versions,
     ) -> Result<History, JournalError> {
         let mut index = Index::default();
-        let start = partition.bounds().start;
+        let start = partition.fetch_bounds().await?.start;
         let mut outlived = None;
         read_all(&*runs, |record| {
             let Some(run) = record.value.and_then(Run::from_bytes) else {
@@ -125,10 +126,11 @@ impl History {
     }
 
     async fn read_at(&self, offset: Offset, id: &str) -> Result<Option<Instance>, JournalError> {
-        let fetched = self
-            .partition
-            .read(offset, 1, Isolation::Uncommitted)
-            .await?;
+        let read = self.partition.read(offset, 1, Isolation::Uncommitted);
+        let fetched = match read.await {
+            Err(ReadError::OutOfRange { start, .. }) if offset < start => return Ok(None),
+            fetched => fetched?,
+        };
         let mut decompressor = Decompressor::new(256 << 20);
         for piece in &fetched.pieces {
             for batch in Batches::new(piece) {
@@ -143,19 +145,29 @@ impl History {
         Ok(None)
     }
 
-    /// The newest instances, oldest first.
-    pub(crate) async fn latest(&self, limit: usize) -> Result<Vec<Instance>, JournalError> {
-        let end = self.partition.bounds().end;
-        let from = Offset(end.0.saturating_sub_unsigned(limit as u64).max(0));
-        let mut latest = Vec::new();
-        read_from(&*self.partition, from, |record| {
+    pub(crate) fn start(&self) -> Offset {
+        self.partition.bounds().start
+    }
+
+    pub(crate) fn end(&self) -> Offset {
+        self.partition.bounds().end
+    }
+
+    /// The readable instances of a range, in the order in which they ended.
+    pub(crate) async fn range(
+        &self,
+        range: Range<Offset>,
+    ) -> Result<Vec<(Offset, Instance)>, JournalError> {
+        let mut found = Vec::new();
+        read_range(&*self.partition, range, |record| {
             if let Some(id) = record.key {
-                latest.extend(self.decode(&String::from_utf8_lossy(id), record.value));
+                let instance = self.decode(&String::from_utf8_lossy(id), record.value);
+                found.extend(instance.map(|instance| (record.offset, instance)));
             }
             Ok(())
         })
         .await?;
-        Ok(latest)
+        Ok(found)
     }
 
     /// An unreadable instance is known to have ended, but cannot be shown.

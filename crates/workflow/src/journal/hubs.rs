@@ -64,10 +64,11 @@ fn settings(cleanup: CleanupPolicy, retention: Option<Duration>) -> HubSettings 
         retention,
         retention_bytes: None,
         batch_bytes_max: BATCH_BYTES_MAX,
+        ..HubSettings::default()
     }
 }
 
-/// Opens a hub. An existing hub keeps its number of partitions: an id must stay in its partition.
+/// Opens and claims a hub. An existing hub keeps its number of partitions: an id must stay in its partition.
 async fn open(
     log: &dyn Log,
     name: &str,
@@ -87,10 +88,10 @@ async fn open(
             log.create(spec).await?
         }
     };
-    (0..info.partitions)
-        .map(|partition| {
-            log.partition(name, partition)
-                .ok_or_else(|| JournalError::NoHub(name.to_owned()))
-        })
-        .collect()
+    let mut partitions = Vec::new();
+    for partition in 0..info.partitions {
+        let claimed = log.claim(name, partition).await?;
+        partitions.push(claimed.ok_or_else(|| JournalError::NoHub(name.to_owned()))?);
+    }
+    Ok(partitions)
 }

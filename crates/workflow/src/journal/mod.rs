@@ -12,7 +12,7 @@ mod write;
 
 pub(crate) use self::hubs::JournalHubs;
 pub use self::read::JournalError;
-pub(crate) use self::read::{read_all, read_from};
+pub(crate) use self::read::{read_all, read_from, read_range};
 pub(crate) use self::write::{append, record};
 
 use bytes::Bytes;

@@ -1,5 +1,7 @@
 //! Reads a partition up to its current end.
 
+use std::ops::Range;
+
 use highwater_log::batch::{BatchError, Batches, CorruptBatch, Decompressor, Record};
 use highwater_log::{
     AdminError, AppendError, Isolation, Offset, Partition, ReadError, TopicPartition,
@@ -37,27 +39,53 @@ const BATCH_BYTES_MAX: usize = 256 << 20;
 pub(crate) async fn read_from(
     partition: &dyn Partition,
     from: Offset,
+    take: impl FnMut(&Record<'_>) -> Result<(), JournalError>,
+) -> Result<Offset, JournalError> {
+    read_range(partition, from..Offset(i64::MAX), take).await
+}
+
+/// Calls `take` with every record of the range and returns the next offset.
+pub(crate) async fn read_range(
+    partition: &dyn Partition,
+    range: Range<Offset>,
     mut take: impl FnMut(&Record<'_>) -> Result<(), JournalError>,
 ) -> Result<Offset, JournalError> {
     let mut decompressor = Decompressor::new(BATCH_BYTES_MAX);
-    let mut next = from.max(partition.bounds().start);
+    let mut next = range.start.max(partition.bounds().start);
     loop {
-        let fetched = partition
-            .read(next, READ_BYTES, Isolation::Uncommitted)
-            .await?;
+        if next >= range.end {
+            return Ok(next);
+        }
+        let read = partition.read(next, READ_BYTES, Isolation::Uncommitted);
+        let fetched = match read.await {
+            // Retention has moved it meanwhile.
+            Err(ReadError::OutOfRange { start, .. }) if next < start => {
+                next = start;
+                continue;
+            }
+            fetched => fetched?,
+        };
         if fetched.pieces.is_empty() {
             return Ok(next);
         }
         for piece in &fetched.pieces {
             for batch in Batches::new(piece) {
                 let batch = batch?;
+                if batch.header.is_control() {
+                    // A claim of the journal on a cluster leaves a marker.
+                    next = next.max(batch.header.next_offset());
+                    continue;
+                }
                 for record in batch.records(&mut decompressor)? {
                     let record = record?;
-                    if record.offset >= next {
+                    if record.offset >= next && record.offset < range.end {
                         take(&record)?;
                     }
                 }
                 next = next.max(batch.header.next_offset());
+                if next >= range.end {
+                    return Ok(next);
+                }
             }
         }
     }

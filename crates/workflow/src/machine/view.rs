@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{Instance, Phase, Progress, Status};
-use crate::definition::Step;
+use super::{Instance, Phase, Status};
+use crate::definition::{Action, Step, Target};
 
 /// Times are milliseconds since 1970.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -59,8 +59,20 @@ pub struct Times {
     /// When the next attempt is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_ms: Option<i64>,
+    /// What is sent, once an attempt has begun. Headers are left out: they may have secrets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<RequestView>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<String>,
+}
+
+/// The request of a step or of its undo.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RequestView {
+    /// `PUT http://bank/payments/d-1`, or `function pay`.
+    pub line: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
 }
@@ -134,30 +146,62 @@ impl Instance {
             .to_owned(),
             group: step.group.clone(),
             in_doubt: state.in_doubt,
-            times: times(&state.done),
+            times: self.times(number, false),
             undo: undo_state.map(|undo_state| UndoView {
                 state: undo_state.to_owned(),
-                times: times(&state.undone),
+                times: self.times(number, true),
             }),
         }
     }
+
+    fn times(&self, number: usize, undo: bool) -> Times {
+        let state = &self.steps[number];
+        let progress = if undo { &state.undone } else { &state.done };
+        let attempt = progress.tries > 0 || progress.begun_ms > 0;
+        let answer = progress.answer.as_ref();
+        Times {
+            tries: progress.tries,
+            begun_ms: attempt.then_some(progress.begun_ms),
+            ended_ms: attempt.then_some(progress.ended_ms),
+            due_ms: (progress.status == Status::Ready).then_some(progress.due_ms),
+            request: (attempt.then(|| self.request(number, undo))).flatten(),
+            status: answer.map(|answer| answer.status),
+            body: answer.and_then(|answer| shown(&answer.body)),
+        }
+    }
+
+    /// The request as every attempt renders it: its templates refer to the input and to earlier answers, which stay.
+    fn request(&self, number: usize, undo: bool) -> Option<RequestView> {
+        let step = &self.definition.steps[number];
+        let work = if undo {
+            step.undo.as_ref()?
+        } else {
+            &step.work
+        };
+        let call = match &work.action {
+            Action::Call(call) => call,
+            Action::Function(name) => {
+                let line = format!("function {name}");
+                return Some(RequestView { line, body: None });
+            }
+        };
+        let scope = self.scope();
+        let target = &self.definition.services[call.service].target;
+        let scheme = if target.https { "https" } else { "http" };
+        let Target {
+            host, port, base, ..
+        } = target;
+        let path = call.path.url(&scope).ok()?;
+        let body = call.body.as_ref().and_then(|body| body.render(&scope).ok());
+        Some(RequestView {
+            line: format!("{} {scheme}://{host}:{port}{base}{path}", call.method),
+            body: body.and_then(|body| shown(&body)),
+        })
+    }
 }
 
-fn times(progress: &Progress) -> Times {
-    let attempt = progress.tries > 0 || progress.begun_ms > 0;
-    let answer = progress.answer.as_ref();
-    let body = answer
-        .filter(|answer| !answer.body.is_empty())
-        .map(|answer| {
-            let shown = &answer.body[..answer.body.len().min(BODY_SHOWN_MAX)];
-            String::from_utf8_lossy(shown).into_owned()
-        });
-    Times {
-        tries: progress.tries,
-        begun_ms: attempt.then_some(progress.begun_ms),
-        ended_ms: attempt.then_some(progress.ended_ms),
-        due_ms: (progress.status == Status::Ready).then_some(progress.due_ms),
-        status: answer.map(|answer| answer.status),
-        body,
-    }
+/// A body as text, cut if it is long.
+fn shown(body: &[u8]) -> Option<String> {
+    let shown = &body[..body.len().min(BODY_SHOWN_MAX)];
+    (!body.is_empty()).then(|| String::from_utf8_lossy(shown).into_owned())
 }

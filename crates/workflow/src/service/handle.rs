@@ -4,18 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use highwater_env::{MemoryBudget, MemoryShare};
 use highwater_log::partition_for_key;
-use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use super::Supervision;
 use super::failed_instances::LocalFailedInstances;
+use super::list::{self, InstancePage, ListFilter};
 use super::shard::{Message, ShardSender};
 use crate::core::{Decision, DecisionError, Input, StartOutcome};
 use crate::definition::{Definition, Version};
 use crate::history::History;
 use crate::journal::JournalError;
-use crate::machine::{Instance, View};
+use crate::machine::View;
 use crate::supervise::FailedInstanceError;
 use crate::versions::Versions;
 
@@ -34,6 +35,8 @@ pub(super) struct Parts {
     pub running: Arc<AtomicUsize>,
     pub failed: Arc<AtomicUsize>,
     pub running_max: usize,
+    /// For the inputs of instances in progress.
+    pub input_memory: MemoryBudget,
     pub versions: Versions,
 }
 
@@ -47,6 +50,9 @@ pub enum StartError {
     /// Try again later.
     #[error("{0} instances are in progress, and no more are accepted for now")]
     Full(usize),
+    /// Try again later.
+    #[error("the inputs of instances in progress have {0} bytes, and no more are accepted for now")]
+    FullOfInputs(usize),
     #[error("the workflow has stopped")]
     Stopped,
 }
@@ -54,26 +60,17 @@ pub enum StartError {
 pub(crate) const ID_LEN_MAX: usize = 250;
 pub(crate) const INPUT_BYTES_MAX: usize = 1 << 20;
 
-/// Which instances to list.
-#[derive(Clone, Debug, Default)]
-pub struct ListFilter {
-    /// Names of states; empty means all.
-    pub states: Vec<String>,
-    pub limit: usize,
+/// The input of an instance, which counts as long as the instance is in memory. Inputs that a start of the node has read from the
+/// journal do not count: they did when they were accepted.
+struct MeteredInput {
+    bytes: Box<[u8]>,
+    _share: MemoryShare,
 }
 
-/// An instance in a list.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct InstanceSummary {
-    pub id: String,
-    pub state: String,
-    pub started_ms: i64,
-    pub changed_ms: i64,
-    /// The step in progress, or the failed one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub step: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+impl AsRef<[u8]> for MeteredInput {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 impl Handle {
@@ -147,11 +144,16 @@ impl Handle {
         if running >= self.0.running_max {
             return Err(StartError::Full(running));
         }
+        let share = self.0.input_memory.try_take(input.len());
+        let share = share.map_err(|exhausted| StartError::FullOfInputs(exhausted.taken))?;
         let (reply, answer) = oneshot::channel();
         let sender = self.0.schedulers.get(self.partition(id));
         let message = Message::Start {
             id: Arc::from(id),
-            input: Bytes::copy_from_slice(input),
+            input: Bytes::from_owner(MeteredInput {
+                bytes: input.into(),
+                _share: share,
+            }),
             reply,
         };
         let sent = sender.ok_or(StartError::Stopped)?.send(message);
@@ -178,30 +180,24 @@ impl Handle {
         Ok(found.map(|instance| instance.view()))
     }
 
-    /// The newest first: instances in progress, then ended ones.
-    pub async fn list(&self, filter: &ListFilter) -> Result<Vec<InstanceSummary>, JournalError> {
-        let mut found: Vec<Instance> = Vec::new();
-        for sender in self.0.schedulers.iter().chain(&self.0.supervisors) {
+    /// A page of instances: those in progress, then ended ones, each the newest first. The instance whose id is that of the
+    /// filter comes before the others.
+    pub async fn list(&self, filter: &ListFilter) -> Result<InstancePage, JournalError> {
+        let exact = match (&filter.id, &filter.after) {
+            (Some(id), None) => self.show(id).await?,
+            _ => None,
+        };
+        let mut in_progress = Vec::new();
+        let filter = Arc::new(filter.clone());
+        let shards = self.0.schedulers.iter().chain(&self.0.supervisors);
+        for sender in shards.filter(|_| filter.wants_in_progress()) {
             let (reply, answer) = oneshot::channel();
-            let message = Message::List {
-                states: filter.states.clone(),
-                limit: filter.limit,
-                reply,
-            };
-            if sender.send(message).is_ok() {
-                found.extend(answer.await.unwrap_or_default());
+            let filter = Arc::clone(&filter);
+            if sender.send(Message::List { filter, reply }).is_ok() {
+                in_progress.extend(answer.await.unwrap_or_default());
             }
         }
-        for history in &self.0.histories {
-            let ended = history.latest(filter.limit).await?;
-            found.extend(ended.into_iter().filter(|instance| {
-                let state = instance.phase.name();
-                filter.states.is_empty() || filter.states.iter().any(|wanted| wanted == state)
-            }));
-        }
-        found.sort_by(|a, b| (b.started_ms, &b.id).cmp(&(a.started_ms, &a.id)));
-        found.dedup_by(|a, b| a.id == b.id);
-        Ok(found.iter().take(filter.limit).map(summary).collect())
+        list::page(&filter, exact, in_progress, &self.0.histories).await
     }
 
     /// Cancels an instance, or decides about a parked one. Returns its new state.
@@ -226,20 +222,5 @@ impl Handle {
 
     fn partition(&self, id: &str) -> usize {
         partition_for_key(id.as_bytes(), self.0.partitions) as usize
-    }
-}
-
-fn summary(instance: &Instance) -> InstanceSummary {
-    let name = |step: usize| instance.definition.steps[step].name.clone();
-    let cause = instance.cause.as_ref();
-    let task = instance.tasks().next().map(|task| task.step);
-    let step = task.or(cause.and_then(|cause| cause.step));
-    InstanceSummary {
-        id: instance.id.to_string(),
-        state: instance.phase.name().to_owned(),
-        started_ms: instance.started_ms,
-        changed_ms: instance.changed_ms,
-        step: step.map(|step| name(usize::from(step))),
-        reason: cause.map(|cause| cause.reason.clone()),
     }
 }

@@ -89,7 +89,9 @@ impl HubIntake {
     ) -> Result<(), String> {
         let stored = self.positions.last(partition.topic_partition()).await;
         let from = stored.map_err(|error| error.to_string())?;
-        let from = from.unwrap_or(Offset(0)).max(partition.bounds().start);
+        let bounds = partition.fetch_bounds().await;
+        let start = bounds.map_err(|error| error.to_string())?.start;
+        let from = from.unwrap_or(Offset(0)).max(start);
         let options = Options {
             concurrency: self.concurrency,
             order: Order::None,
@@ -119,9 +121,9 @@ impl HubIntake {
         let id = self.id_of(event, input).map_err(Failure::permanent)?;
         match handle.start(&id, input).await {
             Ok(_) => Ok(()),
-            Err(error @ (StartError::Full(_) | StartError::Stopped)) => {
-                Err(Failure::transient(error))
-            }
+            Err(
+                error @ (StartError::Full(_) | StartError::FullOfInputs(_) | StartError::Stopped),
+            ) => Err(Failure::transient(error)),
             Err(error) => Err(Failure::permanent(error)),
         }
     }

@@ -3,6 +3,7 @@
 mod failed_instances;
 mod handle;
 mod intake;
+mod list;
 mod shard;
 mod tail;
 
@@ -11,14 +12,15 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use highwater_env::random::Random;
-use highwater_env::{Clock, EgressPolicy, shutdown_signal};
+use highwater_env::{Clock, EgressPolicy, MemoryBudget, shutdown_signal};
 use highwater_log::{BoxFuture, Log, Offset, Partition};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 pub use failed_instances::LocalFailedInstances;
-pub use handle::{Handle, InstanceSummary, ListFilter, StartError};
+pub use handle::{Handle, StartError};
 pub use intake::HubIntake;
+pub use list::{InstancePage, InstanceSummary, ListCursor, ListFilter, STATES, STATES_IN_PROGRESS};
 
 use crate::call::{Functions, ServicePools};
 use crate::core::{Core, Role};
@@ -36,6 +38,9 @@ pub struct Options {
     pub partitions: u32,
     /// Maximum number of instances in progress; beyond it, starts fail with [`StartError::Full`].
     pub running_max: usize,
+    /// Maximum size of the inputs of instances in progress together; beyond it, starts fail with
+    /// [`StartError::FullOfInputs`].
+    pub input_bytes_max: usize,
     /// How long ended instances, and so their ids, are kept.
     pub keep: Duration,
     /// The journal is compacted when it has grown by this much.
@@ -49,6 +54,7 @@ impl Default for Options {
         Options {
             partitions: 2,
             running_max: 100_000,
+            input_bytes_max: 1 << 30,
             keep: Duration::from_secs(7 * 24 * 3600),
             checkpoint_bytes: 8 << 20,
             egress: EgressPolicy::default(),
@@ -136,6 +142,7 @@ impl Service {
             running,
             failed,
             running_max: options.running_max,
+            input_memory: MemoryBudget::new(options.input_bytes_max),
             versions,
         });
         Ok(Service {

@@ -13,6 +13,7 @@ use highwater_log::{AppendError, BoxFuture, Offset, Partition};
 use tokio::sync::{mpsc, oneshot};
 
 use super::OperatorNotifier;
+use super::list::{InstanceSummary, ListFilter};
 use crate::call::{PreparedCall, ServicePools};
 use crate::core::{Core, Effect, Input, Round, StartOutcome};
 use crate::history::{ArchivedRecord, History};
@@ -36,11 +37,10 @@ pub(crate) enum Message {
         id: Arc<str>,
         reply: oneshot::Sender<Option<View>>,
     },
-    /// Instances in one of these states, or in any if none is given; the newest first.
+    /// Instances in progress for a page, the newest first.
     List {
-        states: Vec<String>,
-        limit: usize,
-        reply: oneshot::Sender<Vec<Instance>>,
+        filter: Arc<ListFilter>,
+        reply: oneshot::Sender<Vec<InstanceSummary>>,
     },
 }
 
@@ -162,12 +162,8 @@ impl Shard {
                 // The caller may have gone.
                 let _ = reply.send(self.parts.core.get(&id).map(Instance::view));
             }
-            Message::List {
-                states,
-                limit,
-                reply,
-            } => {
-                let _ = reply.send(self.list(&states, limit));
+            Message::List { filter, reply } => {
+                let _ = reply.send(filter.select(self.parts.core.instances()));
             }
         }
     }
@@ -230,15 +226,6 @@ impl Shard {
                 let _ = sender.send(Message::Input(failed));
             }
         });
-    }
-
-    fn list(&self, states: &[String], limit: usize) -> Vec<Instance> {
-        let wanted = |instance: &&Instance| {
-            states.is_empty() || states.iter().any(|state| state == instance.phase.name())
-        };
-        let mut found: Vec<&Instance> = self.parts.core.instances().filter(wanted).collect();
-        found.sort_by(|a, b| (b.started_ms, &b.id).cmp(&(a.started_ms, &a.id)));
-        found.into_iter().take(limit).cloned().collect()
     }
 
     /// Starts the next append, archiving and hand-over, if none is in progress.

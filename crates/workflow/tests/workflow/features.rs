@@ -301,6 +301,7 @@ async fn more_instances_than_there_may_be_are_refused_for_now() {
         .unwrap();
     let options = Options {
         running_max: 3,
+        input_bytes_max: 1000,
         ..Options::default()
     };
     let log = memory_log();
@@ -316,7 +317,11 @@ async fn more_instances_than_there_may_be_are_refused_for_now() {
     let service = opened.await.unwrap();
     let handle = service.handle();
     let running = tokio::spawn(service.run(std::future::pending()));
-    for number in 0..3 {
+    let large = format!("\"{}\"", "x".repeat(798));
+    handle.start("i-0", large.as_bytes()).await.unwrap();
+    let full = handle.start("i-1", large.as_bytes()).await;
+    assert_eq!(full, Err(StartError::FullOfInputs(800)));
+    for number in 1..3 {
         handle.start(&format!("i-{number}"), b"{}").await.unwrap();
     }
     let full = handle.start("i-3", b"{}").await;

@@ -1,5 +1,6 @@
-//! Queues over a log: replies, waiting, crashes, rejected appends, failing disks, feeds.
+//! Queues over a log: replies, waiting, crashes, rejected appends, failing disks, owners, feeds.
 
+mod claims;
 mod common;
 mod crash;
 mod disk;
