@@ -20,6 +20,7 @@
 #[cfg(feature = "avro")]
 mod avro;
 mod bytes;
+mod cluster;
 mod csv;
 mod declared;
 mod endpoint;
@@ -38,12 +39,15 @@ pub mod tls;
 mod value_decoder;
 mod writer;
 
+pub use cluster::{
+    CLUSTER_KEYS, Cluster, ClusterAddress, ClusterConnector, ClusterSettings, Clusters,
+};
 #[cfg(feature = "postgres")]
 pub use endpoint::PostgresOutput;
 pub use endpoint::{
-    Destination, Endpoint, EndpointError, EndpointFuture, FilesOutput, HubOutput, OUTPUT_KINDS,
-    OpenResult, OpenSink, OutputContext, OutputKind, OutputSettings, OutsideAccess, Rows,
-    SinkEndpoint, SinkTarget, StdoutOutput,
+    Destination, Endpoint, EndpointError, EndpointFuture, FINAL_COLUMN, FilesOutput, HubOutput,
+    OUTPUT_KINDS, OpenResult, OpenSink, OutputContext, OutputKind, OutputSettings, OutsideAccess,
+    Rows, SinkEndpoint, SinkTarget, StdoutOutput,
 };
 pub use file_slice::{FileSlice, FileSlicer, SliceKind, SliceOptions};
 pub use format_settings::is_delimiter;

@@ -203,6 +203,54 @@ async fn a_row_replaces_the_one_with_its_key() {
     assert_eq!(stored, ["a3", "b6", "c5"]);
 }
 
+// proves E1
+#[tokio::test]
+#[ignore = "needs a server; see .ci/postgres"]
+async fn revisions_replace_each_other_and_a_withdrawn_row_is_deleted() {
+    let (client, table) = with_table(
+        "device text, n int NOT NULL, _revision bigint, _final bool, PRIMARY KEY (device)",
+    )
+    .await;
+    let output = PostgresOutput::new(url(), &*table);
+    let mut context = OutputContext::new("test", &output.table, Arc::new(RealDisk));
+    context.early_key = Some(vec!["device".into()]);
+    let names = ["device", "n", "_revision", "_final"].map(|name| Name::Field(name.into()));
+    let mut endpoint = output.open(names.into(), &context).unwrap();
+    begin(&mut endpoint).await;
+    let row = |device: &str, n: Option<i64>, revision: i64, is_final: Option<bool>| {
+        vec![
+            Value::text(device),
+            n.map_or(Value::Null, Value::Int),
+            Value::Int(revision),
+            is_final.map_or(Value::Null, Value::Bit),
+        ]
+    };
+    let stored = format!(
+        "SELECT device || ' ' || n || ' ' || _revision || ' ' || _final FROM {table} ORDER BY 1"
+    );
+    let early = [
+        row("a", Some(1), 0, Some(false)),
+        row("b", Some(1), 0, Some(false)),
+        row("c", Some(1), 0, Some(false)),
+        row("a", Some(2), 1, Some(false)),
+    ];
+    endpoint.write(&rows(0, &early)).await.unwrap();
+    let first = ["a 2 1 false", "b 1 0 false", "c 1 0 false"];
+    assert_eq!(texts(&client, &stored).await, first);
+    let later = [
+        row("b", None, 1, None),
+        row("c", None, 1, None),
+        row("c", Some(7), 0, Some(false)),
+        row("a", Some(3), 2, Some(true)),
+    ];
+    endpoint.write(&rows(4, &later)).await.unwrap();
+    assert_eq!(
+        texts(&client, &stored).await,
+        ["a 3 2 true", "c 7 0 false"],
+        "b is withdrawn, c has come back"
+    );
+}
+
 // proves S4
 #[tokio::test]
 #[ignore = "needs a server; see .ci/postgres"]

@@ -75,6 +75,7 @@ async fn live(query: &str, log: &MemoryLog, folder: &Path, events: usize) -> f64
         clock: clock.clone(),
         checkpoints: Arc::new(DiskCheckpoints::new(Arc::new(RealDisk), folder)),
         endpoints: Arc::new(Nowhere),
+        clusters: None,
     };
     let options = Options {
         start: Some(Start::Beginning),

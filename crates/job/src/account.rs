@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
+use std::sync::Arc;
 
 use highwater_connect::Events;
 use highwater_engine::{Column, DataError, Value, ValueRef, eval};
 use highwater_time::Instant;
 
+use crate::error_log::{DataErrorSample, ErrorLog};
 use crate::event_trace::{EventTrace, LostEvent, origin, origin_line};
 use crate::plan::InputPlan;
 use crate::report::{InputErrorKind, InputErrorSample, InputReport};
@@ -23,6 +25,8 @@ pub(crate) struct Account {
     pub report: InputReport,
     /// The latest lost event and the reason; only for hubs.
     pub last_error: Option<String>,
+    /// Set for a live job.
+    pub error_log: Option<Arc<ErrorLog>>,
     /// Set if the run traces events.
     pub trace: Option<EventTrace>,
     /// Lost events become dead letters.
@@ -71,6 +75,7 @@ impl Account {
                 ..InputReport::default()
             },
             last_error: None,
+            error_log: None,
             trace: trace.then(EventTrace::default),
             dead_letters: input.dead_letters,
             recent: VecDeque::new(),
@@ -124,6 +129,16 @@ impl Account {
         if !self.is_of_file() {
             let kind = kind.name();
             self.last_error = Some(format!("{name}@{line}: {kind}: {reason}"));
+        }
+        if let Some(log) = &self.error_log {
+            log.add(DataErrorSample {
+                time: rejection.arrival,
+                place: format!("{}/{line}", self.name),
+                input: Some(self.location.input().to_owned()),
+                kind: kind.name(),
+                reason: reason.into(),
+                event: shortened(rejection.text).into(),
+            });
         }
         if self.dead_letters {
             out.extend(SideRow::of_rejected(RejectedEvent {
@@ -182,6 +197,18 @@ impl Account {
             reason,
             event: String::new(),
         });
+    }
+
+    /// A row that the query failed on, for the log of data errors.
+    pub(crate) fn failed_row_sample(&self, error: &DataError) -> DataErrorSample {
+        let place = match error.origin {
+            Some(origin) => format!("{}/{}", self.name, origin_line(origin)),
+            None => self.name.clone(),
+        };
+        DataErrorSample {
+            input: Some(self.location.input().to_owned()),
+            ..DataErrorSample::of_row(error, place)
+        }
     }
 
     /// The dead letter of a row that the query failed on.

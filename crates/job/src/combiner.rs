@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_connect::EndpointError;
-use highwater_engine::{DataError, SharedPipeline, Value};
+use highwater_engine::{Chunk, DataError, Item, OutputOverflow, SharedPipeline, Value};
 use highwater_time::{CombinedWatermark, Instant};
 
+use crate::early::{PipelineCopies, RevisionClock, RevisionStep};
 use crate::event_trace::{origin_file, origin_line};
 use crate::output_merge::{OutputMerge, OutputMessage};
 use crate::side_output::SideOutput;
@@ -23,6 +24,17 @@ pub(crate) struct Combiner {
     clock: CombinedWatermark,
     streams: Vec<StreamLocation>,
     query: Arc<QueryText>,
+    early: Option<EarlyCombiner>,
+}
+
+/// The part of a combiner for early results.
+struct EarlyCombiner {
+    copies: Arc<PipelineCopies>,
+    clock: RevisionClock,
+    /// Per input of the plan.
+    partitions: Vec<usize>,
+    /// Why the job must fail.
+    overflow: Option<OutputOverflow>,
 }
 
 /// The output of a statement, and the statement's index among those of that output.
@@ -55,7 +67,78 @@ impl Combiner {
             clock: CombinedWatermark::new(streams.len()),
             streams,
             query,
+            early: None,
         }
+    }
+
+    /// Gives early results. `inputs` has the input of each stream.
+    #[must_use]
+    pub(crate) fn with_early_results(
+        mut self,
+        copies: &Arc<PipelineCopies>,
+        partitions: &[usize],
+        inputs: impl Iterator<Item = usize>,
+    ) -> Combiner {
+        let plan = &copies.plan;
+        self.early = Some(EarlyCombiner {
+            clock: RevisionClock::new(plan, inputs.map(|input| plan.inputs[input])),
+            copies: copies.clone(),
+            partitions: partitions.to_vec(),
+            overflow: None,
+        });
+        self
+    }
+
+    /// The clock of early results, if there are any.
+    pub(crate) fn revision_clock(&mut self) -> Option<&mut RevisionClock> {
+        self.early.as_mut().map(|early| &mut early.clock)
+    }
+
+    /// The next step of early results that streams take part in. Revisions whose previews are here are sent.
+    pub(crate) fn revision_step(&mut self) -> Result<RevisionStep, EndpointError> {
+        loop {
+            let Some(early) = &mut self.early else {
+                return Ok(RevisionStep::Wait);
+            };
+            match early.clock.step() {
+                RevisionStep::Revise => self.revise()?,
+                RevisionStep::Raise(barrier) => {
+                    early.clock.told_streams();
+                    return Ok(RevisionStep::Raise(barrier));
+                }
+                step => return Ok(step),
+            }
+        }
+    }
+
+    /// Sends the rows that the job would give if its input ended at the barrier.
+    fn revise(&mut self) -> Result<(), EndpointError> {
+        let Some(early) = &mut self.early else {
+            return Ok(());
+        };
+        let time = early.clock.barrier();
+        let (previews, intervals) = early.clock.complete_revision();
+        let copies = &early.copies;
+        let pipeline = &self.shared.pipeline;
+        let exits = match copies.end_of_shared(&early.partitions, pipeline, previews) {
+            Ok(exits) => exits,
+            Err(overflow) => {
+                early.overflow = Some(overflow);
+                return Err(EndpointError::Closed);
+            }
+        };
+        let mut rows: Vec<Vec<(usize, Chunk)>> = vec![Vec::new(); self.routing.outputs.len()];
+        for (statement, item) in exits {
+            let to = self.routing.statements[statement];
+            if let (Item::Rows(chunk), Some(_)) = (item, &copies.plan.statements[statement]) {
+                rows[to.output].push((to.port, chunk));
+            }
+        }
+        let outputs = self.routing.outputs.iter_mut().zip(rows);
+        for (output, rows) in outputs {
+            output.revise(time, &intervals, rows)?;
+        }
+        Ok(())
     }
 
     /// How many streams there are.
@@ -73,13 +156,25 @@ impl Combiner {
         self.clock.members()
     }
 
-    /// Runs the output of a stream through the shared part of the query.
+    /// Why the job must fail, if a step has made too many rows.
+    pub(crate) fn overflow(&self) -> Option<String> {
+        let early = self.early.as_ref().and_then(|early| early.overflow);
+        let overflow = self.shared.pipeline.overflow().or(early);
+        overflow.map(|overflow| self.query.overflow_reason(overflow))
+    }
+
+    /// Runs the output of a stream through the shared part of the query. After an [overflow](Combiner::overflow) no output
+    /// gets any more rows.
     pub(crate) fn combine(&mut self, output: StreamOutput) -> Result<(), EndpointError> {
         let mut exits = Vec::new();
         for delivery in output.deliveries {
             let shared = &mut self.shared;
             let entry = shared.entry(output.input, delivery.exit, delivery.partition);
+            shared.pipeline.renew_budget();
             shared.pipeline.push(entry, delivery.item, &mut exits);
+            if shared.pipeline.overflow().is_some() {
+                return Err(EndpointError::Closed);
+            }
             for (statement, item) in exits.drain(..) {
                 let to = self.routing.statements[statement];
                 self.routing.outputs[to.output].push(to.port, item)?;
@@ -102,11 +197,18 @@ impl Combiner {
                 &mut self.routing.outputs,
             )?;
         }
+        if let (Some(early), Some(progress)) = (&mut self.early, output.progress) {
+            early.clock.report(stream, watermark, progress);
+        }
         risen.map_or(Ok(()), |watermark| self.advance(watermark))
     }
 
     /// Tells outputs that all rows before `watermark` have been sent.
     pub(crate) fn advance(&mut self, watermark: Instant) -> Result<(), EndpointError> {
+        if watermark == Instant::AFTER_ALL {
+            let mut outputs = self.routing.outputs.iter_mut();
+            outputs.try_for_each(OutputMerge::end_revisions)?;
+        }
         let mut outputs = self.routing.outputs.iter_mut();
         outputs.try_for_each(|output| output.send(OutputMessage::Advance(watermark)))
     }
@@ -154,6 +256,11 @@ impl Combiner {
             return None;
         }
         let stream = self.clock.add(reached);
+        if let Some(early) = &mut self.early {
+            early.partitions[input] += 1;
+            let stops = early.copies.plan.inputs[input];
+            early.clock.add_stream(stops, reached);
+        }
         let side_outputs = self
             .routing
             .dead_letters
@@ -162,6 +269,18 @@ impl Combiner {
         side_outputs.for_each(SideOutput::add_stream);
         self.streams.push(location);
         Some(stream)
+    }
+
+    /// About the size of the state outside of streams; see `Operator::state_bytes`.
+    pub(crate) fn state_bytes(&self) -> usize {
+        let outputs = self.routing.outputs.iter().map(OutputMerge::state_bytes);
+        let side_outputs = self.side_outputs().map(SideOutput::state_bytes);
+        self.shared.pipeline.state_bytes() + outputs.chain(side_outputs).sum::<usize>()
+    }
+
+    fn side_outputs(&self) -> impl Iterator<Item = &SideOutput> {
+        let routing = &self.routing;
+        routing.dead_letters.iter().chain(&routing.late_events)
     }
 
     /// The state outside of streams.
@@ -175,12 +294,11 @@ impl Combiner {
             .outputs
             .iter()
             .for_each(|output| output.snapshot(out));
-        let side_outputs = self
-            .routing
-            .dead_letters
-            .iter()
-            .chain(&self.routing.late_events);
-        side_outputs.for_each(|side_output| side_output.snapshot(out));
+        self.side_outputs()
+            .for_each(|side_output| side_output.snapshot(out));
+        if let Some(early) = &self.early {
+            early.clock.snapshot(out);
+        }
     }
 
     pub(crate) fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
@@ -200,6 +318,9 @@ impl Combiner {
             .chain(&mut self.routing.late_events)
         {
             side_output.restore(from)?;
+        }
+        if let Some(early) = &mut self.early {
+            early.clock.restore(from, self.clock.members())?;
         }
         from.end()
     }

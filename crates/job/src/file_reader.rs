@@ -9,6 +9,7 @@ use highwater_engine::{DataErrors, PhysicalPlan, Value, ValueRef, eval};
 use highwater_time::Instant;
 
 use crate::account::shown_file;
+use crate::early::{EndPreview, PipelineCopies};
 use crate::event_trace::EventTrace;
 use crate::plan::{InputFormat, InputPlan, PartitionId};
 use crate::report::{InputErrorKind, InputReport};
@@ -21,6 +22,8 @@ pub(crate) struct FileReader {
     source: Box<dyn Source>,
     stream: Stream,
     ended: bool,
+    /// It stops at barriers.
+    stops: bool,
 }
 
 /// The file, and its number and partitions within the job.
@@ -68,6 +71,7 @@ impl FileReader {
             source,
             stream: Stream::new(plan, assigner, physical),
             ended: false,
+            stops: false,
         })
     }
 
@@ -77,6 +81,28 @@ impl FileReader {
 
     pub(crate) fn location(&self) -> &StreamLocation {
         self.stream.account.location()
+    }
+
+    /// From now on stops at barriers.
+    pub(crate) fn stop_at_barriers(&mut self, copies: &Arc<PipelineCopies>) {
+        self.stream.stop_at_barriers(copies);
+        self.stops = true;
+    }
+
+    /// Goes on up to `barrier`. `None` if the reader does not stop at barriers.
+    pub(crate) fn raise_barrier(&mut self, barrier: Instant) -> Option<StreamOutput> {
+        if !self.stops {
+            return None;
+        }
+        let mut output = self.stream.new_output();
+        self.stream.raise_barrier(barrier, &mut output);
+        self.stream.complete(&mut output);
+        Some(output)
+    }
+
+    /// See [`Stream::preview_end`].
+    pub(crate) fn preview_end(&self) -> Result<EndPreview, String> {
+        self.stream.preview_end()
     }
 
     /// Processes the next block of the file; the end of the file ends time. `None` after that.

@@ -11,7 +11,8 @@ use highwater_query::{Catalog, CatalogInput, Diagnostic, compile};
 use highwater_settings::FileError;
 
 use crate::config::{FilesError, Input, JobFile, OnError, OnFailure, Output, QuerySource};
-use crate::project::{self, PROJECT_FILE};
+use crate::early::{EarlyError, EarlyPlan};
+use crate::project;
 use crate::reference;
 
 /// A job file and its query, compiled and laid out.
@@ -27,6 +28,8 @@ pub struct Job {
     /// The job's JavaScript functions.
     pub scripts: Arc<Scripts>,
     pub warnings: Vec<Diagnostic>,
+    /// Set if an output has early results.
+    pub(crate) early: Option<Arc<EarlyPlan>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +64,8 @@ pub enum LoadError {
     PartitionedFiles { input: String, files: usize },
     #[error("error: {0}")]
     Files(#[from] FilesError),
+    #[error("error: {0}")]
+    Early(#[from] EarlyError),
     #[error("error: {part} of the job: {reason}")]
     Access { part: String, reason: String },
     #[error("error: {}: {reason}", file.display())]
@@ -77,16 +82,15 @@ pub enum LoadError {
     NoDeadLetterOutput { output: String },
 }
 
-/// The job file that `path` names: the file itself, or `job.toml` in that folder, or the
-/// `asaproj.json` of a Stream Analytics project there.
+/// The job file that `path` names: the file itself, or `job.toml` in that folder, or a Stream Analytics project there.
 pub fn job_file_of(path: &Path) -> PathBuf {
     if !path.is_dir() {
         return path.to_path_buf();
     }
-    let (job, project) = (path.join("job.toml"), path.join(PROJECT_FILE));
-    match project.is_file() && !job.is_file() {
-        true => project,
-        false => job,
+    let job = path.join("job.toml");
+    match job.is_file() {
+        true => job,
+        false => project::find_in(path).unwrap_or(job),
     }
 }
 
@@ -94,10 +98,7 @@ impl JobFile {
     /// Reads the job file at `path`, which may be the folder that holds it.
     pub fn load(path: &Path) -> Result<JobFile, LoadError> {
         let file = job_file_of(path);
-        if file
-            .extension()
-            .is_some_and(|extension| extension == "json")
-        {
+        if project::is_project(&file) {
             return project::load(&file);
         }
         let text = read(&file)?;
@@ -145,6 +146,11 @@ impl JobFile {
                 let checked = own.check_path(&reference::fixed_folder(path));
                 checked.map_err(refused(part))?;
             }
+            if let Some(kafka) = &input.kafka {
+                let part = format!("input \"{}\"", input.name);
+                let checked = kafka.cluster.check(&own, &self.folder);
+                checked.map_err(refused(part))?;
+            }
         }
         for output in &self.outputs {
             let part = format!("output \"{}\"", output.name);
@@ -156,20 +162,66 @@ impl JobFile {
 }
 
 impl Job {
+    /// Loads a job for a run here. The local files of a project are read in order of event time.
     pub fn load(path: &Path) -> Result<Job, LoadError> {
-        Job::new(JobFile::load(path)?)
+        Job::new(JobFile::load(path)?.in_event_order())
     }
 
-    /// Why the job needs a node; `None` if it reads and writes only files.
-    pub fn needs_a_node(&self) -> Option<String> {
+    /// The same job with another plan of its query, and without early results.
+    pub(crate) fn with_plan(&self, plan: Plan) -> Result<Job, PhysicalPlanError> {
+        let plan = Arc::new(plan);
+        let physical = PhysicalPlan::new(plan.clone())?.with_scripts(self.scripts.clone());
+        Ok(Job {
+            file: self.file.clone(),
+            query_name: self.query_name.clone(),
+            query: self.query.clone(),
+            plan,
+            physical,
+            scripts: self.scripts.clone(),
+            warnings: Vec::new(),
+            early: None,
+        })
+    }
+
+    /// Why the job cannot run to the end of its inputs outside a node, and what to do about it; `None` if it reads and
+    /// writes only files.
+    pub(crate) fn local_obstacle(&self) -> Option<String> {
+        let inputs = self.plan.inputs.iter().map(|input| &input.name);
+        let tables = self.plan.references.iter().map(|table| &table.name);
+        let mut read = inputs.chain(tables);
+        let remote = |name: &String| {
+            let mut remote = self.file.remote_inputs.iter();
+            remote.find(|remote| remote.name.eq_ignore_ascii_case(name))
+        };
+        if let Some(remote) = read.find_map(remote) {
+            let (name, kind) = (&remote.name, &remote.kind);
+            return Some(format!(
+                "the input {name} is a live {kind}; add a local input Inputs/Local_{name}.json with a \
+                 FilePath"
+            ));
+        }
         let mut inputs = self.file.inputs.iter();
-        let hub = inputs.find(|input| !input.hubs.is_empty());
-        let hub = hub.map(|input| format!("input \"{}\" reads a hub", input.name));
+        if let Some(input) = inputs.find(|input| !input.hubs.is_empty()) {
+            if input.kafka.is_some() {
+                return Some(format!(
+                    "input \"{}\" reads a Kafka topic; start the job on a node",
+                    input.name
+                ));
+            }
+            return Some(format!(
+                "input \"{}\" reads a hub; start the job on a node, or run it with --data over the \
+                 folder of one that is stopped",
+                input.name
+            ));
+        }
         let mut outputs = self.file.outputs.iter();
-        hub.or_else(|| {
-            let live =
-                outputs.find(|output| output.settings.sink_target(&self.file.folder).is_none());
-            live.map(|output| format!("output \"{}\" is no file", output.name))
+        let live = outputs.find(|output| output.settings.sink_target(&self.file.folder).is_none());
+        live.map(|output| {
+            let name = &output.name;
+            format!(
+                "output \"{name}\" is no single file, and only a node writes it; start the job on a node, or \
+                 give the output type = \"file\" and path = \"{name}.jsonl\" for a run here"
+            )
         })
     }
 
@@ -191,6 +243,7 @@ impl Job {
             without_geo: !highwater_engine::HAS_GEO,
             functions: Some(file.functions.iter().map(|f| f.name.clone()).collect()),
             ignore_case: file.ignore_case,
+            strict_types: file.strict_types,
             older_level: match file.compatibility {
                 Level::V1_0 => Some("1.0"),
                 Level::V1_1 => Some("1.1"),
@@ -217,6 +270,7 @@ impl Job {
             let output = dead.clone();
             return Err(LoadError::DeadLetterOutput { output });
         }
+        let early = EarlyPlan::of(&file, &plan)?.map(Arc::new);
         let mut outputs = file.outputs.iter();
         let refused = outputs.find(|output| output.on_failure == OnFailure::DeadLetter);
         if let (Some(output), None) = (refused, &file.dead_letter) {
@@ -238,7 +292,14 @@ impl Job {
             physical,
             scripts,
             warnings: compiled.warnings,
+            early,
         })
+    }
+
+    /// A line for each statement whose output has early results.
+    pub fn early_results(&self) -> Vec<String> {
+        let early = self.early.as_ref();
+        early.map_or_else(Vec::new, |early| early.describe(&self.plan))
     }
 }
 

@@ -12,11 +12,14 @@ use highwater_time::{
 };
 
 use crate::pending_chunks::{PendingChunks, PendingChunksSnapshot};
+use crate::samples::SampleShare;
 use crate::substream_key::SubstreamKeyColumn;
 
 pub(crate) struct Orderer {
     clocks: Clocks,
     pending: PendingChunks,
+    /// Events from this time on are not released, and the watermark stops here. Not part of the state.
+    limit: Instant,
     /// Not part of the state.
     settings: OrdererSettings,
 }
@@ -73,6 +76,7 @@ impl Orderer {
                 released: ReleasedEvents::default(),
             },
             pending: PendingChunks::new(width, false),
+            limit: Instant::AFTER_ALL,
             settings: OrdererSettings {
                 policy,
                 domain: clock,
@@ -97,6 +101,7 @@ impl Orderer {
         Orderer {
             clocks,
             pending: PendingChunks::new(width, true),
+            limit: Instant::AFTER_ALL,
             settings: OrdererSettings {
                 policy,
                 domain: TimeDomain::EventTime,
@@ -105,12 +110,31 @@ impl Orderer {
         }
     }
 
-    /// No later event gets an earlier timestamp.
+    /// No later event gets an earlier timestamp; at most the limit.
     pub(crate) fn watermark(&self) -> Instant {
+        self.reached().min(self.limit)
+    }
+
+    /// The watermark, whatever the limit.
+    pub(crate) fn reached(&self) -> Instant {
         match &self.clocks {
             Clocks::One { timeline, .. } => timeline.watermark(),
             Clocks::PerKey { substreams, .. } => substreams.floor(),
         }
+    }
+
+    /// No event that is not released yet has an earlier timestamp.
+    pub(crate) fn next_release(&self) -> Instant {
+        match &self.clocks {
+            Clocks::One { timeline, .. } => timeline.next_release(),
+            Clocks::PerKey { substreams, .. } => substreams.floor(),
+        }
+    }
+
+    /// Releases only events before `limit` from now on. The events of substreams cannot be limited.
+    pub(crate) fn set_limit(&mut self, limit: Instant) {
+        debug_assert!(matches!(self.clocks, Clocks::One { .. }));
+        self.limit = limit;
     }
 
     /// The number of the next event.
@@ -121,6 +145,17 @@ impl Orderer {
     /// How many events wait.
     pub(crate) fn waiting(&self) -> usize {
         self.pending.waiting()
+    }
+
+    /// About the size of the state.
+    pub(crate) fn state_bytes(&self) -> usize {
+        /// The clock of a key, with a short key.
+        const LANE_BYTES: usize = 64;
+        let lanes = match &self.clocks {
+            Clocks::One { .. } => 0,
+            Clocks::PerKey { substreams, .. } => substreams.lane_count() * LANE_BYTES,
+        };
+        lanes + self.pending.state_bytes()
     }
 
     /// The state at this moment.
@@ -188,7 +223,7 @@ impl Orderer {
         out: &mut Vec<Item>,
     ) {
         let first = self.pending.next();
-        let mut dropped = Dropped {
+        let mut dropped = DropRecorder {
             rows: Vec::new(),
             judged: None,
         };
@@ -253,13 +288,14 @@ impl Orderer {
         }
     }
 
-    fn release(&mut self, out: &mut Vec<Item>) {
+    /// Appends the events that are in order now and before the limit, and the watermark.
+    pub(crate) fn release(&mut self, out: &mut Vec<Item>) {
         match &mut self.clocks {
             Clocks::One { timeline, released } => {
-                timeline.release(released);
+                timeline.release_before(self.limit, released);
                 self.pending.take(&released.rows, &released.times, out);
                 released.clear();
-                out.push(Item::Watermark(timeline.watermark()));
+                out.push(Item::Watermark(timeline.watermark().min(self.limit)));
             }
             Clocks::PerKey {
                 released,
@@ -280,29 +316,79 @@ impl Orderer {
 }
 
 /// The verdicts about events, by their number in the stream.
-#[derive(Default)]
 pub(crate) struct JudgedEvents {
-    /// Includes events that are on time.
-    pub all: bool,
+    /// Of the events on time, every how many-th is recorded; `None` for none.
+    stride: Option<usize>,
+    /// Events on time until the next is recorded.
+    left: usize,
+    /// How many adjusted and dropped events are recorded.
+    moved_max: usize,
     pub seen: Vec<JudgedEvent>,
+}
+
+impl JudgedEvents {
+    pub(crate) fn all() -> JudgedEvents {
+        JudgedEvents {
+            stride: Some(1),
+            ..JudgedEvents::moved()
+        }
+    }
+
+    /// Adjusted and dropped events.
+    pub(crate) fn moved() -> JudgedEvents {
+        JudgedEvents {
+            stride: None,
+            left: 0,
+            moved_max: usize::MAX,
+            seen: Vec::new(),
+        }
+    }
+
+    /// A sample of so many events.
+    pub(crate) fn sample(events: usize, share: SampleShare) -> JudgedEvents {
+        JudgedEvents {
+            stride: events
+                .checked_div(share.on_time)
+                .map(|stride| stride.max(1)),
+            moved_max: share.moved,
+            ..JudgedEvents::moved()
+        }
+    }
+
+    /// Records all adjusted and dropped events as well.
+    pub(crate) fn and_all_moved(self) -> JudgedEvents {
+        JudgedEvents {
+            moved_max: usize::MAX,
+            ..self
+        }
+    }
 }
 
 impl VerdictObserver for JudgedEvents {
     #[inline]
     fn on_verdict(&mut self, event: JudgedEvent) {
-        if self.all || !event.verdict.on_time() {
-            self.seen.push(event);
+        if !event.verdict.on_time() {
+            if self.moved_max > 0 {
+                self.moved_max -= 1;
+                self.seen.push(event);
+            }
+        } else if let Some(stride) = self.stride {
+            if self.left == 0 {
+                self.left = stride;
+                self.seen.push(event);
+            }
+            self.left -= 1;
         }
     }
 }
 
 /// Records the events that are never released, and passes verdicts on.
-struct Dropped<'a> {
+struct DropRecorder<'a> {
     rows: Vec<u64>,
     judged: Option<&'a mut JudgedEvents>,
 }
 
-impl VerdictObserver for Dropped<'_> {
+impl VerdictObserver for DropRecorder<'_> {
     #[inline]
     fn on_verdict(&mut self, event: JudgedEvent) {
         if !event.verdict.kept() {

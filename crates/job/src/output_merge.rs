@@ -10,9 +10,10 @@ use arrow_buffer::BooleanBuffer;
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_connect::json::JsonWriter;
 use highwater_connect::{EndpointError, RowNames, Rows};
-use highwater_engine::{Chunk, Column, Context, DataErrors, Item, Merge, Operator};
-use highwater_query::plan::{Name, Node, NodeId, Plan};
-use highwater_time::Instant;
+use highwater_engine::{Chunk, Column, Context, DataErrors, Item, Merge, Operator, OutputBudget};
+use highwater_time::{Duration, Instant};
+
+use crate::early::{EarlyPlan, Revisions};
 
 /// A message to an output.
 pub(crate) enum OutputMessage {
@@ -62,14 +63,22 @@ impl RowForm {
     }
 }
 
+/// A statement of an output.
+struct OutputStatement {
+    form: RowForm,
+    /// Set if the output has early results.
+    revisions: Option<Revisions>,
+}
+
 pub(crate) struct OutputMerge {
-    /// Per statement.
-    forms: Vec<RowForm>,
+    statements: Vec<OutputStatement>,
     /// Rows per statement.
     made: Vec<u64>,
     merge: Merge,
     /// The number of the next row.
     next: u64,
+    /// The time of the last row.
+    last: Instant,
     /// Rows before this time are dropped.
     since: Instant,
     port: Box<dyn OutputPort>,
@@ -81,14 +90,30 @@ impl OutputMerge {
         since: Instant,
         port: Box<dyn OutputPort>,
     ) -> OutputMerge {
+        let statements = forms.into_iter().map(|form| OutputStatement {
+            form,
+            revisions: None,
+        });
+        let statements: Vec<OutputStatement> = statements.collect();
         OutputMerge {
-            made: vec![0; forms.len()],
-            merge: Merge::new(forms.len().max(1)),
-            forms,
+            made: vec![0; statements.len()],
+            merge: Merge::new(statements.len().max(1)),
+            statements,
             next: 0,
+            last: Instant::BEFORE_ALL,
             since,
             port,
         }
+    }
+
+    /// Numbers the revisions of the rows of these statements of the plan, in its own order.
+    #[must_use]
+    pub(crate) fn with_revisions(mut self, plan: &EarlyPlan, statements: &[usize]) -> OutputMerge {
+        for (own, statement) in self.statements.iter_mut().zip(statements) {
+            let early = plan.statements[*statement].as_ref();
+            own.revisions = early.map(Revisions::new);
+        }
+        self
     }
 
     /// The number of the next row.
@@ -108,24 +133,85 @@ impl OutputMerge {
     /// Takes an item of one of its statements.
     pub(crate) fn push(&mut self, statement: usize, item: Item) -> Result<(), EndpointError> {
         let item = match item {
-            Item::Rows(chunk) => {
+            Item::Rows(mut chunk) => {
+                let OutputStatement { form, revisions } = &mut self.statements[statement];
+                if let Some(revisions) = revisions {
+                    chunk = revisions.final_rows(chunk);
+                }
                 self.made[statement] += chunk.rows() as u64;
-                Item::Rows(self.forms[statement].apply(chunk))
+                Item::Rows(form.apply(chunk))
             }
             other => other,
         };
         let mut merged = Vec::new();
-        let mut errors = DataErrors::default();
-        let mut context = Context {
-            out: &mut merged,
-            errors: &mut errors,
-            trace: None,
-        };
-        self.merge.push(statement, item, &mut context);
-        merged.into_iter().try_for_each(|item| match item {
-            Item::Rows(chunk) => self.send_rows(chunk),
-            _ => Ok(()),
+        push_to(&mut self.merge, statement, item, &mut merged);
+        merged
+            .into_iter()
+            .try_for_each(|chunk| self.send_rows(chunk))
+    }
+
+    /// Sends a revision at `time` of the statements with one of these intervals. `rows` are those that they would give
+    /// if the input ended there, as (statement, rows).
+    pub(crate) fn revise(
+        &mut self,
+        time: Instant,
+        intervals: &[Duration],
+        rows: Vec<(usize, Chunk)>,
+    ) -> Result<(), EndpointError> {
+        if time < self.since {
+            return Ok(());
+        }
+        let mut merge = Merge::new(self.statements.len());
+        let mut merged = Vec::new();
+        for (statement, chunk) in rows {
+            let OutputStatement { form, revisions } = &mut self.statements[statement];
+            let revisions = revisions.as_mut();
+            let due = revisions.filter(|revisions| intervals.contains(&revisions.every));
+            let Some(revisions) = due else { continue };
+            let chunk = revisions.early_rows(time, &chunk);
+            if chunk.rows() > 0 {
+                self.made[statement] += chunk.rows() as u64;
+                let item = Item::Rows(form.apply(chunk));
+                push_to(&mut merge, statement, item, &mut merged);
+            }
+        }
+        for statement in 0..self.statements.len() {
+            let end = Item::Watermark(Instant::AFTER_ALL);
+            push_to(&mut merge, statement, end, &mut merged);
+        }
+        let is_due = |revisions: &Revisions| intervals.contains(&revisions.every);
+        self.withdraw(Some(time), is_due)?;
+        merged.into_iter().try_for_each(|mut chunk| {
+            // Final rows from here on are not earlier.
+            chunk.times = vec![time.ticks(); chunk.rows()].into();
+            self.send_rows(chunk)
         })
+    }
+
+    /// Withdraws all rows that were given early and did not become final. Time has ended.
+    pub(crate) fn end_revisions(&mut self) -> Result<(), EndpointError> {
+        self.withdraw(None, |_| true)
+    }
+
+    fn withdraw(
+        &mut self,
+        time: Option<Instant>,
+        is_due: impl Fn(&Revisions) -> bool,
+    ) -> Result<(), EndpointError> {
+        for statement in 0..self.statements.len() {
+            let OutputStatement { form, revisions } = &mut self.statements[statement];
+            let due = revisions.as_mut().filter(|revisions| is_due(revisions));
+            let Some(mut chunk) = due.and_then(|revisions| revisions.withdraw(time)) else {
+                continue;
+            };
+            self.made[statement] += chunk.rows() as u64;
+            if time.is_none() {
+                chunk.times = vec![self.last.ticks(); chunk.rows()].into();
+            }
+            let chunk = form.apply(chunk);
+            self.send_rows(chunk)?;
+        }
+        Ok(())
     }
 
     /// Numbers rows and sends them.
@@ -142,6 +228,7 @@ impl OutputMerge {
             return Ok(());
         }
         (chunk.lanes, chunk.origins) = (None, None);
+        self.last = chunk.time(chunk.rows() - 1);
         let rows = Rows {
             first: self.next,
             chunk,
@@ -154,50 +241,52 @@ impl OutputMerge {
         self.port.send(message)
     }
 
+    pub(crate) fn state_bytes(&self) -> usize {
+        let revisions = self.revisions().map(Revisions::state_bytes);
+        self.merge.state_bytes() + revisions.sum::<usize>()
+    }
+
+    fn revisions(&self) -> impl Iterator<Item = &Revisions> {
+        let statements = self.statements.iter();
+        statements.filter_map(|statement| statement.revisions.as_ref())
+    }
+
     pub(crate) fn snapshot(&self, out: &mut Vec<u8>) {
         out.u64(self.next);
         let mut merge = Vec::new();
         self.merge.snapshot(&mut merge);
         out.blob(&merge);
+        if self.revisions().next().is_some() {
+            out.i64(self.last.ticks());
+        }
+        self.revisions()
+            .for_each(|revisions| revisions.snapshot(out));
     }
 
     pub(crate) fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.next = from.u64()?;
-        self.merge.restore(&mut Reader::new(from.blob()?))
+        self.merge.restore(&mut Reader::new(from.blob()?))?;
+        if self.revisions().next().is_some() {
+            self.last = Instant::from_ticks(from.i64()?);
+        }
+        let statements = self.statements.iter_mut();
+        let mut revisions = statements.filter_map(|statement| statement.revisions.as_mut());
+        revisions.try_for_each(|revisions| revisions.restore(from))
     }
 }
 
-/// The names of the columns of a node.
-pub(crate) fn column_names(plan: &Plan, node: NodeId) -> Vec<Name> {
-    match &plan.nodes[node.0] {
-        Node::Source { input } => plan.inputs[*input]
-            .reads
-            .iter()
-            .map(|_| Name::Hidden(String::new()))
-            .collect(),
-        Node::Filter { from, .. } => column_names(plan, *from),
-        Node::Project { items, .. } => items.iter().map(|item| item.name.clone()).collect(),
-        Node::Window(window) => {
-            let keys = window.keys.iter().map(|key| Name::Field(key.name.clone()));
-            keys.chain(
-                window
-                    .aggregates
-                    .iter()
-                    .map(|_| Name::Hidden(String::new())),
-            )
-            .collect()
-        }
-        Node::Union { names, .. } => names.clone(),
-        Node::Match(node) => {
-            let keys = node
-                .partition
-                .iter()
-                .map(|key| Name::Field(key.name.clone()));
-            keys.chain(node.measures.iter().map(|measure| measure.name.clone()))
-                .collect()
-        }
-        Node::Join(_) | Node::Lookup(_) | Node::Apply { .. } | Node::Analytic(_) => {
-            unreachable!("every statement ends in a projection, a union or a match")
-        }
-    }
+/// Pushes an item into a merge and appends the rows that leave it.
+fn push_to(merge: &mut Merge, port: usize, item: Item, out: &mut Vec<Chunk>) {
+    let mut merged = Vec::new();
+    let mut context = Context {
+        out: &mut merged,
+        errors: &mut DataErrors::default(),
+        budget: &OutputBudget::default(),
+        trace: None,
+    };
+    merge.push(port, item, &mut context);
+    out.extend(merged.into_iter().filter_map(|item| match item {
+        Item::Rows(chunk) => Some(chunk),
+        _ => None,
+    }));
 }

@@ -18,7 +18,8 @@ use highwater_time::Instant;
 
 use crate::combiner::{OutputRouting, StatementPort};
 use crate::config::JobFile;
-use crate::output_merge::{OutputMerge, OutputMessage, OutputPort, RowForm, column_names};
+use crate::early::{EarlyPlan, output_columns};
+use crate::output_merge::{OutputMerge, OutputMessage, OutputPort, RowForm};
 use crate::report::OutputReport;
 use crate::side_output::SideOutput;
 
@@ -29,6 +30,8 @@ pub struct Outputs {
     names: Vec<Vec<String>>,
     /// The output for dead letters.
     dead_letters: Option<String>,
+    /// Set if an output has early results.
+    pub(crate) early: Option<Arc<EarlyPlan>>,
 }
 
 /// Everything that was written, by output name.
@@ -67,32 +70,39 @@ impl Outputs {
                 format: target.format,
             }
         };
-        Outputs::open(plan, target, file.dead_letter.as_deref(), None)
+        Outputs::open(
+            plan,
+            target,
+            file.dead_letter.as_deref(),
+            None,
+            early_plan(file, plan),
+        )
     }
 
     /// Collects all rows in memory, as lines of JSON.
     pub fn collected(plan: &Plan) -> (Outputs, CollectedOutputs) {
-        Outputs::in_memory(plan, None, |_| OutputFormat::JsonLines)
+        Outputs::in_memory(plan, None, |_| OutputFormat::JsonLines, None)
     }
 
     /// Collects rows and dead letters in memory, in the formats of the job file.
     pub fn collected_as_declared(file: &JobFile, plan: &Plan) -> (Outputs, CollectedOutputs) {
-        Outputs::in_memory(plan, file.dead_letter.as_deref(), |output| {
-            declared_target(file, output).format
-        })
+        let format = |output: &str| declared_target(file, output).format;
+        let dead_letters = file.dead_letter.as_deref();
+        Outputs::in_memory(plan, dead_letters, format, early_plan(file, plan))
     }
 
     fn in_memory(
         plan: &Plan,
         dead_letters: Option<&str>,
         format: impl Fn(&str) -> OutputFormat,
+        early: Option<Arc<EarlyPlan>>,
     ) -> (Outputs, CollectedOutputs) {
         let collected = CollectedOutputs::default();
         let target = |output: &str| Target {
             medium: Medium::Memory(output.to_owned()),
             format: format(output),
         };
-        match Outputs::open(plan, target, dead_letters, Some(&collected)) {
+        match Outputs::open(plan, target, dead_letters, Some(&collected), early) {
             Ok(outputs) => (outputs, collected),
             Err(_) => unreachable!("memory takes every row"),
         }
@@ -104,7 +114,7 @@ impl Outputs {
             medium: Medium::Discard,
             format: OutputFormat::JsonLines,
         };
-        match Outputs::open(plan, discard, None, None) {
+        match Outputs::open(plan, discard, None, None, None) {
             Ok(outputs) => outputs,
             Err(_) => unreachable!("nothing is opened"),
         }
@@ -115,6 +125,7 @@ impl Outputs {
         target: impl Fn(&str) -> Target,
         dead_letters: Option<&str>,
         collected: Option<&CollectedOutputs>,
+        early: Option<Arc<EarlyPlan>>,
     ) -> Result<Outputs, EndpointError> {
         let groups = groups(plan, target, dead_letters);
         let mut outputs = Outputs {
@@ -126,6 +137,7 @@ impl Outputs {
             },
             names: Vec::new(),
             dead_letters: dead_letters.map(str::to_owned),
+            early: None,
         };
         for (output, group) in groups.into_iter().enumerate() {
             let routing = &mut outputs.routing;
@@ -139,10 +151,16 @@ impl Outputs {
             let names = group.statements.iter();
             let names = names.map(|statement| plan.outputs[*statement].name.clone());
             outputs.names.push(names.collect());
-            let port = InlineOutput(Box::new(group.endpoint(plan, collected)?));
-            let merge = OutputMerge::new(group.forms(plan), Instant::BEFORE_ALL, Box::new(port));
+            let columns = |statement| output_columns(plan, statement, early.as_deref());
+            let port = InlineOutput(Box::new(group.endpoint(columns, collected)?));
+            let forms = group.forms(plan, columns);
+            let mut merge = OutputMerge::new(forms, Instant::BEFORE_ALL, Box::new(port));
+            if let Some(early) = &early {
+                merge = merge.with_revisions(early, &group.statements);
+            }
             routing.outputs.push(merge);
         }
+        outputs.early = early;
         Ok(outputs)
     }
 }
@@ -246,32 +264,29 @@ impl Group {
         self.format() == OutputFormat::JsonLines
     }
 
+    /// `columns` has the columns of each statement.
     fn endpoint(
         &self,
-        plan: &Plan,
+        columns: impl Fn(usize) -> Vec<Name>,
         collected: Option<&CollectedOutputs>,
     ) -> Result<SinkEndpoint, EndpointError> {
         let open = self.target.medium.opener(collected.cloned());
         match &self.statements[..] {
             _ if self.is_shared() && self.is_lines() => SinkEndpoint::of_text_lines(open),
-            [only] if !self.is_shared() => {
-                let names = column_names(plan, plan.outputs[*only].from);
-                SinkEndpoint::new(open, self.format(), names)
-            }
+            [only] if !self.is_shared() => SinkEndpoint::new(open, self.format(), columns(*only)),
             _ => SinkEndpoint::new(open, self.format(), vec![Name::Spread]),
         }
     }
 
     /// Per statement.
-    fn forms(&self, plan: &Plan) -> Vec<RowForm> {
+    fn forms(&self, plan: &Plan, columns: impl Fn(usize) -> Vec<Name>) -> Vec<RowForm> {
         let output = |statement: usize| &plan.outputs[statement];
         let first = self.statements.first().map(|first| &output(*first).name);
         let has_several_outputs = self.statements.iter().any(|statement| {
             first.is_some_and(|first| !output(*statement).name.eq_ignore_ascii_case(first))
         });
         let form = |statement: &usize| {
-            let output = output(*statement);
-            let names = column_names(plan, output.from);
+            let (output, names) = (output(*statement), columns(*statement));
             match (self.is_shared(), self.is_lines()) {
                 (false, _) => RowForm::Columns,
                 (true, false) => RowForm::Record(RowNames::new(names)),
@@ -296,6 +311,12 @@ impl Group {
             false => RowForm::Columns,
         }
     }
+}
+
+/// The early results of a job that was loaded, so that its settings fit the query.
+fn early_plan(file: &JobFile, plan: &Plan) -> Option<Arc<EarlyPlan>> {
+    let early = EarlyPlan::of(file, plan).ok();
+    early.flatten().map(Arc::new)
 }
 
 /// The target of an output in the job file; standard output by default. Only live jobs have other targets.

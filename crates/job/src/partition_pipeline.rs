@@ -1,10 +1,15 @@
 //! The pipeline of one partition: orders its events and runs them through the local part of the query. Its items are
 //! addressed to the shared pipeline.
+//!
+//! With early results the partition stops at a barrier (`early/clock.rs`): events from there on wait in the orderer.
+
+use std::sync::Arc;
 
 use highwater_codec::{DecodeError, Reader, Writer};
-use highwater_engine::{Chunk, Item, PhysicalPlan, Pipeline};
+use highwater_engine::{Chunk, Item, OutputOverflow, PhysicalPlan, Pipeline};
 use highwater_time::{EventKeys, Instant, JudgedEvent, TimeDomain, VerdictCounts};
 
+use crate::early::PipelineCopies;
 use crate::event_trace::{EventTrace, TracedEvent};
 use crate::events::TimedEvents;
 use crate::order::{JudgedEvents, Orderer, OrdererSnapshot, UnorderedEvents};
@@ -23,12 +28,17 @@ pub(crate) struct Delivery {
 pub(crate) struct PartitionSnapshot {
     orderer: OrdererSnapshot,
     pipeline: Vec<u8>,
+    /// The watermark that the pipeline has been given, if the partition stops at barriers.
+    passed: Option<Instant>,
 }
 
 impl PartitionSnapshot {
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         self.orderer.write(out);
         out.blob(&self.pipeline);
+        if let Some(passed) = self.passed {
+            out.i64(passed.ticks());
+        }
     }
 }
 
@@ -40,6 +50,16 @@ pub(crate) struct PartitionPipeline {
     origins: Vec<u64>,
     /// A reused buffer for ordered items.
     items: Vec<Item>,
+    /// Set if the partition stops at barriers.
+    stops: Option<BarrierStops>,
+}
+
+/// What a partition that stops at barriers needs for its early results.
+struct BarrierStops {
+    copies: Arc<PipelineCopies>,
+    input: usize,
+    /// Events were released since the last report.
+    has_events: bool,
 }
 
 impl PartitionPipeline {
@@ -62,7 +82,43 @@ impl PartitionPipeline {
             pipeline,
             origins: Vec::new(),
             items: Vec::new(),
+            stops: None,
         }
+    }
+
+    /// From now on stops at barriers; the first one is before all events.
+    pub(crate) fn stop_at_barriers(&mut self, copies: &Arc<PipelineCopies>, input: usize) {
+        self.orderer.set_limit(Instant::BEFORE_ALL);
+        self.stops = Some(BarrierStops {
+            copies: copies.clone(),
+            input,
+            has_events: false,
+        });
+    }
+
+    /// Goes on up to `barrier`. Does nothing if the partition does not stop at barriers.
+    pub(crate) fn raise_barrier(&mut self, barrier: Instant, out: &mut Vec<Delivery>) {
+        if self.stops.is_some() {
+            self.orderer.set_limit(barrier);
+            self.orderer.release(&mut self.items);
+            self.run(out);
+        }
+    }
+
+    /// Whether events were released since the last call. `None` if the partition does not stop at barriers.
+    pub(crate) fn take_has_events(&mut self) -> Option<bool> {
+        let stops = self.stops.as_mut()?;
+        Some(std::mem::take(&mut stops.has_events))
+    }
+
+    /// What the local pipeline would give if its input ended here. Its state does not change.
+    pub(crate) fn preview_end(&self, out: &mut Vec<Delivery>) -> Result<(), OutputOverflow> {
+        let Some(stops) = &self.stops else {
+            return Ok(());
+        };
+        let exits = stops.copies.end_of_local(stops.input, &self.pipeline)?;
+        out.extend(self.deliveries(exits));
+        Ok(())
     }
 
     pub(crate) fn counts(&self) -> &VerdictCounts {
@@ -76,10 +132,7 @@ impl PartitionPipeline {
         trace: Option<&mut EventTrace>,
         out: &mut Vec<Delivery>,
     ) {
-        let mut judged = trace.is_some().then(|| JudgedEvents {
-            all: true,
-            seen: Vec::new(),
-        });
+        let mut judged = trace.is_some().then(JudgedEvents::all);
         if let (Some(origins), true) = (&events.chunk.origins, trace.is_some()) {
             self.origins.extend_from_slice(origins);
         }
@@ -103,15 +156,15 @@ impl PartitionPipeline {
         self.run(out);
     }
 
-    /// Processes events in order of arrival. Returns those that a policy adjusted or dropped, with their indexes.
+    /// Processes events in order of arrival. Returns those that `judged` records, with their indexes.
     pub(crate) fn take_and_report(
         &mut self,
-        mut events: TimedEvents,
+        events: &mut TimedEvents,
+        mut judged: JudgedEvents,
         out: &mut Vec<Delivery>,
     ) -> Vec<(usize, JudgedEvent)> {
         let first = self.orderer.next();
-        let mut judged = JudgedEvents::default();
-        self.order(&mut events, Some(&mut judged));
+        self.order(events, Some(&mut judged));
         self.run(out);
         let seen = judged.seen.into_iter();
         seen.map(|event| ((event.row - first) as usize, event))
@@ -132,14 +185,29 @@ impl PartitionPipeline {
         self.orderer.push(incoming, judged, &mut self.items);
     }
 
-    /// No later event gets an earlier timestamp.
+    /// No later event gets an earlier timestamp; at most the barrier.
     pub(crate) fn watermark(&self) -> Instant {
         self.orderer.watermark()
+    }
+
+    /// The watermark, whatever the barrier.
+    pub(crate) fn reached(&self) -> Instant {
+        self.orderer.reached()
+    }
+
+    /// No event that is not released yet has an earlier timestamp.
+    pub(crate) fn next_release(&self) -> Instant {
+        self.orderer.next_release()
     }
 
     /// How many events wait for their time.
     pub(crate) fn waiting(&self) -> usize {
         self.orderer.waiting()
+    }
+
+    /// About the size of the state; see `Operator::state_bytes`.
+    pub(crate) fn state_bytes(&self) -> usize {
+        self.orderer.state_bytes() + self.pipeline.state_bytes()
     }
 
     /// The state at this moment.
@@ -149,6 +217,7 @@ impl PartitionPipeline {
         PartitionSnapshot {
             orderer: self.orderer.snapshot(),
             pipeline,
+            passed: self.stops.is_some().then(|| self.watermark()),
         }
     }
 
@@ -156,7 +225,11 @@ impl PartitionPipeline {
     pub(crate) fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.orderer.restore(from)?;
         let mut state = Reader::new(from.blob()?);
-        self.pipeline.restore(&mut state)
+        self.pipeline.restore(&mut state)?;
+        if self.stops.is_some() {
+            self.orderer.set_limit(Instant::from_ticks(from.i64()?));
+        }
+        Ok(())
     }
 
     /// Advances time to at least this arrival without an event.
@@ -173,20 +246,29 @@ impl PartitionPipeline {
 
     fn run(&mut self, out: &mut Vec<Delivery>) {
         let mut exits = Vec::new();
+        if let Some(stops) = &mut self.stops {
+            let is_rows = |item: &Item| matches!(item, Item::Rows(chunk) if chunk.rows() > 0);
+            stops.has_events |= self.items.iter().any(is_rows);
+        }
         for item in self.items.drain(..) {
             self.pipeline
                 .push(PhysicalPlan::LOCAL_ENTRY, item, &mut exits);
         }
+        out.extend(self.deliveries(exits));
+    }
+
+    fn deliveries(&self, exits: Vec<(usize, Item)>) -> impl Iterator<Item = Delivery> + use<> {
         let partition = self.id.number;
-        out.extend(exits.into_iter().map(|(exit, item)| Delivery {
+        exits.into_iter().map(move |(exit, item)| Delivery {
             exit,
             partition,
             item,
-        }));
+        })
     }
 }
 
-fn orderer(input: &InputPlan) -> Orderer {
+/// Orders the events of one partition of the input.
+pub(crate) fn orderer(input: &InputPlan) -> Orderer {
     let width = input.plan.reads.len();
     if !input.plan.substream.is_empty() {
         let key_column = SubstreamKeyColumn::new(&input.plan);

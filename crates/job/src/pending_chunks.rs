@@ -70,6 +70,15 @@ impl PendingChunks {
         kept + self.bare
     }
 
+    /// About the size of the pending events.
+    pub(crate) fn state_bytes(&self) -> usize {
+        let chunks = self.chunks.iter().map(|pending| {
+            let row = pending.chunk.approximate_bytes() / pending.chunk.rows().max(1);
+            pending.waiting * row
+        });
+        chunks.sum::<usize>() + self.bare * size_of::<i64>()
+    }
+
     /// Adds a chunk with `waiting` pending rows: all but `dropped`, which may be empty where chunks are not thinned.
     pub(crate) fn add(&mut self, chunk: Chunk, waiting: usize, dropped: &[u64]) {
         let first = self.next;
@@ -292,9 +301,7 @@ impl PendingChunks {
         let rows = from.count()?;
         let known = from.u8()? != 0;
         let (mut numbers, mut origins) = (Vec::with_capacity(rows), Vec::new());
-        let mut columns: Vec<ColumnBuilder> = std::iter::repeat_with(ColumnBuilder::default)
-            .take(self.width)
-            .collect();
+        let mut columns = ColumnBuilder::of_width(self.width);
         for _ in 0..rows {
             numbers.push(from.u64()?);
             if known {

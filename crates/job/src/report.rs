@@ -95,7 +95,7 @@ impl InputErrorKind {
     }
 
     /// Whether it is about a whole file and not about one event.
-    pub fn is_of_file(self) -> bool {
+    pub(crate) fn is_of_file(self) -> bool {
         matches!(
             self,
             InputErrorKind::Header

@@ -15,6 +15,7 @@ use highwater_time::Instant;
 
 use crate::combiner::Combiner;
 use crate::config::{Input, OnError};
+use crate::early::{PipelineCopies, RevisionStep};
 use crate::event_trace::EventTrace;
 use crate::file_reader::{FileBlock, FilePlan, FileReader, discover_partitions};
 use crate::load::{Job, LoadError};
@@ -23,6 +24,7 @@ use crate::plan::{InputFormat, InputPlan, PartitionId};
 use crate::reference::{self, ReferenceError};
 use crate::report::{InputReport, Report};
 use crate::side_row::QueryText;
+use crate::stream::StreamOutput;
 
 /// With more files than this, all are read in one thread.
 const READER_THREADS_MAX: usize = 64;
@@ -59,10 +61,10 @@ pub enum RunError {
     Read(#[from] ReadError),
     #[error("{0}")]
     Output(#[from] EndpointError),
-    #[error(
-        "error: {0}; start the job on a node, or run it with --data over the folder of one that is stopped"
-    )]
-    Live(String),
+    #[error("error: {0}")]
+    NotLocal(String),
+    #[error("error: {0}")]
+    Overflow(String),
     #[error("stopped at the first error, as on_error = \"stop\" asks: {0}")]
     Stopped(String),
     #[error("cannot start a thread: {0}; try --threads 1")]
@@ -89,8 +91,8 @@ pub struct InputFile {
 
 /// Runs the job to the end of its inputs.
 pub fn run(job: &Job, outputs: Outputs, mut options: Options<'_>) -> Result<Outcome, RunError> {
-    if let Some(reason) = job.needs_a_node() {
-        return Err(RunError::Live(reason));
+    if let Some(obstacle) = job.local_obstacle() {
+        return Err(RunError::NotLocal(obstacle));
     }
     let references = reference::load_all(job)?;
     if let (OnError::Stop, Some(reason)) = (job.file.on_error, references.first_error()) {
@@ -98,7 +100,9 @@ pub fn run(job: &Job, outputs: Outputs, mut options: Options<'_>) -> Result<Outc
     }
     let physical = references.physical.as_ref().unwrap_or(&job.physical);
     let query = Arc::new(QueryText::of(job));
-    let opened = open(job, physical, &query, options.trace)?;
+    // A trace is of events and windows, which revisions do not change.
+    let early = outputs.early.clone().filter(|_| !options.trace);
+    let mut opened = open(job, physical, &query, options.trace)?;
     let (routing, output_names) = outputs.into_parts();
     let locations = opened
         .readers
@@ -110,7 +114,19 @@ pub fn run(job: &Job, outputs: Outputs, mut options: Options<'_>) -> Result<Outc
         locations.collect(),
         query,
     );
-    let mut sources = start_all(opened.readers, options.threads)?;
+    let mut threads = options.threads;
+    if let Some(early) = &early {
+        let copies = PipelineCopies::new(early, physical);
+        let inputs = opened.readers.iter().map(FileReader::input);
+        combiner = combiner.with_early_results(&copies, &opened.partitions, inputs);
+        let readers = opened.readers.iter_mut();
+        readers
+            .filter(|reader| early.inputs[reader.input()])
+            .for_each(|reader| reader.stop_at_barriers(&copies));
+        // Readers go on together from barrier to barrier.
+        threads = 1;
+    }
+    let mut sources = start_all(opened.readers, threads)?;
     let mut bytes = 0;
     while let Some(next) = furthest_behind(&sources) {
         let Some(block) = sources[next].pull()? else {
@@ -118,6 +134,7 @@ pub fn run(job: &Job, outputs: Outputs, mut options: Options<'_>) -> Result<Outc
         };
         bytes += block.bytes;
         combiner.combine(block.output)?;
+        pass_barriers(&mut combiner, &mut sources)?;
         if let Some(progress) = &mut options.progress {
             progress(bytes);
         }
@@ -136,6 +153,29 @@ pub fn run(job: &Job, outputs: Outputs, mut options: Options<'_>) -> Result<Outc
     let reference_errors = physical.reference_errors().clone();
     outcome.report.errors.merge(reference_errors);
     Ok(outcome)
+}
+
+/// Sends the revisions that are due, and lets streams go on as far as they can.
+fn pass_barriers(combiner: &mut Combiner, sources: &mut [ReaderHandle]) -> Result<(), RunError> {
+    loop {
+        match combiner.revision_step()? {
+            RevisionStep::Preview => {
+                for reader in sources.iter().filter_map(ReaderHandle::in_place) {
+                    let preview = reader.preview_end().map_err(RunError::Overflow)?;
+                    if let Some(clock) = combiner.revision_clock() {
+                        clock.take_preview(preview);
+                    }
+                }
+            }
+            RevisionStep::Raise(barrier) => {
+                for source in sources.iter_mut() {
+                    let output = source.raise_barrier(barrier);
+                    output.map_or(Ok(()), |output| combiner.combine(output))?;
+                }
+            }
+            RevisionStep::Wait | RevisionStep::Revise => return Ok(()),
+        }
+    }
 }
 
 fn shared_pipeline(
@@ -346,6 +386,32 @@ impl ReaderHandle {
         matches!(self.state, ReaderState::Done(_))
     }
 
+    /// The reader, unless it has a thread.
+    fn in_place(&self) -> Option<&FileReader> {
+        match &self.state {
+            ReaderState::InPlace(reader) | ReaderState::Done(reader) => Some(reader),
+            ReaderState::Threaded { .. } | ReaderState::Moving => None,
+        }
+    }
+
+    /// Goes on up to `barrier`. `None` if the reader does not stop at barriers.
+    fn raise_barrier(&mut self, barrier: Instant) -> Option<StreamOutput> {
+        let output = match &mut self.state {
+            ReaderState::InPlace(reader) | ReaderState::Done(reader) => {
+                reader.raise_barrier(barrier)
+            }
+            ReaderState::Threaded { .. } | ReaderState::Moving => None,
+        }?;
+        self.reach(&output);
+        Some(output)
+    }
+
+    fn reach(&mut self, output: &StreamOutput) {
+        for delivery in &output.deliveries {
+            self.reached = self.reached.max(progress_of(&delivery.item));
+        }
+    }
+
     /// The next block; `None` at the end.
     fn pull(&mut self) -> Result<Option<FileBlock>, RunError> {
         let (state, pulled) = match std::mem::replace(&mut self.state, ReaderState::Moving) {
@@ -363,8 +429,8 @@ impl ReaderHandle {
             other => (other, None),
         };
         self.state = state;
-        for delivery in pulled.iter().flat_map(|block| &block.output.deliveries) {
-            self.reached = self.reached.max(progress_of(&delivery.item));
+        if let Some(block) = &pulled {
+            self.reach(&block.output);
         }
         Ok(pulled)
     }

@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_connect::EndpointError;
-use highwater_engine::{Chunk, Column, Context, DataErrors, Item, Merge, Operator, Value};
+use highwater_engine::{
+    Chunk, Column, Context, DataErrors, Item, Merge, Operator, OutputBudget, Value,
+};
 use highwater_time::Instant;
 
 use crate::output_merge::{OutputMerge, RowForm};
@@ -139,6 +141,14 @@ impl SideOutput {
         })
     }
 
+    pub(crate) fn state_bytes(&self) -> usize {
+        let Order::Time { merge, unsorted } = &self.order else {
+            return 0;
+        };
+        let unsorted = unsorted.iter().flatten();
+        merge.state_bytes() + unsorted.map(|rows| size_of_val(&rows[..])).sum::<usize>()
+    }
+
     pub(crate) fn snapshot(&self, out: &mut Vec<u8>) {
         let Order::Time { merge, unsorted } = &self.order else {
             return;
@@ -184,6 +194,7 @@ fn merged(merge: &mut Merge, port: usize, rows: Vec<SideRow>, watermark: Instant
     let mut context = Context {
         out: &mut items,
         errors: &mut errors,
+        budget: &OutputBudget::default(),
         trace: None,
     };
     if let Some(chunk) = chunk(rows) {

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_engine::codec::{ReadValue, WriteValue};
-use highwater_engine::{DataError, Record, Value, eval};
+use highwater_engine::{DataError, OutputOverflow, Record, Value, eval};
 use highwater_log::TopicPartition;
+use highwater_query::TextPosition;
 use highwater_time::{Instant, JudgedEvent};
 
 use crate::account::shown_file;
@@ -86,6 +87,23 @@ impl QueryText {
             text: job.query.clone(),
         }
     }
+
+    /// Why a job fails whose step has made too many rows.
+    pub(crate) fn overflow_reason(&self, overflow: OutputOverflow) -> String {
+        let OutputOverflow {
+            step,
+            span,
+            bytes_max,
+        } = overflow;
+        let line = span.map(|span| TextPosition::of(&self.text, span).line);
+        let line = line.map_or(String::new(), |line| {
+            format!(" in line {line} of the query")
+        });
+        format!(
+            "the {step}{line} makes more than {bytes_max} bytes of rows from one batch of events: let it make fewer, or \
+             raise jobs.state_bytes_max"
+        )
+    }
 }
 
 type Fields = Vec<(&'static str, Value)>;
@@ -119,7 +137,7 @@ impl SideRow {
     /// The dead letter of a row of a job over files.
     pub(crate) fn of_failed_in_files(failed: &FailedRow<'_>) -> SideRow {
         let FailedRow { error, query, .. } = failed;
-        let (line, column) = line_and_column(&query.text, error.span.start as usize);
+        let TextPosition { line, column, .. } = TextPosition::of(&query.text, error.span);
         let place = record(vec![
             ("Name", text(&query.name)),
             ("Line", Value::Int(line as i64)),
@@ -135,7 +153,7 @@ impl SideRow {
     /// The dead letter of a row of a job over hubs.
     pub(crate) fn of_failed_in_hubs(failed: &FailedRow<'_>) -> SideRow {
         let FailedRow { error, query, .. } = failed;
-        let (line, column) = line_and_column(&query.text, error.span.start as usize);
+        let TextPosition { line, column, .. } = TextPosition::of(&query.text, error.span);
         let mut fields = data_error("QueryRuntimeError", "RuntimeError", &error.reason);
         fields.extend(failed.location.iter().flat_map(EventLocation::hub_fields));
         fields.extend([
@@ -266,15 +284,6 @@ fn time(time: Instant) -> Value {
         true => Value::Time(time),
         false => Value::Null,
     }
-}
-
-fn line_and_column(text: &str, at: usize) -> (usize, usize) {
-    let before = prefix(text, at);
-    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    (
-        before.matches('\n').count() + 1,
-        before[line_start..].chars().count() + 1,
-    )
 }
 
 /// The start of a text, at most that many bytes.

@@ -10,11 +10,15 @@ use highwater_engine::{Column, DataErrors, Item, PhysicalPlan, ValueRef, eval};
 use highwater_time::Instant;
 
 use crate::account::{Account, Rejection, json};
+use crate::early::{EndPreview, PipelineCopies, StreamProgress};
+use crate::error_log::ErrorLog;
 use crate::event_trace::EventTrace;
 use crate::events::TimedEvents;
+use crate::order::JudgedEvents;
 use crate::partition_pipeline::{Delivery, PartitionPipeline};
 use crate::plan::{InputPlan, PartitionId};
 use crate::report::{InputErrorKind, InputReport};
+use crate::samples::StreamSampler;
 use crate::side_row::{EventLocation, QueryText, SideRow, StreamLocation};
 use crate::timestamp_assigner::{BlockOrigin, TimestampAssigner};
 
@@ -29,6 +33,10 @@ pub(crate) struct Stream {
     pub account: Account,
     /// Events that a policy adjusts or drops become rows of an output.
     late_events: bool,
+    /// Set for a live job.
+    sampler: Option<StreamSampler>,
+    /// How many failed rows of each partition are in the log of data errors.
+    logged_errors: usize,
     query: Arc<QueryText>,
 }
 
@@ -71,14 +79,17 @@ pub(crate) struct StreamOutput {
     /// The latest arrival of a hub's event or punctuation.
     pub arrived: Instant,
     pub watermark: Instant,
+    /// The watermark, whatever the barrier.
+    pub reached: Instant,
+    /// Set if the stream stops at barriers.
+    pub progress: Option<StreamProgress>,
 }
 
 impl StreamOutput {
     /// An estimate in bytes.
     pub(crate) fn size(&self) -> u64 {
-        const VALUE_BYTES: usize = 16;
         let sizes = self.deliveries.iter().map(|delivery| match &delivery.item {
-            Item::Rows(chunk) => chunk.rows() * (chunk.columns.len() + 1) * VALUE_BYTES,
+            Item::Rows(chunk) => chunk.approximate_bytes(),
             _ => 0,
         });
         sizes.sum::<usize>() as u64
@@ -111,8 +122,20 @@ impl Stream {
             partition_keys,
             assigner,
             late_events: plan.late_events,
+            sampler: None,
+            logged_errors: 0,
             query: plan.query,
         }
+    }
+
+    /// Samples events for watchers, and logs data errors.
+    pub(crate) fn observe(&mut self, sampler: StreamSampler, errors: Arc<ErrorLog>) {
+        self.sampler = Some(sampler);
+        self.account.error_log = Some(errors);
+    }
+
+    pub(crate) fn sampler(&self) -> Option<&StreamSampler> {
+        self.sampler.as_ref()
     }
 
     pub(crate) fn plan(&self) -> &InputPlan {
@@ -156,7 +179,36 @@ impl Stream {
             late: Vec::new(),
             arrived: Instant::BEFORE_ALL,
             watermark: Instant::BEFORE_ALL,
+            reached: Instant::BEFORE_ALL,
+            progress: None,
         }
+    }
+
+    /// From now on stops at barriers; the first one is before all events.
+    pub(crate) fn stop_at_barriers(&mut self, copies: &Arc<PipelineCopies>) {
+        let input = self.input;
+        let partitions = self.partitions.iter_mut();
+        partitions.for_each(|partition| partition.stop_at_barriers(copies, input));
+    }
+
+    /// Goes on up to `barrier`.
+    pub(crate) fn raise_barrier(&mut self, barrier: Instant, out: &mut StreamOutput) {
+        let partitions = self.partitions.iter_mut();
+        partitions.for_each(|partition| partition.raise_barrier(barrier, &mut out.deliveries));
+    }
+
+    /// What the local pipelines would give if the input ended here. The error says why the job must fail.
+    pub(crate) fn preview_end(&self) -> Result<EndPreview, String> {
+        let mut preview = EndPreview {
+            stream: self.number,
+            input: self.input,
+            deliveries: Vec::new(),
+        };
+        for partition in &self.partitions {
+            let made = partition.preview_end(&mut preview.deliveries);
+            made.map_err(|overflow| self.query.overflow_reason(overflow))?;
+        }
+        Ok(preview)
     }
 
     /// Processes a block of events.
@@ -179,10 +231,19 @@ impl Stream {
         }
         let file = block.file;
         let timed = self.timed(block, &mut out.rejected);
-        match self.late_events {
-            true => self.push_and_report_late(timed, file, out),
+        let events = timed.times.len();
+        let share = self.sampler.as_ref();
+        let share = share.and_then(|sampler| sampler.share(events));
+        let judged = match (self.late_events, share) {
+            (false, None) => None,
+            (true, None) => Some(JudgedEvents::moved()),
+            (false, Some(share)) => Some(JudgedEvents::sample(events, share)),
+            (true, Some(share)) => Some(JudgedEvents::sample(events, share).and_all_moved()),
+        };
+        match judged {
+            Some(judged) => self.push_and_report(timed, judged, file, out),
             // The common case: no record of single events.
-            false => {
+            None => {
                 for (partition, events) in self.split(timed) {
                     let trace = self.account.trace.as_mut();
                     self.partitions[partition].take(events, trace, &mut out.deliveries);
@@ -223,15 +284,26 @@ impl Stream {
         })
     }
 
-    fn push_and_report_late(
+    fn push_and_report(
         &mut self,
-        timed: TimedEvents,
+        mut timed: TimedEvents,
+        judged: JudgedEvents,
         file: Option<&str>,
         out: &mut StreamOutput,
     ) {
-        let (lines, whole) = (timed.lines.clone(), timed.whole.clone());
-        let judged = self.partitions[0].take_and_report(timed, &mut out.deliveries);
-        for (row, judged) in judged {
+        let partition = &mut self.partitions[0];
+        let judged = partition.take_and_report(&mut timed, judged, &mut out.deliveries);
+        let TimedEvents { lines, whole, .. } = timed;
+        if let Some(sampler) = &self.sampler
+            && sampler.is_watched()
+        {
+            sampler.add(judged.iter().map(|(row, judged)| (lines[*row], *judged)));
+        }
+        if !self.late_events {
+            return;
+        }
+        let late = judged.into_iter();
+        for (row, judged) in late.filter(|(_, judged)| !judged.verdict.on_time()) {
             let event = whole
                 .as_ref()
                 .map_or(ValueRef::Null, |whole| whole.get(row));
@@ -284,6 +356,13 @@ impl Stream {
         }
     }
 
+    /// Why the job must fail, if a step has made too many rows.
+    pub(crate) fn overflow(&self) -> Option<String> {
+        let mut partitions = self.partitions.iter();
+        let overflow = partitions.find_map(|partition| partition.pipeline.overflow());
+        overflow.map(|overflow| self.query.overflow_reason(overflow))
+    }
+
     /// Ends time: no event will follow.
     pub(crate) fn end(&mut self, out: &mut StreamOutput) {
         let partitions = self.partitions.iter_mut();
@@ -292,6 +371,13 @@ impl Stream {
 
     /// Adds the dead letters of rows that failed, and the watermark.
     pub(crate) fn complete(&mut self, out: &mut StreamOutput) {
+        if let (Some(log), [partition]) = (&self.account.error_log, &self.partitions[..]) {
+            let samples = &partition.pipeline.errors.samples;
+            for error in &samples[self.logged_errors..] {
+                log.add(self.account.failed_row_sample(error));
+            }
+            self.logged_errors = samples.len();
+        }
         for partition in &mut self.partitions {
             for error in partition.pipeline.errors.take_collected() {
                 out.failed
@@ -299,6 +385,16 @@ impl Stream {
             }
         }
         out.watermark = self.watermark();
+        let reached = self.partitions.iter().map(PartitionPipeline::reached);
+        out.reached = reached.min().unwrap_or(Instant::BEFORE_ALL);
+        let partitions = self.partitions.iter_mut();
+        let has_events = partitions.filter_map(PartitionPipeline::take_has_events);
+        let has_events = has_events.reduce(|one, other| one || other);
+        let next = self.partitions.iter().map(PartitionPipeline::next_release);
+        out.progress = has_events.map(|has_events| StreamProgress {
+            next: next.min().unwrap_or(Instant::BEFORE_ALL),
+            has_events,
+        });
     }
 
     /// The report, the failed rows and the trace.

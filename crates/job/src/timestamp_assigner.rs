@@ -14,6 +14,7 @@ use highwater_time::{Arrivals, Instant};
 use crate::event_trace::origin;
 use crate::events::{RowErrors, TimedEvents, event_times, substream_keys, times_column};
 use crate::plan::{InputPlan, PartitionId};
+use crate::record_property::RecordProperty;
 use crate::report::InputErrorKind;
 
 /// The source of a block of events.
@@ -30,6 +31,9 @@ pub(crate) struct BlockOrigin<'a> {
 /// The decoded columns and their uses.
 struct ColumnPlan {
     reads: Vec<ColumnSource>,
+    /// The number of decoded fields; the columns of properties follow them.
+    fields: usize,
+    properties: Vec<RecordProperty>,
     arrival: Option<usize>,
     partition: Option<usize>,
     /// The whole event, for dead letters.
@@ -49,6 +53,12 @@ pub(crate) struct UntimedEvent<'a> {
 #[derive(Clone, Copy)]
 enum ColumnSource {
     Decoded(usize),
+    /// The first of two fields that is not NULL.
+    FirstOf(usize, usize),
+    /// A property of the record in a hub.
+    Property(usize),
+    /// A field of the event or, where it has none, the property.
+    DecodedOrProperty(usize, usize),
     /// The whole event with the columns that a hub adds.
     WholeWithMetadata(usize),
     Arrival,
@@ -71,6 +81,11 @@ impl ColumnPlan {
             fields.push(field);
             fields.len() - 1
         };
+        let mut properties = Vec::new();
+        let mut property = |property| {
+            properties.push(property);
+            properties.len() - 1
+        };
         let reads = input
             .plan
             .reads
@@ -81,7 +96,13 @@ impl ColumnPlan {
                 {
                     metadata(path).unwrap_or(ColumnSource::Nothing)
                 }
-                Read::Path(path) => ColumnSource::Decoded(want(Field::Path(path.clone()))),
+                Read::Path(path) => {
+                    let field = want(Field::Path(path.clone()));
+                    match iot_property(input, path) {
+                        Some(of) => ColumnSource::DecodedOrProperty(field, property(of)),
+                        None => ColumnSource::Decoded(field),
+                    }
+                }
                 Read::TimePath(path) => ColumnSource::Decoded(want(Field::Time(path.clone()))),
                 Read::Whole if input.hub => ColumnSource::WholeWithMetadata(want(Field::Whole)),
                 Read::Whole => ColumnSource::Decoded(want(Field::Whole)),
@@ -89,9 +110,12 @@ impl ColumnPlan {
                 Read::Partition => ColumnSource::Partition,
                 Read::FileName => ColumnSource::FileName,
                 Read::FileTime => ColumnSource::FileTime,
-                Read::Metadata(path) => match path.as_slice() {
-                    [only] if only.eq_ignore_ascii_case("EventId") => ColumnSource::EventId,
-                    [adapter, of] if input.hub && adapter.eq_ignore_ascii_case("EventHub") => {
+                Read::Metadata(path) => match (path.as_slice(), RecordProperty::of(path)) {
+                    ([only], _) if only.eq_ignore_ascii_case("EventId") => ColumnSource::EventId,
+                    // A file has no records, so columns of these names stand for properties.
+                    (path, _) if !input.hub => column_of_file(path, &mut want),
+                    (_, Some(of)) => ColumnSource::Property(property(of)),
+                    ([adapter, of], None) if adapter.eq_ignore_ascii_case("EventHub") => {
                         hub_metadata(of)
                     }
                     _ => ColumnSource::Nothing,
@@ -110,6 +134,8 @@ impl ColumnPlan {
         (
             ColumnPlan {
                 reads,
+                fields: fields.len(),
+                properties,
                 arrival,
                 partition,
                 whole,
@@ -117,6 +143,41 @@ impl ColumnPlan {
             fields,
         )
     }
+}
+
+/// `[User].[x]` of a file: the field `x` of the record `User`, or the column `x`.
+fn column_of_file(path: &[String], want: &mut impl FnMut(Field) -> usize) -> ColumnSource {
+    let inside = want(Field::Path(path.to_vec()));
+    match path {
+        [_, .., last] => ColumnSource::FirstOf(inside, want(Field::Path(vec![last.clone()]))),
+        _ => ColumnSource::Decoded(inside),
+    }
+}
+
+/// `IoTHub.ConnectionDeviceId` and its siblings, which are columns in Stream Analytics.
+fn iot_property(input: &InputPlan, path: &[String]) -> Option<RecordProperty> {
+    let is_iot = path
+        .first()
+        .is_some_and(|first| first.eq_ignore_ascii_case("IoTHub"));
+    match input.hub && is_iot {
+        true => RecordProperty::of(path),
+        false => None,
+    }
+}
+
+/// The first of two values that is not NULL, in each row.
+fn first_of(first: &Column, second: &Column) -> Column {
+    if let Column::Null(_) = first {
+        return second.clone();
+    }
+    let mut values = ColumnBuilder::with_capacity(first.len());
+    for row in 0..first.len() {
+        match first.get(row) {
+            ValueRef::Null => values.push(second.get(row)),
+            value => values.push(value),
+        }
+    }
+    values.finish()
 }
 
 /// The columns that a hub adds to every event. They override fields of the same names, as in Stream Analytics.
@@ -205,6 +266,11 @@ impl TimestampAssigner {
 
     pub(crate) fn input(&self) -> &InputPlan {
         &self.input
+    }
+
+    /// The properties of records that the decoder adds as columns after the fields; without them they are NULL.
+    pub(crate) fn properties(&self) -> &[RecordProperty] {
+        &self.columns.properties
     }
 
     pub(crate) fn arrived(&self) -> Instant {
@@ -316,8 +382,19 @@ impl TimestampAssigner {
     ) -> Chunk {
         let rows = decoded.rows;
         let same = |value: ValueRef<'_>| Column::repeat(value, rows);
+        let property = |index: usize| {
+            let column = decoded.columns.get(self.columns.fields + index);
+            column.cloned().unwrap_or(Column::Null(rows))
+        };
         let columns = self.columns.reads.iter().map(|source| match source {
             ColumnSource::Decoded(column) => decoded.columns[*column].clone(),
+            ColumnSource::FirstOf(first, second) => {
+                first_of(&decoded.columns[*first], &decoded.columns[*second])
+            }
+            ColumnSource::Property(index) => property(*index),
+            ColumnSource::DecodedOrProperty(column, index) => {
+                first_of(&decoded.columns[*column], &property(*index))
+            }
             ColumnSource::WholeWithMetadata(column) => {
                 let events = &decoded.columns[*column];
                 with_hub_metadata(events, arrivals, &block_origin.partition.shown)

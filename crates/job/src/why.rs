@@ -2,16 +2,14 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use highwater_connect::json::Field;
 use highwater_engine::Chunk;
-use highwater_engine::eval::{self, Faults};
-use highwater_query::plan::{Node, Pred, Read};
-use highwater_query::{Catalog, compile};
 use highwater_time::Instant;
 use serde::Serialize;
 
-use crate::event_trace::{origin_file, origin_line};
-use crate::load::{Job, LoadError, render};
+use crate::condition::EventCondition;
+use crate::early::{RevisionTimes, WindowBounds};
+use crate::event_trace::{TracedEvent, origin_file, origin_line};
+use crate::load::Job;
 use crate::outputs::Outputs;
 use crate::plan::InputPlan;
 use crate::run::{InputFile, Options, Outcome, RunError, run};
@@ -35,6 +33,9 @@ pub struct Fate {
     pub timestamp: Option<String>,
     /// The windows that contain it, as (start, end].
     pub windows: Vec<WindowSpan>,
+    /// The first revision of each output with early results that counts it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub revisions: Vec<FirstRevision>,
     /// Why the event could not be read, if it could not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -44,6 +45,28 @@ pub struct Fate {
 pub struct WindowSpan {
     pub start: String,
     pub end: String,
+}
+
+/// The first early rows that count an event.
+#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+pub struct FirstRevision {
+    pub output: String,
+    pub time: String,
+}
+
+/// The times of the revisions of early results, in order.
+pub fn revision_times(job: &Job, outcome: &Outcome) -> Vec<Instant> {
+    let times = revisions(job, outcome).map(|revisions| revisions.times());
+    times.into_iter().flatten().collect()
+}
+
+fn revisions(job: &Job, outcome: &Outcome) -> Option<RevisionTimes> {
+    let (early, trace) = (job.early.as_ref()?, outcome.trace.as_ref()?);
+    let kept = trace.events.iter().filter_map(|event| {
+        let input = outcome.files[origin_file(event.origin)].input;
+        Some((input, event.judged.timestamp?))
+    });
+    Some(RevisionTimes::new(early, &job.plan, kept))
 }
 
 /// Runs the job with a trace of its events; rows are discarded.
@@ -77,7 +100,20 @@ fn fates(job: &Job, outcome: &Outcome) -> Vec<(u64, Fate)> {
     let Some(trace) = &outcome.trace else {
         return Vec::new();
     };
-    let mut windows: HashMap<u64, BTreeSet<(Instant, Instant)>> = HashMap::new();
+    let revisions = revisions(job, outcome);
+    let first_revisions = |input: usize, event: &TracedEvent, windows: &BTreeSet<WindowBounds>| {
+        let (Some(revisions), Some(timestamp)) = (&revisions, event.judged.timestamp) else {
+            return Vec::new();
+        };
+        let first = revisions.first(input, timestamp, windows).into_iter();
+        first
+            .map(|(output, time)| FirstRevision {
+                output: output.to_owned(),
+                time: text(time),
+            })
+            .collect()
+    };
+    let mut windows: HashMap<u64, BTreeSet<WindowBounds>> = HashMap::new();
     for entry in &trace.windows {
         windows
             .entry(entry.origin)
@@ -91,11 +127,13 @@ fn fates(job: &Job, outcome: &Outcome) -> Vec<(u64, Fate)> {
             .or_default();
         *most = (*most).max(event.partition);
     }
+    let no_windows = BTreeSet::new();
     let judged = trace.events.iter().map(|event| {
         let file = &outcome.files[origin_file(event.origin)];
         let several = partitions.get(&file.input).is_some_and(|most| *most > 0);
-        let windows = windows.get(&event.origin).into_iter().flatten();
+        let windows = windows.get(&event.origin).unwrap_or(&no_windows);
         let fate = Fate {
+            revisions: first_revisions(file.input, event, windows),
             partition: several.then_some(event.partition),
             substream: event.key.clone(),
             arrival: event.judged.arrival.map(text),
@@ -106,6 +144,7 @@ fn fates(job: &Job, outcome: &Outcome) -> Vec<(u64, Fate)> {
                 .map(text),
             timestamp: event.judged.timestamp.map(text),
             windows: windows
+                .iter()
                 .map(|(start, end)| WindowSpan {
                     start: text(*start),
                     end: text(*end),
@@ -139,6 +178,7 @@ fn unread(job: &Job, file: &InputFile, origin: u64) -> Fate {
         watermark: None,
         timestamp: None,
         windows: Vec::new(),
+        revisions: Vec::new(),
         reason: None,
     }
 }
@@ -149,45 +189,16 @@ fn text(time: Instant) -> String {
 
 /// The origins of the events for which the condition holds.
 fn matching(job: &Job, files: &[InputFile], filter: &str) -> Result<HashSet<u64>, RunError> {
-    let (reads, keep) = compile_filter(filter)?;
-    let fields: Vec<Field> = reads
-        .iter()
-        .map(|read| match read {
-            Read::Path(path) => Field::Path(path.clone()),
-            Read::TimePath(path) => Field::Time(path.clone()),
-            _ => Field::Whole,
-        })
-        .collect();
+    let condition = EventCondition::compile(filter, "--where")?;
     let mut chosen = HashSet::new();
     for (number, file) in files.iter().enumerate() {
         let (input, _) = InputPlan::of(job, file.input);
-        let mut source = input.format.open(&file.path, fields.clone(), false)?;
+        let mut source = input.format.open(&file.path, condition.fields(), false)?;
         while let Some(decoded) = source.next_batch()? {
             let chunk = Chunk::new(vec![0; decoded.rows].into(), decoded.columns);
-            let mask = eval::test(&keep, &chunk, &mut Faults::new(chunk.rows()));
             let origin = |row: usize| crate::event_trace::origin(number, decoded.lines[row]);
-            chosen.extend(mask.set_indices().map(origin));
+            chosen.extend(condition.test(&chunk).into_iter().map(origin));
         }
     }
     Ok(chosen)
-}
-
-/// A condition alone, bound as the WHERE of a query over any event.
-fn compile_filter(filter: &str) -> Result<(Vec<Read>, Pred), RunError> {
-    const BEFORE: &str = "SELECT 1 AS one FROM event WHERE ";
-    let query = format!("{BEFORE}{filter}");
-    let compiled = compile(&query, &Catalog::open()).map_err(|diagnostics| LoadError::Query {
-        rendered: render(&diagnostics, &query, "--where"),
-        name: "--where".into(),
-        text: query.clone(),
-        diagnostics,
-    })?;
-    let keep = compiled.plan.nodes.iter().find_map(|node| match node {
-        Node::Filter { keep, .. } => Some(keep.clone()),
-        _ => None,
-    });
-    match (keep, compiled.plan.inputs.into_iter().next()) {
-        (Some(keep), Some(input)) => Ok((input.reads, keep)),
-        _ => unreachable!("a query with WHERE has a filter over its input"),
-    }
 }

@@ -15,6 +15,7 @@ use highwater_time::Instant;
 mod file;
 mod files;
 mod hub;
+mod kafka;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod queue;
@@ -76,6 +77,9 @@ pub trait Endpoint: Send {
         None
     }
 }
+
+/// The column that says whether a row that is given before it is final is so; NULL for a withdrawn row.
+pub const FINAL_COLUMN: &str = "_final";
 
 /// Consecutive rows of one output.
 #[derive(Clone, Debug)]

@@ -15,7 +15,8 @@ use highwater_queue::Queues;
 use highwater_settings::{FileReader, Secrets, Section};
 use highwater_time::Duration;
 
-use super::{Endpoint, EndpointError, file, files, hub, postgres, queue, stdout, webhook};
+use super::{Endpoint, EndpointError, file, files, hub, kafka, postgres, queue, stdout, webhook};
+use crate::cluster::Clusters;
 use crate::source::MissingFeature;
 use crate::writer::OutputFormat;
 
@@ -28,6 +29,7 @@ pub static OUTPUT_KINDS: &[OutputKind] = &[
     postgres::KIND,
     webhook::KIND,
     queue::KIND,
+    kafka::KIND,
 ];
 
 /// One kind of output.
@@ -35,7 +37,7 @@ pub static OUTPUT_KINDS: &[OutputKind] = &[
 pub struct OutputKind {
     /// The value of `type` in a job file.
     pub name: &'static str,
-    /// The keys it has, beside `type` and `on_failure`.
+    /// The keys it has, beside `type`, `on_failure` and `early`.
     pub keys: &'static [&'static str],
     /// Reads the keys. `None` if a required key is absent or wrong, which the reader has reported.
     pub read: fn(&mut FileReader<'_>, &Section<'_>) -> Option<Arc<dyn OutputSettings>>,
@@ -84,6 +86,11 @@ pub trait OutputSettings: fmt::Debug + Send + Sync {
     fn check(&self, access: &OutsideAccess, folder: &Path) -> Result<(), String> {
         let _ = (access, folder);
         Ok(())
+    }
+
+    /// What a reader of the output has to know about repeated rows, if they are not excluded.
+    fn repeats(&self) -> Option<&'static str> {
+        None
     }
 
     /// The file or standard output that a job over files writes to in place; `None` if only a live job has the output.
@@ -139,12 +146,17 @@ pub struct OutputContext {
     pub refused_by: Option<String>,
     /// Raised when the job starts from the beginning, where the row numbers begin again.
     pub epoch: u64,
+    /// Set if rows are given before they are final: the columns that tell them apart. Rows have the columns `_revision`
+    /// and `_final`, and a row with NULL in `_final` withdraws an earlier one.
+    pub early_key: Option<Vec<String>>,
     /// Relative paths start here: the folder of the job file.
     pub folder: PathBuf,
     /// `None` where the process has no hubs.
     pub hubs: Option<(Arc<dyn Log>, Arc<dyn TransactionCoordinator>)>,
     /// `None` where the process has no queues.
     pub queues: Option<Queues>,
+    /// `None` where the process connects to no clusters.
+    pub clusters: Option<Arc<dyn Clusters>>,
     pub disk: Arc<dyn Disk>,
     pub access: OutsideAccess,
 }
@@ -157,9 +169,11 @@ impl OutputContext {
             output: output.to_owned(),
             refused_by: None,
             epoch: 0,
+            early_key: None,
             folder: PathBuf::new(),
             hubs: None,
             queues: None,
+            clusters: None,
             disk,
             access: OutsideAccess::default(),
         }

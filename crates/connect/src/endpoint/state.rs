@@ -17,6 +17,7 @@ pub(super) enum EndpointKind {
     Postgres = 5,
     Webhook = 6,
     Queue = 7,
+    Kafka = 8,
 }
 
 /// Starts a state.

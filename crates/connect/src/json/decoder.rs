@@ -7,6 +7,7 @@
 use super::batch::Batch;
 use super::build::Builder;
 use super::fault::{BadJson, BadLine, Fault, FaultKind};
+use super::nested;
 use super::number;
 use super::row::{Cell, Row};
 use super::scan::{self, byte, skip_blanks, skip_value};
@@ -14,6 +15,7 @@ use super::shape::{END, KeyAction, START, Shape, Target};
 use super::{DEPTH_MAX, Field};
 use crate::declared::widen;
 use crate::source::Level;
+use highwater_engine::ColumnBuilder;
 use highwater_query::plan::Type;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -49,7 +51,11 @@ impl Decoder {
     }
 
     /// For a compatibility level, and for events that must have these columns.
-    pub fn with_rules(fields: Vec<Field>, level: Level, declared: &[(String, Type)]) -> Decoder {
+    pub(crate) fn with_rules(
+        fields: Vec<Field>,
+        level: Level,
+        declared: &[(String, Type)],
+    ) -> Decoder {
         let mut all = fields.clone();
         all.extend(
             declared
@@ -64,7 +70,10 @@ impl Decoder {
             as_time: matches!(field, &Field::Time(_)),
         };
         Decoder {
-            row: Row::new(shape.nodes.len()),
+            row: Row::new(
+                shape.nodes.len(),
+                nested::reader(level).filter(|_| declared.is_empty()),
+            ),
             shape,
             builder: Builder::new(level),
             takes: fields.iter().zip(&nodes).map(take).collect(),
@@ -77,6 +86,23 @@ impl Decoder {
                     kind: *kind,
                 })
                 .collect(),
+        }
+    }
+
+    /// Builds records and arrays at once, to compare with.
+    #[cfg(test)]
+    pub(super) fn build_nested(&mut self) {
+        self.row.reader = None;
+    }
+
+    /// Appends the fields of a record that is known to be valid, from `at` on; NULLs if there is no record.
+    pub(super) fn read_object(&mut self, block: &str, at: usize, columns: &mut [ColumnBuilder]) {
+        self.row.clear();
+        if byte(block.as_bytes(), at) == b'{' && self.object(block, 0, at, 1).is_err() {
+            self.row.clear();
+        }
+        for (take, column) in self.takes.iter().zip(columns) {
+            self.row.push(take.node, block, column);
         }
     }
 
@@ -221,7 +247,7 @@ impl Decoder {
         }
         self.row.clear();
         let mut end = match self.shape.nodes[0].wanted {
-            true => self.build(block, 0, at, 0)?,
+            true => self.nested_value(block, 0, at, 0)?,
             false => self.object(block, 0, at, 1)?,
         };
         if byte(bytes, end) != b'\n' {
@@ -395,7 +421,7 @@ impl Decoder {
             b'{' if open >= DEPTH_MAX => Err(Fault::new(at, FaultKind::TooDeep)),
             b'{' if !self.shape.nodes[node].wanted => self.object(block, node, at, open + 1),
             b'[' if !self.shape.nodes[node].wanted => skip_value(bytes, at, open),
-            b'{' | b'[' => self.build(block, node, at, open),
+            b'{' | b'[' => self.nested_value(block, node, at, open),
             _ => {
                 let word = scan::word(bytes, at)?;
                 if word != "null" {
@@ -418,6 +444,26 @@ impl Decoder {
         open: u32,
     ) -> Result<usize, Fault> {
         self.value(block, node, skip_blanks(block.as_bytes(), at), open)
+    }
+
+    /// Takes the record or array at `at` for `node` and the nodes below.
+    fn nested_value(
+        &mut self,
+        block: &str,
+        node: usize,
+        at: usize,
+        open: u32,
+    ) -> Result<usize, Fault> {
+        if self.row.reader.is_none() {
+            return self.build(block, node, at, open);
+        }
+        let bytes = block.as_bytes();
+        let end = match byte(bytes, at) {
+            b'{' => self.object(block, node, at, open + 1)?,
+            _ => skip_value(bytes, at, open)?,
+        };
+        *self.row.cell(node) = Cell::Raw(at, end);
+        Ok(end)
     }
 
     /// Builds the record or array at `at` for `node`, and fills the nodes below from it.

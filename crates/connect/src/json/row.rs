@@ -3,7 +3,7 @@
 //! They are buffered until the whole line has proved valid, because a bad event must leave nothing behind, and because
 //! a repeated key may still replace a value. Texts stay in the line: a cell only points there.
 
-use highwater_engine::{ColumnBuilder, Record, Value, ValueRef};
+use highwater_engine::{ColumnBuilder, ReadNested, Record, Value, ValueRef};
 use highwater_time::Instant;
 
 use super::number::Number;
@@ -19,6 +19,8 @@ pub(crate) struct Row {
     alike: Vec<String>,
     unescaped: String,
     nested: Vec<Value>,
+    /// Set if records and arrays stay text.
+    pub reader: Option<&'static dyn ReadNested>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,6 +43,8 @@ pub(crate) enum Cell {
     Unescaped(usize, usize),
     /// An index into [`Row::nested`].
     Nested(usize),
+    /// A record or array: a range of the line that [`Row::reader`] reads.
+    Raw(usize, usize),
 }
 
 /// The key that matched a requested name so far.
@@ -55,8 +59,9 @@ enum KeyMatch {
 }
 
 impl Row {
-    pub(super) fn new(nodes: usize) -> Row {
+    pub(super) fn new(nodes: usize, reader: Option<&'static dyn ReadNested>) -> Row {
         Row {
+            reader,
             slots: vec![Slot::default(); nodes],
             alike: vec![String::new(); nodes],
             ..Row::default()
@@ -183,6 +188,10 @@ impl Row {
             Cell::Text(start, end) => column.push_text(&line[start..end]),
             Cell::Unescaped(start, end) => column.push_text(&self.unescaped[start..end]),
             Cell::Nested(place) => column.push_owned(self.nested[place].clone()),
+            Cell::Raw(start, end) => match self.reader {
+                Some(reader) => column.push_nested(&line[start..end], reader),
+                None => unreachable!("without a reader, values are built"),
+            },
         }
     }
 
@@ -220,6 +229,7 @@ impl Row {
             Cell::Text(start, end) => ValueRef::Text(&line[start..end]),
             Cell::Unescaped(start, end) => ValueRef::Text(&self.unescaped[start..end]),
             Cell::Nested(place) => self.nested[place].view(),
+            Cell::Raw(..) => unreachable!("values are built where they are compared with types"),
         }
     }
 }

@@ -11,6 +11,8 @@ use hashbrown::HashSet;
 use highwater_engine::{Chunk, Column, Record, Value, ValueRef};
 use highwater_query::plan::Name;
 
+use super::nested;
+use super::rewrite::Rewriter;
 use super::scan::plain_len;
 
 /// Writes each row of a chunk as one JSON object on one line.
@@ -105,9 +107,17 @@ impl Item {
                     return;
                 }
                 out.extend_from_slice(encoded);
-                write_value(column.get(row), out);
+                if !rewriter(column, row, out).is_some_and(Rewriter::value) {
+                    write_value(column.get(row), out);
+                }
             }
             Item::Spread { named, after } => {
+                if named.is_empty()
+                    && after.is_empty()
+                    && rewriter(column, row, out).is_some_and(Rewriter::fields)
+                {
+                    return;
+                }
                 let ValueRef::Record(record) = column.get(row) else {
                     return;
                 };
@@ -121,6 +131,17 @@ impl Item {
             Item::Hidden => {}
         }
     }
+}
+
+/// Writes a value that is still text.
+#[inline]
+fn rewriter<'a>(column: &'a Column, row: usize, out: &'a mut Vec<u8>) -> Option<Rewriter<'a>> {
+    let Column::Lazy(lazy) = column else {
+        return None;
+    };
+    let (text, reader) = lazy.text(row)?;
+    let level = nested::level_of(reader)?;
+    Some(Rewriter::new(level, text, out))
 }
 
 /// Whether a record in one of these columns has exactly this name.
@@ -158,9 +179,7 @@ fn write_value(value: ValueRef<'_>, out: &mut Vec<u8>) {
         }
         // JSON has no NaN or infinity, and SAQL has no such floats.
         ValueRef::Float(value) if !value.is_finite() => out.extend_from_slice(b"null"),
-        ValueRef::Float(value) => {
-            out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes());
-        }
+        ValueRef::Float(value) => write_float(value, out),
         ValueRef::Text(text) => write_text(text, out),
         ValueRef::Time(time) => {
             out.push(b'"');
@@ -193,8 +212,13 @@ fn write_array(values: &[Value], out: &mut Vec<u8>) {
     out.push(b']');
 }
 
+/// A float that is finite.
+pub(super) fn write_float(value: f64, out: &mut Vec<u8>) {
+    out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes());
+}
+
 #[inline]
-fn write_text(text: &str, out: &mut Vec<u8>) {
+pub(super) fn write_text(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     let bytes = text.as_bytes();
     let plain = plain_len(bytes);

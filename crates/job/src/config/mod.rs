@@ -6,6 +6,7 @@
 //!
 //! An endpoint type that this version lacks is reported as "not supported yet", a typing error with "did you mean".
 
+mod kafka;
 mod live;
 mod outputs;
 mod sections;
@@ -21,6 +22,7 @@ use highwater_env::disk;
 use highwater_settings::{FileError, read_file};
 use highwater_time::{Duration, TimePolicy};
 
+pub use kafka::{ArrivalTime, KafkaInput};
 pub(crate) use live::OnFailure;
 pub use live::{Live, Start};
 
@@ -36,6 +38,8 @@ pub struct JobFile {
     pub compatibility: Level,
     /// Text comparison is case-insensitive.
     pub ignore_case: bool,
+    /// MIN, MAX and order keys reject text that is no number.
+    pub strict_types: bool,
     pub time: TimePolicy,
     /// In the order of the file.
     pub inputs: Vec<Input>,
@@ -52,6 +56,18 @@ pub struct JobFile {
     pub live: Live,
     /// Expectations of a golden case beyond its expected files.
     pub expect: Option<Expect>,
+    /// Imported from a Stream Analytics project.
+    pub project: bool,
+    /// Live inputs of a project that have no local file: their [`Input`]s can be checked and not read.
+    pub remote_inputs: Vec<RemoteInput>,
+}
+
+/// A live input of a project.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RemoteInput {
+    pub name: String,
+    /// Such as `Event Hub`.
+    pub kind: String,
 }
 
 /// The source of the query text.
@@ -68,8 +84,10 @@ pub struct Input {
     /// Files, each one partition, or folders of files; empty for an input from hubs.
     pub paths: Vec<PathBuf>,
     /// Hubs, read as one: their partitions are numbered hub by hub. Empty for files, unless they are followed: then the hub
-    /// that their events are appended to.
+    /// that their events are appended to. With `kafka`, topics of that cluster.
     pub hubs: Vec<String>,
+    /// The cluster of the topics; `None` for hubs of the node and for files.
+    pub kafka: Option<KafkaInput>,
     /// The payload column with the arrival time; without it, arrival times are unknown.
     pub arrival: Option<String>,
     /// The payload column with the partition id; without it, each file is a partition.
@@ -96,6 +114,17 @@ pub struct Output {
     pub name: String,
     pub settings: Arc<dyn OutputSettings>,
     pub on_failure: OnFailure,
+    /// Set if the output gets rows before they are final.
+    pub early: Option<EarlyResults>,
+}
+
+/// How often the rows of windows are given before they are final.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EarlyResults {
+    /// The interval in event time.
+    pub every: Duration,
+    /// The age of a window at its first early row.
+    pub after: Duration,
 }
 
 /// The policy for events that cannot be decoded or processed.
@@ -155,6 +184,14 @@ impl JobFile {
 }
 
 impl Input {
+    /// The hubs of the node that it reads.
+    pub fn node_hubs(&self) -> &[String] {
+        match self.kafka {
+            None => &self.hubs,
+            Some(_) => &[],
+        }
+    }
+
     /// Whether its files are followed through a hub.
     pub fn is_followed(&self) -> bool {
         !self.paths.is_empty() && !self.hubs.is_empty()

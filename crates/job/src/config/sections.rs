@@ -7,8 +7,8 @@ use highwater_settings::{FileReader, Section};
 use highwater_time::{Duration, TimePolicy, ViolationAction};
 use toml::de::DeValue;
 
-use super::live;
 use super::{Expect, Function, Input, JobFile, OnError, Order, Output, QuerySource};
+use super::{kafka, live};
 use crate::reference;
 
 const TOP_KEYS: &[&str] = &[
@@ -17,6 +17,7 @@ const TOP_KEYS: &[&str] = &[
     "sql",
     "compatibility",
     "ignore_case",
+    "strict_types",
     "time",
     "inputs",
     "outputs",
@@ -41,6 +42,7 @@ pub(super) fn read_job(reader: &mut FileReader, top: &Section, file_name: &str) 
     let query = read_query(reader, top);
     let compatibility = reader.choice(top, "compatibility", LEVELS, &[]);
     let ignore_case = reader.boolean(top, "ignore_case");
+    let strict_types = reader.boolean(top, "strict_types");
     let time = reader
         .section(top, "time")
         .map(|s| read_time(reader, &s))
@@ -74,6 +76,7 @@ pub(super) fn read_job(reader: &mut FileReader, top: &Section, file_name: &str) 
         folder: PathBuf::new(),
         compatibility: compatibility.unwrap_or_default(),
         ignore_case: ignore_case.unwrap_or_default(),
+        strict_types: strict_types.unwrap_or_default(),
         time,
         inputs,
         outputs,
@@ -83,6 +86,8 @@ pub(super) fn read_job(reader: &mut FileReader, top: &Section, file_name: &str) 
         functions,
         live,
         expect,
+        project: false,
+        remote_inputs: Vec::new(),
     })
 }
 
@@ -166,33 +171,33 @@ const INPUT_KEYS: &[&str] = &[
     "delimiter",
     "header",
 ];
-const HUB_KEYS: &[&str] = &[
-    "type",
-    "hub",
-    "format",
-    "compression",
-    "delimiter",
-    "header",
-];
+/// The keys of the format of records.
+const FORMAT_KEYS: &[&str] = &["format", "compression", "delimiter", "header"];
 
 #[derive(Clone, Copy, PartialEq)]
 enum InputType {
     File,
     Hub,
+    Kafka,
 }
 
-const INPUT_TYPES: &[(&str, InputType)] = &[("file", InputType::File), ("hub", InputType::Hub)];
-const INPUT_TYPES_LATER: &[&str] = &["kafka"];
+const INPUT_TYPES: &[(&str, InputType)] = &[
+    ("file", InputType::File),
+    ("hub", InputType::Hub),
+    ("kafka", InputType::Kafka),
+];
 
 fn read_input(reader: &mut FileReader, section: &Section) -> Option<Input> {
     // The other keys of an unsupported type would be reported as unknown.
     let kind = match section.has("type") {
-        true => reader.choice(section, "type", INPUT_TYPES, INPUT_TYPES_LATER)?,
+        true => reader.choice(section, "type", INPUT_TYPES, &[])?,
         false if section.has("hub") => InputType::Hub,
         false => InputType::File,
     };
-    if kind == InputType::Hub {
-        return read_hub_input(reader, section);
+    match kind {
+        InputType::File => {}
+        InputType::Hub => return read_hub_input(reader, section),
+        InputType::Kafka => return read_kafka_input(reader, section),
     }
     reader.known_keys(section, INPUT_KEYS);
     let paths = reader.paths(section, "path", "input/Entry.jsonl");
@@ -220,6 +225,7 @@ fn read_input(reader: &mut FileReader, section: &Section) -> Option<Input> {
         name: section.leaf().to_owned(),
         paths: paths?,
         hubs: Vec::new(),
+        kafka: None,
         arrival,
         partition,
         reference,
@@ -243,11 +249,32 @@ fn read_refresh(reader: &mut FileReader, section: &Section, paths: &[PathBuf]) -
 }
 
 fn read_hub_input(reader: &mut FileReader, section: &Section) -> Option<Input> {
-    reader.known_keys(section, HUB_KEYS);
+    reader.known_keys(section, &[&["type", "hub"], FORMAT_KEYS].concat());
     let hubs = reader.texts(section, "hub", "toll");
     if !section.has("hub") {
         reader.missing(section, "hub", "hub = \"toll\"");
     }
+    let input = read_record_input(reader, section);
+    Some(Input {
+        hubs: hubs?,
+        ..input
+    })
+}
+
+fn read_kafka_input(reader: &mut FileReader, section: &Section) -> Option<Input> {
+    reader.known_keys(section, &[&kafka::keys(), FORMAT_KEYS].concat());
+    let read = kafka::read(reader, section);
+    let input = read_record_input(reader, section);
+    let (topic, kafka) = read?;
+    Some(Input {
+        hubs: vec![topic],
+        kafka: Some(kafka),
+        ..input
+    })
+}
+
+/// An input from records, without its hubs.
+fn read_record_input(reader: &mut FileReader, section: &Section) -> Input {
     // Parquet is a format of files.
     let formats = INPUT_FORMATS.iter().copied();
     let formats: Vec<_> = formats
@@ -255,17 +282,18 @@ fn read_hub_input(reader: &mut FileReader, section: &Section) -> Option<Input> {
         .collect();
     let format = read_format(reader, section, &formats, None);
     let compression = reader.choice(section, "compression", COMPRESSIONS, &[]);
-    Some(Input {
+    Input {
         name: section.leaf().to_owned(),
         paths: Vec::new(),
-        hubs: hubs?,
+        hubs: Vec::new(),
+        kafka: None,
         arrival: None,
         partition: None,
         reference: false,
         refresh: None,
         format,
         compression: compression.unwrap_or_default(),
-    })
+    }
 }
 
 /// `named` is the format by the file name, for an input without a `format`.

@@ -87,6 +87,7 @@ error = ""
         name: "Entry".to_owned(),
         paths: vec![PathBuf::from("input/Entry.jsonl")],
         hubs: Vec::new(),
+        kafka: None,
         arrival: Some("ArrivalTime".to_owned()),
         partition: Some("p".to_owned()),
         reference: false,
@@ -266,7 +267,7 @@ error: unknown key "nmae"
   |
 2 | nmae = "x"
   | ^^^^ did you mean "name"?
-  = known keys: name, query, sql, compatibility, ignore_case, time, inputs, outputs, functions, errors, start, checkpoint, work, late, expect
+  = known keys: name, query, sql, compatibility, ignore_case, strict_types, time, inputs, outputs, functions, errors, start, checkpoint, work, late, expect
 
 error: "query" must be a string, not an integer
  --> job.toml:3:9
@@ -301,13 +302,13 @@ error: unknown key "input"
    |
 10 | [input.Entry]
    |  ^^^^^ did you mean "inputs"?
-   = known keys: name, query, sql, compatibility, ignore_case, time, inputs, outputs, functions, errors, start, checkpoint, work, late, expect
+   = known keys: name, query, sql, compatibility, ignore_case, strict_types, time, inputs, outputs, functions, errors, start, checkpoint, work, late, expect
 
-error: type = "kafka" in [outputs.Alerts] is not supported yet
-  --> job.toml:14:8
+error: missing key "servers" in [outputs.Alerts]
+  --> job.toml:13:10
    |
-14 | type = "kafka"
-   |        ^^^^^^^ this version has: "file", "stdout", "hub", "files", "postgres", "webhook", "queue"
+13 | [outputs.Alerts]
+   |          ^^^^^^ add servers = ["broker-1:9092"]
 
 error: missing key "dead_letter" in [errors]
   --> job.toml:17:2
@@ -435,7 +436,7 @@ error: "Alerts" must be a table, not a string
 }
 
 #[test]
-fn an_unknown_type_lists_what_is_there_and_what_will_be() {
+fn an_unknown_type_lists_what_is_there() {
     check(
         "query='q'\n[inputs.I]\ntype = \"kafak\"\n",
         r#"
@@ -444,8 +445,7 @@ error: unknown value "kafak" for "type" in [inputs.I]
   |
 3 | type = "kafak"
   |        ^^^^^^^ did you mean "kafka"?
-  = known values: "file", "hub"
-  = not supported yet: "kafka"
+  = known values: "file", "hub", "kafka"
 "#,
     );
 }
@@ -538,6 +538,8 @@ dead_letter = "L"
     assert_eq!(job.compatibility, Level::V1_1);
     assert!(!job.ignore_case);
     assert!(parse("query='q.saql'\nignore_case = true").ignore_case);
+    assert!(!job.strict_types);
+    assert!(parse("query='q.saql'\nstrict_types = true").strict_types);
     assert_eq!(job.inputs[0].format, Some(Format::Csv(csv(b'\t', false))));
     assert_eq!(job.inputs[1].format, None);
     assert_eq!(job.inputs[1].compression, Compression::Gzip);
@@ -717,4 +719,92 @@ fn a_job_with_limited_access_has_its_own_folder_and_the_listed_ones() {
             "{refused}"
         );
     }
+}
+
+// proves E1
+#[test]
+fn early_results_have_an_interval_and_an_age() {
+    let early = |line: &str| {
+        let text = format!("query='q'\n[inputs.I]\nhub='h'\n[outputs.o]\ntype='stdout'\n{line}\n");
+        parse(&text).outputs[0].early
+    };
+    let results = |every, after| {
+        Some(EarlyResults {
+            every: seconds(every),
+            after: seconds(after),
+        })
+    };
+    assert_eq!(early(""), None);
+    assert_eq!(early("early = '2s'"), results(2, 0));
+    assert_eq!(
+        early("early = { every = '1m', after = '5s' }"),
+        results(60, 5)
+    );
+}
+
+#[test]
+fn wrong_intervals_of_early_results_are_told() {
+    let told = |line: &str| {
+        wrong(&format!(
+            "query='q'\n[inputs.I]\nhub='h'\n[outputs.o]\ntype='stdout'\n{line}\n"
+        ))
+    };
+    assert!(told("early = '10ms'").contains("100ms apart"));
+    assert!(told("early = { after = '1s' }").contains("every"));
+    assert!(told("early = { every = '1s', later = '1s' }").contains("later"));
+    assert!(told("early = true").contains("early"));
+}
+
+#[test]
+fn a_kafka_input_has_a_topic_a_cluster_and_a_time() {
+    let text = r#"
+sql = "SELECT * FROM Entry"
+[inputs.Entry]
+type = "kafka"
+servers = ["broker-1:9092", "broker-2:9092"]
+tls = true
+user = "app"
+password = "s3cret"
+topic = "toll"
+journal = "toll-time"
+clock_margin = "250ms"
+format = "jsonl"
+"#;
+    let file = JobFile::parse(text, "job.toml").unwrap();
+    let input = &file.inputs[0];
+    assert_eq!(input.hubs, ["toll"]);
+    assert_eq!(input.node_hubs(), [""; 0]);
+    let kafka = input.kafka.as_ref().unwrap();
+    assert_eq!(kafka.arrival, ArrivalTime::LogAppend);
+    assert_eq!(kafka.journal.as_deref(), Some("toll-time"));
+    assert_eq!(kafka.clock_margin, std::time::Duration::from_millis(250));
+    assert!(kafka.transactions && kafka.cluster.tls);
+    assert_eq!(kafka.cluster.servers.len(), 2);
+    // proves U3
+    let shown = format!("{file:?}");
+    assert!(!shown.contains("s3cret"), "{shown}");
+}
+
+#[test]
+fn settings_of_a_cluster_that_have_no_effect_are_mistakes() {
+    let text = |input: &str| format!("sql='q'\n[inputs.I]\ntype='kafka'\n{input}\n");
+    let no_servers = wrong(&text("topic='t'"));
+    assert!(
+        no_servers.contains("servers = [\"broker-1:9092\"]"),
+        "{no_servers}"
+    );
+    let no_topic = wrong(&text("servers='b:1'"));
+    assert!(no_topic.contains("missing key \"topic\""), "{no_topic}");
+    let no_password = wrong(&text("servers='b:1'\ntopic='t'\nuser='u'"));
+    assert!(
+        no_password.contains("missing key \"password\""),
+        "{no_password}"
+    );
+    let no_user = wrong(&text("servers='b:1'\ntopic='t'\npassword='u'"));
+    assert!(no_user.contains("missing key \"user\""), "{no_user}");
+    let plain = wrong(&text("servers='b:1'\ntopic='t'\nca='ca.pem'"));
+    assert!(plain.contains("\"ca\" has no effect"), "{plain}");
+    let created = "servers='b:1'\ntopic='t'\narrival='create-time'\njournal='j'";
+    let created = wrong(&text(created));
+    assert!(created.contains("only events move time"), "{created}");
 }

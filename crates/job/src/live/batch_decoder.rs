@@ -9,7 +9,9 @@ use highwater_log::{FetchData, Offset};
 use highwater_time::Instant;
 
 use super::files::FileMarker;
+use super::time_journal::PassedTime;
 use crate::account::shown_file;
+use crate::record_property::{PropertyColumns, RecordProperty};
 
 /// The target size of a block.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -54,21 +56,32 @@ pub(super) struct OffsetRange {
 pub(super) struct BatchDecoder {
     unpacker: Decompressor,
     values: ValueDecoder,
+    properties: PropertyColumns,
     file_context: Option<FileContext>,
     bad: Vec<BadEvent>,
     /// The last offset and the arrival time of each batch of the block.
     arrived: Vec<(u64, Instant)>,
+    /// The latest arrival so far. The clocks of brokers differ, and arrivals never go back.
+    latest: Instant,
 }
 
 impl BatchDecoder {
-    pub(super) fn new(values: ValueDecoder) -> BatchDecoder {
+    /// Adds the columns of `properties` after those of the values.
+    pub(super) fn new(values: ValueDecoder, properties: &[RecordProperty]) -> BatchDecoder {
         BatchDecoder {
             unpacker: Decompressor::default(),
             values,
+            properties: PropertyColumns::new(properties),
             file_context: None,
             bad: Vec::new(),
             arrived: Vec::new(),
+            latest: Instant::BEFORE_ALL,
         }
+    }
+
+    /// Arrivals are at least `latest`.
+    pub(super) fn continue_from(&mut self, latest: Instant) {
+        self.latest = latest;
     }
 
     /// For the hub of followed files; their paths are shown without `folder`.
@@ -82,42 +95,57 @@ impl BatchDecoder {
                 kind,
                 file: None,
             }),
-            ..BatchDecoder::new(values)
+            ..BatchDecoder::new(values, &[])
         }
     }
 
-    /// Decodes the offsets of `range` and returns the offset after the last.
+    /// Decodes the offsets of `range`, with the times of a journal, and returns the offset after the last.
     pub(super) fn decode(
         &mut self,
         fetched: &FetchData,
+        passed: &[PassedTime],
         range: &OffsetRange,
         emit: &mut dyn FnMut(DecodedItem),
     ) -> Result<Offset, CorruptBatch> {
         let mut skip = ReadCommittedFilter::new(&fetched.aborted);
         let OffsetRange { from, until } = *range;
         let mut next = from;
+        let mut passed = passed.iter().peekable();
         for piece in &fetched.pieces {
             for batch in Batches::new(piece) {
                 let batch = batch?;
-                if until.is_some_and(|until| batch.header.base_offset() >= until) {
+                let base = batch.header.base_offset();
+                if until.is_some_and(|until| base >= until) {
                     break;
                 }
+                while let Some(passed) = passed.next_if(|passed| passed.before <= base) {
+                    self.punctuate(passed.time, emit);
+                }
                 next = batch.header.next_offset().max(next);
-                if batch.is_punctuation() && batch.header.base_offset() >= from {
-                    self.emit_block(emit);
-                    emit(DecodedItem::Punctuation(arrival(&batch)));
+                if batch.is_punctuation() && base >= from {
+                    self.punctuate(enqueue_time(&batch), emit);
                 } else if !skip.skips(&batch.header) {
                     self.gather(&batch, from, emit);
                 }
             }
         }
         self.emit_block(emit);
+        let at_end = passed.filter(|passed| passed.before <= next);
+        at_end.for_each(|passed| self.punctuate(passed.time, emit));
         Ok(next)
+    }
+
+    fn punctuate(&mut self, time: Instant, emit: &mut dyn FnMut(DecodedItem)) {
+        self.emit_block(emit);
+        self.latest = self.latest.max(time);
+        emit(DecodedItem::Punctuation(self.latest));
     }
 
     fn gather(&mut self, batch: &StoredBatch<'_>, from: Offset, emit: &mut dyn FnMut(DecodedItem)) {
         let last = batch.header.last_offset().0 as u64;
-        self.arrived.push((last, arrival(batch)));
+        let arrival = enqueue_time(batch).max(self.latest);
+        self.latest = arrival;
+        self.arrived.push((last, arrival));
         // Moved out of `self`, because `emit_block` borrows it.
         let mut unpacker = std::mem::take(&mut self.unpacker);
         let mut at = batch.header.base_offset().max(from);
@@ -131,19 +159,21 @@ impl BatchDecoder {
                         && let Some(Ok(marker)) = FileMarker::of(record.headers)
                     {
                         self.emit_block(emit);
-                        self.arrived.push((last, arrival(batch)));
+                        self.arrived.push((last, arrival));
                         self.apply_marker(&marker);
                     } else if let (Some(value), true) = (record.value, record.offset >= from) {
                         self.values.push(value, record.offset.0 as u64);
+                        self.properties.push(&record);
                         if self.values.bytes() >= BLOCK_BYTES {
                             self.emit_block(emit);
-                            self.arrived.push((last, arrival(batch)));
+                            self.arrived.push((last, arrival));
                         }
                     }
                     Ok(())
                 })
                 .find_map(Result::err),
         };
+        unpacker.release();
         self.unpacker = unpacker;
         self.bad.extend(unreadable.map(|error| BadEvent {
             line: at.0 as u64,
@@ -170,6 +200,7 @@ impl BatchDecoder {
 
     fn emit_block(&mut self, emit: &mut dyn FnMut(DecodedItem)) {
         let mut events = self.values.finish();
+        events.columns.extend(self.properties.take(&events.lines));
         events.bad.append(&mut self.bad);
         events.bad.sort_by_key(|bad| bad.line);
         if events.rows + events.bad.len() > 0 {
@@ -201,6 +232,6 @@ impl BatchDecoder {
     }
 }
 
-fn arrival(batch: &StoredBatch<'_>) -> Instant {
-    Instant::from_unix_millis(batch.header.enqueue_time().0)
+fn enqueue_time(batch: &StoredBatch<'_>) -> Instant {
+    Instant::from_unix_millis(batch.enqueue_time().0)
 }

@@ -23,8 +23,9 @@ use super::state_limit::StateLimit;
 use super::status::{InputStatus, OutputStatus, PartitionStatus, StatusHandle};
 use crate::combiner::{Combiner, OutputRouting, StatementPort};
 use crate::config::OnError;
+use crate::early::{EarlyPlan, PipelineCopies, output_columns};
 use crate::load::Job;
-use crate::output_merge::{OutputMerge, OutputMessage, RowForm, column_names};
+use crate::output_merge::{OutputMerge, OutputMessage, RowForm};
 use crate::plan::{InputPlan, PartitionId};
 use crate::side_output::SideOutput;
 use crate::side_row::{QueryText, StreamLocation};
@@ -80,7 +81,7 @@ struct OutputLayout {
 
 impl OutputLayout {
     fn new(job: &Job) -> OutputLayout {
-        let mut schemas = schemas(&job.plan);
+        let mut schemas = schemas(&job.plan, job.early.as_deref());
         let mut add = |name: &String| {
             schemas.push(OutputSchema {
                 name: name.clone(),
@@ -100,10 +101,10 @@ impl OutputLayout {
     }
 }
 
-fn schemas(plan: &Plan) -> Vec<OutputSchema> {
+fn schemas(plan: &Plan, early: Option<&EarlyPlan>) -> Vec<OutputSchema> {
     let mut schemas: Vec<OutputSchema> = Vec::new();
     for (statement, output) in plan.outputs.iter().enumerate() {
-        let columns = column_names(plan, output.from);
+        let columns = output_columns(plan, statement, early);
         let same = |schema: &&mut OutputSchema| schema.name.eq_ignore_ascii_case(&output.name);
         match schemas.iter_mut().find(same) {
             Some(schema) => {
@@ -124,8 +125,9 @@ fn schemas(plan: &Plan) -> Vec<OutputSchema> {
 }
 
 impl OutputSchema {
-    fn form(&self, plan: &Plan, statement: usize) -> RowForm {
-        let names = || RowNames::new(column_names(plan, plan.outputs[statement].from));
+    fn form(&self, job: &Job, statement: usize) -> RowForm {
+        let early = job.early.as_deref();
+        let names = || RowNames::new(output_columns(&job.plan, statement, early));
         match self.is_mixed {
             true => RowForm::Record(names()),
             false => RowForm::Columns,
@@ -146,8 +148,12 @@ impl JobBuilder<'_> {
         let streams = partitions.all.iter().enumerate();
         let streams = streams
             .map(|(number, partition)| self.stream(number, partition, &query, has_late_events));
-        let streams = streams.collect::<Result<Vec<HubStream>, StartError>>()?;
+        let mut streams = streams.collect::<Result<Vec<HubStream>, StartError>>()?;
         let mut shared = self.physical.shared(&partitions.per_input);
+        let steps = self.status.telemetry.steps.clone();
+        shared.pipeline.count_into(steps);
+        let output_max = self.state_limit.output_bytes_max();
+        shared.pipeline.limit_output(output_max);
         if layout.dead_letters.is_some() {
             shared.pipeline.errors.collect_all();
         }
@@ -155,16 +161,28 @@ impl JobBuilder<'_> {
         let locations = partitions.all.iter();
         let locations = locations.map(|partition| location(self.job, partition));
         let (events, event_receiver) = mpsc::unbounded_channel();
+        let mut combiner = Combiner::new(shared, routing, locations.collect(), query);
+        if let Some(early) = &self.job.early {
+            let copies = PipelineCopies::new(early, self.physical);
+            let inputs = streams.iter().map(HubStream::input);
+            combiner = combiner.with_early_results(&copies, &partitions.per_input, inputs);
+            let stopping = streams.iter_mut();
+            stopping
+                .filter(|stream| early.inputs[stream.input()])
+                .for_each(|stream| stream.stop_at_barriers(&copies));
+        }
         Ok(JobParts {
             combiner: CombinerThread {
-                combiner: Combiner::new(shared, routing, locations.collect(), query),
+                combiner,
                 permits: ReadPermits::new(streams.len()),
                 workers: Vec::new(),
                 events,
                 status: self.status.clone(),
                 timer: self.clock.clone(),
                 errors_before: 0,
+                logged_errors: 0,
                 meter: self.state_limit.meter(),
+                has_told_end: false,
             },
             streams,
             events: event_receiver,
@@ -192,14 +210,17 @@ impl JobBuilder<'_> {
                 routing.statements[*statement] = StatementPort { output, port };
             }
             let statements = schema.statements.iter();
-            let forms = statements.map(|statement| schema.form(plan, *statement));
+            let forms = statements.map(|statement| schema.form(self.job, *statement));
             let (to, inbox) = mpsc::channel(WAITING_MAX);
             let queue = OutputQueue {
                 index: output,
                 to,
                 status: self.status.clone(),
             };
-            let merge = OutputMerge::new(forms.collect(), since, Box::new(queue));
+            let mut merge = OutputMerge::new(forms.collect(), since, Box::new(queue));
+            if let Some(early) = &self.job.early {
+                merge = merge.with_revisions(early, &schema.statements);
+            }
             routing.outputs.push(merge);
             pending.push(PendingOutput {
                 name: schema.name,
@@ -225,7 +246,10 @@ impl JobBuilder<'_> {
         let (assigner, fields) = TimestampAssigner::new(input, false);
         let options = format.options(fields, dead_letters);
         let decoder = match is_hub {
-            true => BatchDecoder::new(ValueDecoder::new(options).ok_or(StartError::Format(name))?),
+            true => {
+                let values = ValueDecoder::new(options).ok_or(StartError::Format(name))?;
+                BatchDecoder::new(values, assigner.properties())
+            }
             false => BatchDecoder::of_files(options, folder),
         };
         let plan = StreamPlan {
@@ -240,7 +264,13 @@ impl JobBuilder<'_> {
             late_events,
             query: query.clone(),
         };
-        let stream = Stream::new(plan, assigner, self.physical);
+        let mut stream = Stream::new(plan, assigner, self.physical);
+        let telemetry = &self.status.telemetry;
+        let sampler = telemetry.sampler(partition.input, partition.number);
+        stream.observe(sampler, telemetry.errors.clone());
+        let pipeline = &mut stream.partition_mut().pipeline;
+        pipeline.count_into(telemetry.steps.clone());
+        pipeline.limit_output(self.state_limit.output_bytes_max());
         let meter = self.state_limit.meter();
         Ok(HubStream::new(
             partition.place.clone(),
@@ -292,6 +322,10 @@ impl JobParts {
             let number = partitions.all.len();
             let added = partitions.add(partition.clone());
             let mut stream = builder.stream(number, added, &query, late_events)?;
+            let early = builder.job.early.as_ref();
+            if let Some(early) = early.filter(|early| early.inputs[input]) {
+                stream.stop_at_barriers(&PipelineCopies::new(early, builder.physical));
+            }
             stream.begin(partition.partition.bounds().start);
             if passed > Instant::BEFORE_ALL {
                 stream.begin_behind(passed);

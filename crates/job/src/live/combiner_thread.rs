@@ -14,10 +14,12 @@ use tokio::sync::mpsc;
 
 use super::hub_stream::StreamSnapshot;
 use super::read_permits::ReadPermits;
-use super::state_limit::StateMeter;
+use super::state_limit::{BytesInFlight, MeasuredState, StateMeter};
 use super::status::{PartitionStatus, StatusHandle};
 use super::worker::WorkItem;
 use crate::combiner::Combiner;
+use crate::early::{EndPreview, RevisionStep};
+use crate::error_log::DataErrorSample;
 use crate::output_merge::OutputMerge;
 use crate::side_row::StreamLocation;
 use crate::stream::StreamOutput;
@@ -27,6 +29,15 @@ pub(super) enum CombinerMessage {
         worker: usize,
         output: Box<StreamOutput>,
         status: Box<PartitionStatus>,
+        /// Given back when the output has been combined.
+        in_flight: BytesInFlight,
+        /// The stream has gone on because its barrier was raised, not because of a fetch.
+        answers_barrier: bool,
+    },
+    /// What a stream would give if the input ended at its barrier.
+    Previewed {
+        worker: usize,
+        preview: EndPreview,
     },
     /// The stream has read all available events.
     Drained {
@@ -56,6 +67,7 @@ impl CombinerMessage {
     fn worker(&self) -> Option<usize> {
         match self {
             CombinerMessage::Output { worker, .. }
+            | CombinerMessage::Previewed { worker, .. }
             | CombinerMessage::Drained { worker, .. }
             | CombinerMessage::Ended { worker, .. }
             | CombinerMessage::Copied { worker, .. } => Some(*worker),
@@ -96,7 +108,11 @@ pub(super) struct CombinerThread {
     pub timer: Arc<dyn Clock>,
     /// Failed rows of earlier runs of this start.
     pub errors_before: u64,
+    /// How many failed rows are in the log of data errors.
+    pub logged_errors: usize,
     pub meter: StateMeter,
+    /// [`CombinerEvent::Ended`] was sent.
+    pub has_told_end: bool,
 }
 
 /// A barrier that not all workers have passed.
@@ -110,11 +126,29 @@ struct Alignment {
     took: Duration,
 }
 
+impl MeasuredState for Combiner {
+    fn estimated_bytes(&self) -> u64 {
+        self.state_bytes() as u64
+    }
+
+    fn encoded_bytes(&self) -> u64 {
+        let mut state = Vec::new();
+        self.snapshot(&mut state);
+        state.len() as u64
+    }
+}
+
 impl CombinerThread {
     /// Runs until [`CombinerMessage::Stop`] or until an output is closed.
     pub(super) fn run(mut self, mut inbox: mpsc::UnboundedReceiver<CombinerMessage>) {
         let mut alignment: Option<Alignment> = None;
         let mut open = self.combiner.streams();
+        if let Some(clock) = self.combiner.revision_clock() {
+            // Streams of a checkpoint go on from where they were.
+            clock.told_streams();
+            let barrier = clock.barrier();
+            self.send_all(|| WorkItem::RaiseBarrier(barrier));
+        }
         while let Some(message) = inbox.blocking_recv() {
             if let Some(waiting) = &mut alignment
                 && message
@@ -138,14 +172,33 @@ impl CombinerThread {
         open: &mut usize,
     ) -> Result<bool, EndpointError> {
         match message {
-            CombinerMessage::Output { output, status, .. } => self.combine(*output, *status)?,
+            CombinerMessage::Output {
+                output,
+                status,
+                in_flight,
+                answers_barrier,
+                ..
+            } => {
+                let (stream, reached) = (output.stream, output.reached);
+                self.combine(*output, *status)?;
+                drop(in_flight);
+                match (answers_barrier, self.combiner.revision_clock()) {
+                    (true, Some(clock)) => clock.answered(),
+                    _ => self.permits.processed(stream, reached),
+                }
+                self.pass_barrier(*open)?;
+            }
+            CombinerMessage::Previewed { preview, .. } => {
+                if let Some(clock) = self.combiner.revision_clock() {
+                    clock.take_preview(preview);
+                }
+                self.pass_barrier(*open)?;
+            }
             CombinerMessage::Drained { stream, .. } => self.permits.drained(stream),
             CombinerMessage::Ended { stream, .. } => {
                 self.permits.drained(stream);
                 *open -= 1;
-                if *open == 0 {
-                    self.tell(CombinerEvent::Ended);
-                }
+                self.tell_end(*open);
             }
             CombinerMessage::Checkpoint(number) => *alignment = Some(self.raise_barrier(number)),
             CombinerMessage::Copied {
@@ -179,16 +232,43 @@ impl CombinerThread {
         Ok(true)
     }
 
+    /// Sends the revision that is due, and lets streams go on if all have arrived at their barrier.
+    fn pass_barrier(&mut self, open: usize) -> Result<(), EndpointError> {
+        let step = self.combiner.revision_step();
+        if let Some(reason) = self.combiner.overflow() {
+            self.tell(CombinerEvent::Failed(reason));
+        }
+        match step? {
+            RevisionStep::Preview => self.send_all(|| WorkItem::Preview),
+            RevisionStep::Raise(barrier) => self.send_all(|| WorkItem::RaiseBarrier(barrier)),
+            RevisionStep::Wait | RevisionStep::Revise => self.tell_end(open),
+        }
+        Ok(())
+    }
+
+    fn send_all(&self, work: impl Fn() -> WorkItem) {
+        for worker in &self.workers {
+            // A worker that panicked has sent `Failed`.
+            let _ = worker.send(work());
+        }
+    }
+
+    /// Tells that every stream has ended, once, and none goes on to a later barrier.
+    fn tell_end(&mut self, open: usize) {
+        let clock = self.combiner.revision_clock();
+        let is_settled = clock.is_none_or(|clock| clock.is_settled());
+        if open == 0 && is_settled && !std::mem::replace(&mut self.has_told_end, true) {
+            self.tell(CombinerEvent::Ended);
+        }
+    }
+
     fn tell(&self, event: CombinerEvent) {
         // The receiver is dropped when the job is killed.
         let _ = self.events.send(event);
     }
 
     fn raise_barrier(&self, number: u64) -> Alignment {
-        for worker in &self.workers {
-            // A worker that panicked has sent `Failed`.
-            let _ = worker.send(WorkItem::Copy);
-        }
+        self.send_all(|| WorkItem::Copy);
         Alignment {
             number,
             copied: vec![false; self.workers.len()],
@@ -202,6 +282,8 @@ impl CombinerThread {
         let began = self.timer.elapsed();
         let mut shared = Vec::new();
         self.snapshot(&mut shared);
+        let estimated = self.combiner.estimated_bytes();
+        self.meter.size_report(estimated).encoded(shared.len());
         let streams: Vec<StreamSnapshot> = alignment.copies.into_iter().flatten().collect();
         let times = streams.iter().map(|stream| stream.arrived);
         let reached = times
@@ -230,31 +312,38 @@ impl CombinerThread {
         output: StreamOutput,
         status: PartitionStatus,
     ) -> Result<(), EndpointError> {
-        let (stream, watermark) = (output.stream, output.watermark);
+        let stream = output.stream;
         let input = output.size();
-        self.combiner.combine(output)?;
+        let combined = self.combiner.combine(output);
+        if let Some(reason) = self.combiner.overflow() {
+            self.tell(CombinerEvent::Failed(reason));
+        }
+        combined?;
         self.measure(input);
         self.status.update_partition(stream, |shown| {
             let backlog = shown.backlog;
             *shown = PartitionStatus { backlog, ..status };
         });
+        self.log_errors();
         let errors = self.errors_before + self.combiner.shared.pipeline.errors.count;
         self.status.update(|status| {
             status.watermark = self.combiner.watermark();
             status.runtime_errors = errors;
         });
-        self.permits.processed(stream, watermark);
         Ok(())
     }
 
+    fn log_errors(&mut self) {
+        let samples = &self.combiner.shared.pipeline.errors.samples;
+        for error in &samples[self.logged_errors..] {
+            let sample = DataErrorSample::of_row(error, String::new());
+            self.status.telemetry.errors.add(sample);
+        }
+        self.logged_errors = samples.len();
+    }
+
     fn measure(&mut self, input: u64) {
-        let combiner = &self.combiner;
-        let measured = self.meter.processed(input, || {
-            let mut state = Vec::new();
-            combiner.snapshot(&mut state);
-            state.len() as u64
-        });
-        if let Err(reason) = measured {
+        if let Err(reason) = self.meter.processed(input, &self.combiner) {
             self.tell(CombinerEvent::Failed(reason));
         }
     }

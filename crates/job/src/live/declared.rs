@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use highwater_connect::{OpenResult, OutputContext, OutputSettings, OutsideAccess, StdoutOutput};
+use highwater_connect::{
+    Clusters, OpenResult, OutputContext, OutputSettings, OutsideAccess, StdoutOutput,
+};
 use highwater_env::Disk;
 use highwater_log::{Log, TransactionCoordinator};
 use highwater_queue::Queues;
@@ -13,6 +15,7 @@ use super::{EndpointRequest, Endpoints};
 pub struct DeclaredEndpoints {
     pub hubs: Option<(Arc<dyn Log>, Arc<dyn TransactionCoordinator>)>,
     pub queues: Option<Queues>,
+    pub clusters: Option<Arc<dyn Clusters>>,
     pub disk: Arc<dyn Disk>,
     pub access: OutsideAccess,
 }
@@ -24,9 +27,11 @@ impl Endpoints for DeclaredEndpoints {
             output: request.output.to_owned(),
             refused_by: request.refused_by.map(str::to_owned),
             epoch: request.epoch,
+            early_key: request.early_key.clone(),
             folder: request.folder.to_owned(),
             hubs: self.hubs.clone(),
             queues: self.queues.clone(),
+            clusters: self.clusters.clone(),
             disk: self.disk.clone(),
             access: self.access.clone(),
         };

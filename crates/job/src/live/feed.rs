@@ -1,19 +1,22 @@
 //! Reads one partition for a job, and requests punctuation when it is silent.
 //!
 //! Only records move time. When a partition has been silent for a while, its log appends a punctuation, which every job and
-//! every replay reads at the same offset. Punctuation is requested only at the end of the partition.
+//! every replay reads at the same offset. Punctuation is requested only at the end of the partition. The partitions of a
+//! cluster have a journal for it (`time_journal.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_env::{Clock, shutdown_signal};
-use highwater_log::batch::Batches;
+use highwater_log::batch::{Batches, CorruptBatch, TimestampType};
 use highwater_log::{AppendError, Bounds, FetchData, Isolation, Offset, Partition, ReadError};
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::growth::GrowthBarrier;
 use super::status::StatusHandle;
+use super::time_journal::{JournalError, PassedTime, TimeJournal};
 use super::worker::WorkItem;
+use highwater_time::Instant;
 
 /// The end of a feed.
 pub(super) struct FeedEnd {
@@ -31,6 +34,12 @@ pub(super) struct Feed {
     pub fetch_bytes: usize,
     /// How long a partition must be silent before a punctuation is written. `None` disables punctuation.
     pub silence: Option<Duration>,
+    /// Where the passing of time is written; `None` if the partition itself takes punctuations, or only events move time.
+    pub journal: Option<TimeJournal>,
+    /// The partition is that of a cluster, and arrivals are the times of its brokers.
+    pub log_append_only: bool,
+    /// The partition has punctuations.
+    pub punctuates: bool,
     pub permits: Arc<Semaphore>,
     pub to: mpsc::UnboundedSender<WorkItem>,
     pub clock: Arc<dyn Clock>,
@@ -54,19 +63,24 @@ impl Feed {
     async fn read_all(&mut self) -> Result<(), String> {
         let mut drained = false;
         loop {
-            if let Some(end) = &self.until
-                && self.next >= end.offset
+            if self
+                .until
+                .as_ref()
+                .is_some_and(|end| self.next >= end.offset)
             {
-                let (stream, time_ends) = (self.stream, end.time_ends);
-                return self.send(WorkItem::End { stream, time_ends });
+                return self.end().await;
             }
             // The combiner returns the permit when it has processed the fetch.
             let permits = self.permits.clone();
             let permit = permits.acquire().await.map_err(|_| "the job has ended")?;
-            let fetched = loop {
-                let fetched = self.fetch().await?;
+            let (fetched, passed) = loop {
+                let mut fetched = self.fetch().await?;
                 if !fetched.pieces.is_empty() {
-                    break self.admit(fetched).await?;
+                    fetched = self.admit(fetched).await?;
+                }
+                let passed = self.passed(&fetched).await?;
+                if !fetched.pieces.is_empty() || !passed.is_empty() {
+                    break (fetched, passed);
                 }
                 if !drained {
                     drained = true;
@@ -77,10 +91,63 @@ impl Feed {
             };
             permit.forget();
             drained = false;
-            self.next = end_of(&fetched).map_err(|error| self.named(&error))?;
+            self.next = self.end_of(&fetched)?;
             self.note_backlog(fetched.bounds);
             let stream = self.stream;
-            self.send(WorkItem::Fetched { stream, fetched })?;
+            self.send(WorkItem::Fetched {
+                stream,
+                fetched,
+                passed,
+            })?;
+        }
+    }
+
+    /// Everything has been read.
+    async fn end(&mut self) -> Result<(), String> {
+        let stream = self.stream;
+        let fetched = FetchData {
+            pieces: Vec::new(),
+            bounds: self.partition.bounds(),
+            aborted: Vec::new(),
+        };
+        let passed = self.passed(&fetched).await?;
+        if !passed.is_empty() {
+            let permit = self.permits.acquire().await;
+            permit.map_err(|_| "the job has ended")?.forget();
+            self.send(WorkItem::Fetched {
+                stream,
+                fetched,
+                passed,
+            })?;
+        }
+        let time_ends = self.until.as_ref().is_some_and(|end| end.time_ends);
+        self.send(WorkItem::End { stream, time_ends })
+    }
+
+    /// The times that the journal has up to the end of a fetch.
+    async fn passed(&mut self, fetched: &FetchData) -> Result<Vec<PassedTime>, String> {
+        if self.journal.is_none() {
+            return Ok(Vec::new());
+        }
+        let end = self.end_of(fetched)?;
+        let last = latest_arrival(fetched).map_err(|error| self.named(&error))?;
+        let Some(journal) = &mut self.journal else {
+            return Ok(Vec::new());
+        };
+        loop {
+            match journal.passed(end).await {
+                Ok(passed) => {
+                    if let Some(last) = last {
+                        journal.note_arrival(last);
+                    }
+                    return Ok(passed);
+                }
+                Err(JournalError::Read(error @ ReadError::Storage { .. })) => {
+                    self.status.log(format!("time stands still: {error}"));
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(error) => return Err(error.to_string()),
+            }
         }
     }
 
@@ -148,10 +215,17 @@ impl Feed {
     async fn wait(&mut self, bounds: Bounds) -> Result<(), String> {
         self.note_backlog(bounds);
         let more = self.partition.wait_past(self.next, Isolation::Committed);
-        let Some(silence) = self.silence else {
+        let Some(silence) = self.silence.filter(|_| self.punctuates) else {
             more.await;
             return Ok(());
         };
+        if self.journal.is_some() {
+            tokio::select! {
+                () = more => return Ok(()),
+                () = tokio::time::sleep(silence) => {}
+            }
+            return self.write_silence().await;
+        }
         // After an open transaction there may be events that are not visible yet.
         let is_end = bounds.end == self.next;
         let due = match bounds.last_time {
@@ -187,13 +261,55 @@ impl Feed {
             }
         }
     }
+
+    /// Writes to the journal that there are no more events.
+    async fn write_silence(&mut self) -> Result<(), String> {
+        let now_ms = self.clock.unix_millis();
+        let journal = self.journal.as_ref();
+        let Some(time_ms) = journal.and_then(|journal| journal.time_to_write(now_ms)) else {
+            return Ok(());
+        };
+        // The answer of the leader is later than the time. After an open transaction there may be events that are not
+        // visible yet.
+        let fetched = self.fetch().await?;
+        if !fetched.pieces.is_empty() || fetched.bounds.end != self.next {
+            return Ok(());
+        }
+        let next = self.next;
+        match &mut self.journal {
+            Some(journal) => {
+                let written = journal.write(next, time_ms).await;
+                written.map_err(|error| error.to_string())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The offset after the last batch. The error says that arrivals are not what the job file says.
+    fn end_of(&self, fetched: &FetchData) -> Result<Offset, String> {
+        let mut end = self.next;
+        for batch in fetched.pieces.iter().flat_map(|piece| Batches::new(piece)) {
+            let batch = batch.map_err(|error| self.named(&error))?;
+            let header = &batch.header;
+            let is_created = header.timestamp_type() == TimestampType::Create;
+            if self.log_append_only && is_created && !header.is_control() {
+                let (offset, place) = (header.base_offset(), self.partition.topic_partition());
+                return Err(format!(
+                    "event {offset} of `{place}` has the time of its producer: it was written while the topic had \
+                     CreateTime. Start the job after it, or set arrival = \"create-time\""
+                ));
+            }
+            end = header.next_offset().max(end);
+        }
+        Ok(end)
+    }
 }
 
-/// The offset after the last batch.
-fn end_of(fetched: &FetchData) -> Result<Offset, highwater_log::batch::CorruptBatch> {
-    let mut end = Offset(0);
+/// The latest arrival in a fetch.
+fn latest_arrival(fetched: &FetchData) -> Result<Option<Instant>, CorruptBatch> {
+    let mut latest = None;
     for batch in fetched.pieces.iter().flat_map(|piece| Batches::new(piece)) {
-        end = batch?.header.next_offset();
+        latest = latest.max(Some(batch?.enqueue_time()));
     }
-    Ok(end)
+    Ok(latest.map(|time| Instant::from_unix_millis(time.0)))
 }

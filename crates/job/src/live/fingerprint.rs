@@ -11,6 +11,7 @@ use super::partitions::PartitionSet;
 use crate::load::Job;
 
 const PARTITIONS: &str = "list of partitions";
+const EARLY: &str = "interval of early results";
 
 /// Titles and texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +49,13 @@ impl Fingerprint {
                 format!("{:?} {:?}", job.file.dead_letter, job.file.live.late),
             ),
         ];
-        let parts = parts.into_iter();
+        let outputs = job.file.outputs.iter();
+        let early: String = outputs
+            .filter_map(|output| Some(format!("{}: {:?}\n", output.name, output.early?)))
+            .collect();
+        // Checkpoints of jobs without early results have no such part.
+        let early = (!early.is_empty()).then_some((EARLY, early));
+        let parts = parts.into_iter().chain(early);
         Fingerprint(
             parts
                 .map(|(title, text)| (title.to_owned(), text))
@@ -61,6 +68,10 @@ impl Fingerprint {
         let words = words.iter();
         let owned = words.map(|(title, text)| ((*title).to_owned(), (*text).to_owned()));
         Fingerprint(owned.collect())
+    }
+
+    fn has_early(&self) -> bool {
+        self.0.iter().any(|(title, _)| title == EARLY)
     }
 
     /// The description of the partitions, see [`PartitionSet::description`].
@@ -77,6 +88,9 @@ impl Fingerprint {
         let (old, new) = match changed.next() {
             Some(pair) => pair,
             None if self.0.len() == other.0.len() => return None,
+            None if self.has_early() != other.has_early() => {
+                return Some("early results were turned on or off".to_owned());
+            }
             None => return Some("it was saved by another version of Highwater".to_owned()),
         };
         let mut lines = old
@@ -150,6 +164,10 @@ mod tests {
             "the time policy is another: \"5s\" became \"9s\""
         );
         assert!(said(Fingerprint::of_words(&[])).contains("another version"));
+        let early = [("query", "q"), (EARLY, "out: 1s")];
+        let [with, without] = [&early[..], &early[..1]].map(Fingerprint::of_words);
+        let said = with.difference(&without).unwrap();
+        assert_eq!(said, "early results were turned on or off");
     }
 
     #[test]

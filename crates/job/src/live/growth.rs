@@ -9,13 +9,11 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use highwater_log::batch::{Batches, CorruptBatch};
-use highwater_log::{
-    EnqueueTime, FetchData, HubName, Isolation, Log, Offset, Partition, ReadError,
-};
+use highwater_log::{EnqueueTime, FetchData, HubName, Isolation, Offset, Partition, ReadError};
 use highwater_time::Instant;
 use tokio::sync::Notify;
 
-use super::JobContext;
+use super::input_logs::InputLogs;
 use super::partitions::{InputPartition, PartitionSet};
 use super::status::StatusHandle;
 use crate::load::Job;
@@ -27,14 +25,15 @@ pub(super) fn can_grow(job: &Job, input: usize) -> bool {
 
 #[derive(Clone)]
 pub(super) struct Growth {
-    log: Arc<dyn Log>,
+    job: Arc<Job>,
+    logs: InputLogs,
     /// Each with an input that reads it and the number of its partitions that are read.
     hubs: Vec<(HubName, usize, u32)>,
     noticed: Arc<Notify>,
 }
 
 impl Growth {
-    pub(super) fn new(job: &Job, context: &JobContext, partitions: &PartitionSet) -> Growth {
+    pub(super) fn new(job: &Arc<Job>, logs: &InputLogs, partitions: &PartitionSet) -> Growth {
         // The hub of followed files always has one partition.
         let own = |input: usize| {
             let declared = job.file.input(&job.plan.inputs[input].name);
@@ -42,7 +41,8 @@ impl Growth {
         };
         let hubs = partitions.hubs().into_iter();
         Growth {
-            log: context.log.clone(),
+            job: job.clone(),
+            logs: logs.clone(),
             hubs: hubs.filter(|(_, input, _)| own(*input)).collect(),
             noticed: Arc::default(),
         }
@@ -51,7 +51,8 @@ impl Growth {
     /// The hubs with unread partitions: input, number of read partitions, number of partitions.
     pub(super) fn grown_hubs(&self) -> impl Iterator<Item = (&HubName, usize, u32, u32)> {
         self.hubs.iter().filter_map(|(name, input, read)| {
-            let there = self.log.hub(name.as_str())?.partitions;
+            let log = self.logs.log(&self.job, *input)?;
+            let there = log.hub(name.as_str())?.partitions;
             (there > *read).then_some((name, *input, *read, there))
         })
     }
@@ -82,9 +83,12 @@ impl Growth {
     /// The time of the first event in an unread partition.
     async fn first_of_new(&self) -> Result<Option<EnqueueTime>, ReadError> {
         let mut first: Option<EnqueueTime> = None;
-        for (hub, _, read, there) in self.grown_hubs() {
+        for (hub, input, read, there) in self.grown_hubs() {
+            let log = self.logs.log(&self.job, input);
             for number in read..there {
-                let Some(partition) = self.log.partition(hub.as_str(), number) else {
+                let partition = log.as_ref();
+                let Some(partition) = partition.and_then(|log| log.partition(hub.as_str(), number))
+                else {
                     continue;
                 };
                 let found = partition.offset_for_time(EnqueueTime(i64::MIN)).await?;

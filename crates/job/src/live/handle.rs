@@ -1,21 +1,32 @@
 //! The handle of a live job: status and commands.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use highwater_log::Offset;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
+use super::event_fate::{FateError, FateQuestion, LiveEventFate};
+use super::input_logs::InputLogs;
 use super::run::{Command, RunEnd};
+use super::session_replay::SourcePartition;
 use super::start::{JobStart, StartOutcome};
 use super::state_limit::StateLimit;
-use super::status::{JobState, JobStatus, StatusHandle};
+use super::status::{JobFigures, JobState, JobStatus, StatusHandle};
+use super::telemetry::StepFigures;
 use super::watchdog::overdue_call;
 use super::{JobContext, Options};
 use crate::config::Start;
+use crate::error_log::DataErrorSample;
 use crate::load::Job;
+use crate::samples::SampleWatcher;
 
 /// A started job. Dropping the handle ends the job at once, like a crash.
 pub struct Handle {
+    job: Arc<Job>,
+    context: JobContext,
+    logs: InputLogs,
     status: StatusHandle,
     commands: mpsc::Sender<Command>,
     /// True or closed when the job is over.
@@ -26,6 +37,79 @@ pub struct Handle {
 impl Handle {
     pub fn status(&self) -> JobStatus {
         self.status.current()
+    }
+
+    pub fn job(&self) -> &Arc<Job> {
+        &self.job
+    }
+
+    /// Per node of the plan.
+    pub fn step_figures(&self) -> Vec<StepFigures> {
+        self.status.telemetry.figures()
+    }
+
+    pub fn figures(&self) -> JobFigures {
+        self.status.figures()
+    }
+
+    /// The latest data errors, the latest first.
+    pub fn data_errors(&self) -> Vec<DataErrorSample> {
+        self.status.telemetry.errors.latest()
+    }
+
+    /// Samples the events of the job until the watcher is dropped. `None` if too many watch already.
+    pub fn watch_samples(&self) -> Option<SampleWatcher> {
+        SampleWatcher::new(&self.status.telemetry.samples, &self.context.clock)
+    }
+
+    /// What became of an event. `partition` is its number among those of the input, an index in the plan.
+    pub async fn event_fate(
+        &self,
+        input: usize,
+        partition: usize,
+        offset: Offset,
+    ) -> Result<LiveEventFate, FateError> {
+        let place = self.status.place(input, partition);
+        let place = place.ok_or(FateError::NoPartition)?;
+        let log = self.logs.log(&self.job, input);
+        let source = log.and_then(|log| log.partition(place.hub.as_str(), place.partition));
+        let source = source.ok_or(FateError::NoPartition)?;
+        let samples = &self.status.telemetry.samples;
+        let status = self.status.current();
+        let question = FateQuestion {
+            job: &self.job,
+            input,
+            number: partition,
+            partition: &*source,
+            offset,
+            sample: samples.find(input, partition, offset.0 as u64),
+            physical: self.status.physical().unwrap_or(self.job.physical.clone()),
+            partitions: self.source_partitions(&status),
+            watermark: status.watermark,
+        };
+        question.answer().await
+    }
+
+    /// The partitions that the job reads; `None` if a hub is gone.
+    fn source_partitions(&self, status: &JobStatus) -> Option<Vec<SourcePartition>> {
+        let mut sources = Vec::new();
+        for (input, of) in status.inputs.iter().enumerate() {
+            for (number, partition) in of.partitions.iter().enumerate() {
+                let (hub, of_hub) = (partition.place.hub.as_str(), partition.place.partition);
+                sources.push(SourcePartition {
+                    input,
+                    number,
+                    partition: self.context.log.partition(hub, of_hub)?,
+                });
+            }
+        }
+        Some(sources)
+    }
+
+    /// Whether the job is over, for any reason.
+    pub fn is_over(&self) -> bool {
+        // Closed without a word if its task was aborted.
+        *self.over.borrow() || self.over.has_changed().is_err()
     }
 
     /// Takes a checkpoint and returns its number when it is durable.
@@ -69,12 +153,14 @@ impl Drop for Handle {
 
 /// Starts a job on the current tokio runtime.
 pub fn start(job: Arc<Job>, context: JobContext, options: Options) -> Handle {
-    let status = StatusHandle::new(&job.file.name, context.clock.clone());
+    let status = StatusHandle::new(&job, context.clock.clone());
     let (commands, inbox) = mpsc::channel(8);
     let (is_over, over) = watch::channel(false);
+    let logs = InputLogs::new(context.log.clone());
     let mut supervisor = Supervisor {
-        job,
-        context,
+        job: job.clone(),
+        context: context.clone(),
+        logs: logs.clone(),
         options,
         status: status.clone(),
         inbox,
@@ -89,6 +175,9 @@ pub fn start(job: Arc<Job>, context: JobContext, options: Options) -> Handle {
         let _ = is_over.send(true);
     });
     Handle {
+        job,
+        context,
+        logs,
         status,
         commands,
         over,
@@ -96,10 +185,14 @@ pub fn start(job: Arc<Job>, context: JobContext, options: Options) -> Handle {
     }
 }
 
+/// Pause before a start that a cluster held up is tried again.
+const START_PAUSE: Duration = Duration::from_secs(5);
+
 /// Runs a job, with restarts for new reference data and partitions.
 struct Supervisor {
     job: Arc<Job>,
     context: JobContext,
+    logs: InputLogs,
     options: Options,
     status: StatusHandle,
     inbox: mpsc::Receiver<Command>,
@@ -127,17 +220,29 @@ impl Supervisor {
     async fn run_once(&mut self, adopt_new: bool) -> RunEnd {
         let mut writing = None;
         let state_limit = StateLimit::new(self.options.state_bytes_max);
-        let start = JobStart {
-            job: &self.job,
-            context: &self.context,
-            options: &self.options,
-            status: &self.status,
-            writing: &mut writing,
-            state_limit: &state_limit,
+        let start = async {
+            loop {
+                let start = JobStart {
+                    job: &self.job,
+                    context: &self.context,
+                    logs: &self.logs,
+                    options: &self.options,
+                    status: &self.status,
+                    writing: &mut writing,
+                    state_limit: &state_limit,
+                };
+                match start.prepare(adopt_new).await {
+                    Err(error) if error.is_temporary() && self.logs.has_clusters() => {
+                        self.status.log(format!("cannot start yet: {error}"));
+                        tokio::time::sleep(START_PAUSE).await;
+                    }
+                    prepared => return prepared,
+                }
+            }
         };
-        // A start waits for outputs and can be stopped meanwhile.
+        // A start waits for outputs and clusters and can be stopped meanwhile.
         let prepared = tokio::select! {
-            prepared = start.prepare(adopt_new) => Some(prepared),
+            prepared = start => Some(prepared),
             () = stop_command(&mut self.inbox) => None,
         };
         RunEnd::State(match (prepared, writing) {

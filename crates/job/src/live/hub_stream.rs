@@ -1,14 +1,17 @@
 //! A stream over one partition of a hub: decodes fetched batches and processes their events.
 
+use std::sync::Arc;
+
 use highwater_codec::{DecodeError, Reader, Writer};
-use highwater_log::batch::CorruptBatch;
 use highwater_log::{FetchData, Offset, TopicPartition};
 use highwater_time::Instant;
 
 use super::batch_decoder::{BatchDecoder, DecodedItem, OffsetRange};
-use super::state_limit::StateMeter;
+use super::state_limit::{BytesInFlight, MeasuredState, SizeReport, StateMeter};
 use super::status::PartitionStatus;
-use crate::partition_pipeline::PartitionSnapshot;
+use super::time_journal::PassedTime;
+use crate::early::{EndPreview, PipelineCopies};
+use crate::partition_pipeline::{PartitionPipeline, PartitionSnapshot};
 use crate::stream::{EventBlock, Stream, StreamOutput};
 
 pub(super) struct HubStream {
@@ -25,6 +28,8 @@ pub(super) struct HubStream {
     /// The counts of earlier runs of this start.
     before: PartitionStatus,
     meter: StateMeter,
+    /// It stops at barriers.
+    stops: bool,
 }
 
 /// The state of a stream, not encoded yet.
@@ -32,6 +37,7 @@ pub(super) struct StreamSnapshot {
     pub next: Offset,
     pub arrived: Instant,
     partition: PartitionSnapshot,
+    size: SizeReport,
 }
 
 impl StreamSnapshot {
@@ -39,6 +45,7 @@ impl StreamSnapshot {
     pub(super) fn encoded(&self) -> (Offset, Vec<u8>) {
         let mut state = Vec::new();
         self.write(&mut state);
+        self.size.encoded(state.len());
         (self.next, state)
     }
 
@@ -46,6 +53,18 @@ impl StreamSnapshot {
         out.i64(self.next.0);
         out.i64(self.arrived.ticks());
         self.partition.write(out);
+    }
+}
+
+impl MeasuredState for PartitionPipeline {
+    fn estimated_bytes(&self) -> u64 {
+        self.state_bytes() as u64
+    }
+
+    fn encoded_bytes(&self) -> u64 {
+        let mut state = Vec::new();
+        self.snapshot().write(&mut state);
+        state.len() as u64
     }
 }
 
@@ -66,6 +85,7 @@ impl HubStream {
             bytes: 0,
             before: PartitionStatus::new(place),
             meter,
+            stops: false,
         }
     }
 
@@ -94,6 +114,31 @@ impl HubStream {
         // No event is pending, so none is released.
         let partition = self.stream.partition_mut();
         partition.punctuate(arrival, &mut Vec::new());
+        partition.raise_barrier(watermark, &mut Vec::new());
+    }
+
+    /// Whether it stops at barriers.
+    pub(super) fn stops(&self) -> bool {
+        self.stops
+    }
+
+    /// From now on stops at barriers.
+    pub(super) fn stop_at_barriers(&mut self, copies: &Arc<PipelineCopies>) {
+        self.stream.stop_at_barriers(copies);
+        self.stops = true;
+    }
+
+    /// Goes on up to `barrier`. The error says why the job fails.
+    pub(super) fn raise_barrier(&mut self, barrier: Instant) -> Result<StreamOutput, String> {
+        self.stream.partition_mut().pipeline.renew_budget();
+        let mut output = self.stream.new_output();
+        self.stream.raise_barrier(barrier, &mut output);
+        self.completed(output)
+    }
+
+    /// See [`Stream::preview_end`].
+    pub(super) fn preview_end(&self) -> Result<EndPreview, String> {
+        self.stream.preview_end()
     }
 
     /// The latest arrival of an event or a punctuation.
@@ -120,10 +165,12 @@ impl HubStream {
     }
 
     pub(super) fn snapshot(&self) -> StreamSnapshot {
+        let partition = self.stream.partition();
         StreamSnapshot {
             next: self.next,
             arrived: self.arrived,
-            partition: self.stream.partition().snapshot(),
+            partition: partition.snapshot(),
+            size: self.meter.size_report(partition.estimated_bytes()),
         }
     }
 
@@ -131,11 +178,18 @@ impl HubStream {
     pub(super) fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.next = Offset(from.i64()?);
         self.arrived = Instant::from_ticks(from.i64()?);
+        self.decoder.continue_from(self.arrived);
         self.stream.partition_mut().restore(from)
     }
 
-    /// Processes batches that were fetched at [`next`](HubStream::next).
-    pub(super) fn take(&mut self, fetched: &FetchData) -> Result<StreamOutput, CorruptBatch> {
+    /// Processes batches that were fetched at [`next`](HubStream::next), with the times of a journal. The error says why the
+    /// job fails.
+    pub(super) fn take(
+        &mut self,
+        fetched: &FetchData,
+        passed: &[PassedTime],
+    ) -> Result<StreamOutput, String> {
+        self.stream.partition_mut().pipeline.renew_budget();
         let mut output = self.stream.new_output();
         let mut items = Vec::new();
         let range = OffsetRange {
@@ -143,14 +197,15 @@ impl HubStream {
             until: self.until,
         };
         let decoder = &mut self.decoder;
-        let next = decoder.decode(fetched, &range, &mut |item| items.push(item))?;
+        let next = decoder.decode(fetched, passed, &range, &mut |item| items.push(item));
+        let next =
+            next.map_err(|broken| format!("a fetch is not a sequence of batches: {broken}"))?;
         for item in items {
             self.take_item(item, &mut output);
         }
         self.next = next;
-        let bytes = fetched.pieces.iter().map(|piece| piece.len() as u64);
-        self.bytes += bytes.sum::<u64>();
-        Ok(self.completed(output))
+        self.bytes += fetched_bytes(fetched);
+        self.completed(output)
     }
 
     fn take_item(&mut self, item: DecodedItem, output: &mut StreamOutput) {
@@ -184,29 +239,40 @@ impl HubStream {
 
     /// Measures the state if it may have grown much by a fetch. The error says that the job's state is too large.
     pub(super) fn measure(&mut self, fetched: &FetchData) -> Result<(), String> {
-        let input = fetched.pieces.iter().map(|piece| piece.len() as u64);
-        let (input, partition) = (input.sum(), self.stream.partition());
-        self.meter.processed(input, || {
-            let mut state = Vec::new();
-            partition.snapshot().write(&mut state);
-            state.len() as u64
-        })
+        let input = fetched_bytes(fetched);
+        self.meter.processed(input, self.stream.partition())
+    }
+
+    /// Charges the output of `input` fetched bytes until it has been combined. The error says that there are too many rows.
+    pub(super) fn put_in_flight(
+        &self,
+        output: &StreamOutput,
+        input: u64,
+    ) -> Result<BytesInFlight, String> {
+        self.meter.put_in_flight(output.size(), input)
     }
 
     /// Ends time: no event will follow.
-    pub(super) fn end(&mut self) -> StreamOutput {
+    pub(super) fn end(&mut self) -> Result<StreamOutput, String> {
+        self.stream.partition_mut().pipeline.renew_budget();
         let mut output = self.stream.new_output();
         self.arrived = Instant::AFTER_ALL;
         self.stream.end(&mut output);
         self.completed(output)
     }
 
-    fn completed(&mut self, mut output: StreamOutput) -> StreamOutput {
+    fn completed(&mut self, mut output: StreamOutput) -> Result<StreamOutput, String> {
+        if let Some(reason) = self.stream.overflow() {
+            return Err(reason);
+        }
         self.stream.complete(&mut output);
         // Undecodable events and events without a time were appended separately.
         output.rejected.sort_by_key(|row| row.offset);
         output.arrived = self.arrived;
-        output
+        if let Some(sampler) = self.stream.sampler() {
+            sampler.add_watermark(self.arrived, output.watermark);
+        }
+        Ok(output)
     }
 
     /// The counts of this start so far.
@@ -229,4 +295,8 @@ impl HubStream {
             waiting: partition.waiting() as u64,
         }
     }
+}
+
+pub(super) fn fetched_bytes(fetched: &FetchData) -> u64 {
+    fetched.pieces.iter().map(|piece| piece.len() as u64).sum()
 }

@@ -24,12 +24,14 @@ mod checkpoint_builder;
 mod checkpoint_store;
 mod combiner_thread;
 mod declared;
+mod event_fate;
 mod feed;
 mod files;
 mod fingerprint;
 mod growth;
 mod handle;
 mod hub_stream;
+mod input_logs;
 mod output;
 mod output_queue;
 mod partitions;
@@ -37,9 +39,12 @@ mod read_permits;
 mod reference_tables;
 mod refresh;
 mod run;
+mod session_replay;
 mod start;
 mod state_limit;
 mod status;
+mod telemetry;
+mod time_journal;
 mod watchdog;
 mod worker;
 
@@ -47,7 +52,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_connect::{EndpointError, OpenResult};
+use highwater_connect::{ClusterConnector, EndpointError, OpenResult};
 use highwater_engine::PhysicalPlanError;
 use highwater_env::Clock;
 use highwater_log::{Log, ReadError};
@@ -60,9 +65,12 @@ use crate::reference::ReferenceError;
 
 pub use checkpoint_store::{Checkpoints, DiskCheckpoints, MemoryCheckpoints};
 pub use declared::DeclaredEndpoints;
+pub use event_fate::{FateBasis, FateError, LiveEventFate};
 pub use files::{FollowError, delete_file_hubs};
 pub use handle::{Handle, start};
-pub use status::{InputStatus, JobState, JobStatus, OutputStatus, PartitionStatus};
+pub use session_replay::{EventSessions, SessionSpan};
+pub use status::{InputStatus, JobFigures, JobState, JobStatus, OutputStatus, PartitionStatus};
+pub use telemetry::StepFigures;
 
 /// The services that a job uses.
 #[derive(Clone)]
@@ -72,6 +80,8 @@ pub struct JobContext {
     /// The checkpoints of this job alone.
     pub checkpoints: Arc<dyn Checkpoints>,
     pub endpoints: Arc<dyn Endpoints>,
+    /// Connects to the clusters of Kafka inputs; `None` where the process reaches none.
+    pub clusters: Option<ClusterConnector>,
 }
 
 /// Opens the endpoints of outputs.
@@ -81,7 +91,7 @@ pub trait Endpoints: Send + Sync {
 }
 
 /// An output, or its dead letters, which are numbered apart.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct EndpointRequest<'a> {
     pub job: &'a str,
     /// The folder of the job file, the base of relative paths.
@@ -91,6 +101,8 @@ pub struct EndpointRequest<'a> {
     pub refused_by: Option<&'a str>,
     /// Rows of different epochs are unrelated, though they share numbers.
     pub epoch: u64,
+    /// Set if rows are given before they are final: the columns that tell them apart.
+    pub early_key: Option<Vec<String>>,
     /// The names of the columns.
     pub names: &'a [Name],
     /// Its declaration in the job file, if there is one.
@@ -173,6 +185,23 @@ pub enum StartError {
     NotAHub(String),
     #[error("input \"{input}\" reads the hub `{hub}`, which does not exist")]
     NoHub { input: String, hub: String },
+    #[error(
+        "input \"{0}\" reads a Kafka topic, and no cluster can be reached here: start the job on a node"
+    )]
+    NoClusters(String),
+    #[error(
+        "input \"{input}\" reads the topic `{topic}`, whose events have the times of their producers, which may go \
+         back. Set message.timestamp.type=LogAppendTime for the topic, or arrival = \"create-time\" for the input: \
+         then only events move time, and silence is not told"
+    )]
+    CreateTime { input: String, topic: String },
+    #[error("input \"{input}\": {reason}")]
+    Journal {
+        input: String,
+        reason: String,
+        /// It may be possible later.
+        is_temporary: bool,
+    },
     #[error("the events of the files of input \"{input}\" cannot be stored: {reason}")]
     Files { input: String, reason: String },
     #[error(transparent)]
@@ -197,4 +226,15 @@ pub enum StartError {
     Format(String),
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
+}
+
+impl StartError {
+    /// Whether a cluster that does not answer may be the reason.
+    fn is_temporary(&self) -> bool {
+        match self {
+            StartError::Position(ReadError::Storage { .. }) => true,
+            StartError::Journal { is_temporary, .. } => *is_temporary,
+            _ => false,
+        }
+    }
 }

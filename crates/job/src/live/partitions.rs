@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use highwater_log::{EnqueueTime, HubId, HubName, Log, Offset, Partition, TopicPartition};
+use highwater_log::{EnqueueTime, HubId, HubName, Offset, Partition, TopicPartition};
 use highwater_query::lookback;
 use highwater_time::{Duration, Instant};
 
 use super::StartError;
+use super::input_logs::InputLogs;
 use crate::load::Job;
 
 #[derive(Clone)]
@@ -28,7 +29,8 @@ pub(super) struct InputPartition {
 }
 
 impl PartitionSet {
-    pub(super) fn find(job: &Job, log: &dyn Log) -> Result<PartitionSet, StartError> {
+    /// The logs of all inputs are connected.
+    pub(super) async fn find(job: &Job, logs: &InputLogs) -> Result<PartitionSet, StartError> {
         let mut partitions = PartitionSet {
             all: Vec::new(),
             per_input: Vec::new(),
@@ -47,14 +49,18 @@ impl PartitionSet {
                     input: planned.name.clone(),
                     hub: name.clone(),
                 };
+                let log = logs.log(job, input).ok_or_else(missing)?;
                 let hub = log.hub(name).ok_or_else(missing)?;
                 for number in 0..hub.partitions {
+                    let partition = log.partition(name, number).ok_or_else(missing)?;
+                    // Those of a cluster are unknown before.
+                    partition.fetch_bounds().await?;
                     partitions.all.push(InputPartition {
                         input,
                         number: partitions.all.len() - before,
                         hub: hub.id,
                         place: hub.topic_partition(number),
-                        partition: log.partition(name, number).ok_or_else(missing)?,
+                        partition,
                     });
                 }
             }

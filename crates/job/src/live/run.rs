@@ -17,13 +17,16 @@ use super::feed::{Feed, FeedEnd};
 use super::files::Follower;
 use super::growth::{Growth, can_grow};
 use super::hub_stream::HubStream;
+use super::input_logs::{InputLogs, kafka_input};
 use super::output::{EndpointStates, Output, SettledOutput};
 use super::partitions::PartitionSet;
 use super::refresh::ReferenceRefresh;
 use super::status::{JobState, StatusHandle};
+use super::time_journal::TimeJournal;
 use super::watchdog::JobThread;
 use super::worker::{WorkItem, Worker};
 use super::{AtEnd, JobContext, Options, StartError};
+use crate::config::ArrivalTime;
 use crate::load::Job;
 use crate::reference::SnapshotListing;
 
@@ -111,6 +114,9 @@ pub(super) struct LaunchPlan {
     pub outputs: Vec<Output>,
     pub settled_outputs: mpsc::UnboundedReceiver<SettledOutput>,
     pub partitions: PartitionSet,
+    pub logs: InputLogs,
+    /// Per stream.
+    pub journals: Vec<Option<TimeJournal>>,
     pub checkpoints: CheckpointBuilder,
     /// The number of the latest checkpoint.
     pub number: u64,
@@ -143,7 +149,9 @@ impl LaunchPlan {
     ) -> Vec<Feed> {
         let (mut feeds, mut targets) = (Vec::new(), Vec::new());
         let streams = self.parts.streams.iter_mut();
+        let mut journals = std::mem::take(&mut self.journals).into_iter();
         for (stream, source) in streams.zip(&self.partitions.all) {
+            let arrival = kafka_input(&self.job, source.input).map(|kafka| kafka.arrival);
             let number = stream.number();
             let end = source.partition.bounds().visible(Isolation::Committed);
             let until = self.options.until_end.map(|at_end| FeedEnd {
@@ -163,6 +171,9 @@ impl LaunchPlan {
                     .then(|| growth.barrier(source, number, stream.arrived(), &self.status)),
                 fetch_bytes: self.options.fetch_bytes,
                 silence: until.is_none().then_some(self.options.silence),
+                journal: journals.next().flatten(),
+                log_append_only: arrival == Some(ArrivalTime::LogAppend),
+                punctuates: arrival != Some(ArrivalTime::Create),
                 until,
                 permits: self.parts.combiner.permits.permits(number),
                 to: workers[number % workers.len()].clone(),
@@ -240,7 +251,7 @@ impl RunningJob {
     pub(super) fn launch(mut plan: LaunchPlan) -> Result<RunningJob, StartError> {
         let (to_combiner, inbox) = mpsc::unbounded_channel();
         let (stop, stopped) = watch::channel(false);
-        let growth = Growth::new(&plan.job, &plan.context, &plan.partitions);
+        let growth = Growth::new(&plan.job, &plan.logs, &plan.partitions);
         let WorkerChannels { senders, receivers } = plan.worker_channels();
         let feeds = plan.spawn_feeds(&growth, &senders, &stopped);
         let (context, parts) = (plan.context, plan.parts);
@@ -319,6 +330,8 @@ impl RunningJob {
         let failed = |reason: String| Some(JobState::Failed { reason });
         let tick = (self.every / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
         tokio::select! {
+            // The reason of a failure precedes the end of the outputs that follows from it.
+            biased;
             event = self.events.recv() => match event {
                 Some(CombinerEvent::Snapshot(snapshot)) => self.take_snapshot(snapshot),
                 Some(CombinerEvent::Ended) => return Some(JobState::Finished),

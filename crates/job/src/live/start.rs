@@ -1,11 +1,12 @@
 //! Starts a job from a checkpoint, or with new state at the requested position.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use highwater_connect::{Endpoint, RowNames};
+use highwater_connect::{Cluster, Endpoint, RowNames};
 use highwater_engine::PhysicalPlan;
 use highwater_env::random::Random;
-use highwater_log::Offset;
+use highwater_log::{HubName, Offset};
 use highwater_query::plan::Name;
 use highwater_time::{Instant, TICKS_PER_MILLI};
 use tokio::sync::{mpsc, oneshot};
@@ -17,21 +18,24 @@ use super::checkpoint_builder::CheckpointBuilder;
 use super::files::create_hubs;
 use super::fingerprint::Fingerprint;
 use super::growth::can_grow;
+use super::input_logs::{InputLogs, kafka_input};
 use super::output::{Output, SettledOutput};
 use super::partitions::{InputPartition, PartitionSet};
 use super::reference_tables::{CheckpointedReferences, ReferenceTables};
 use super::run::{LaunchPlan, RunningJob};
 use super::state_limit::StateLimit;
 use super::status::StatusHandle;
+use super::time_journal::{InputJournal, JournalError, TimeJournal, journal_name};
 use super::watchdog::JobThread;
 use super::{EndpointRequest, JobContext, Options, StartError};
-use crate::config::{OnFailure, Start};
+use crate::config::{ArrivalTime, KafkaInput, OnFailure, Start};
 use crate::load::Job;
 
 /// A start in progress.
 pub(super) struct JobStart<'a> {
     pub job: &'a Arc<Job>,
     pub context: &'a JobContext,
+    pub logs: &'a InputLogs,
     pub options: &'a Options,
     pub status: &'a StatusHandle,
     /// The write of a checkpoint, which cannot be cancelled: a caller that drops the start waits for it.
@@ -88,7 +92,9 @@ impl JobStart<'_> {
         if self.options.until_end.is_none() {
             create_hubs(self.job, &*self.context.log).await?;
         }
-        let all = PartitionSet::find(self.job, &*self.context.log)?;
+        let (logs, context) = (self.logs, self.context);
+        logs.connect(self.job, context, self.status).await?;
+        let all = PartitionSet::find(self.job, logs).await?;
         let latest = self.latest().await?;
         let (known, new) = known_and_new(self.job, &all, latest.checkpoint.as_ref());
         let mut number = latest.number;
@@ -99,6 +105,7 @@ impl JobStart<'_> {
             None => all,
         };
         let tables = self.tables(&mut point, &mut number, adopt_new).await?;
+        self.status.set_physical(tables.loaded.physical.clone());
         let loaded = tables.loaded.physical.as_ref();
         let builder = self.builder(loaded.unwrap_or(&self.job.physical));
         let (parts, point) = self.assemble(&builder, &partitions, point).await?;
@@ -132,6 +139,10 @@ impl JobStart<'_> {
         if draft.point.checkpoint().is_some_and(|saved| saved.ended) {
             return Ok(StartOutcome::HasEnded);
         }
+        let streams = draft.parts.streams.iter();
+        let positions = streams.map(|stream| (stream.next(), stream.arrived()));
+        let positions = positions.collect();
+        let journals = self.journals(positions, &draft.partitions).await?;
         let names = draft.parts.outputs.iter();
         let checkpoints = CheckpointBuilder {
             fingerprint: draft.fingerprint,
@@ -151,6 +162,8 @@ impl JobStart<'_> {
             self.save(draft.point.epoch, &first).await?;
         }
         let running = RunningJob::launch(LaunchPlan {
+            logs: self.logs.clone(),
+            journals,
             job: self.job.clone(),
             context: self.context.clone(),
             options: self.options.clone(),
@@ -164,6 +177,70 @@ impl JobStart<'_> {
             status: self.status.clone(),
         })?;
         Ok(StartOutcome::Running(Box::new(running)))
+    }
+
+    /// The time journals of all streams, by the next offset and the latest arrival of each. They are open before the first event is read.
+    async fn journals(
+        &self,
+        positions: Vec<(Offset, Instant)>,
+        partitions: &PartitionSet,
+    ) -> Result<Vec<Option<TimeJournal>>, StartError> {
+        let mut journals = Vec::with_capacity(positions.len());
+        let mut open: BTreeMap<(usize, HubName), InputJournal> = BTreeMap::new();
+        for ((next, arrived), source) in positions.into_iter().zip(&partitions.all) {
+            let kafka = kafka_input(self.job, source.input);
+            let kafka = kafka.filter(|kafka| kafka.arrival == ArrivalTime::LogAppend);
+            let (Some(kafka), Some(cluster)) = (kafka, self.logs.cluster(source.input)) else {
+                journals.push(None);
+                continue;
+            };
+            let key = (source.input, source.place.hub.clone());
+            if !open.contains_key(&key) {
+                let journal = self.open_journal(source, kafka, cluster).await?;
+                open.insert(key.clone(), journal);
+            }
+            let journal = match open.get(&key) {
+                Some(journal) => {
+                    let opened = journal.partition(source, next, arrived, self.status);
+                    opened
+                        .await
+                        .map_err(|error| self.journal_failed(source, &error))?
+                }
+                None => None,
+            };
+            journals.push(journal);
+        }
+        Ok(journals)
+    }
+
+    async fn open_journal(
+        &self,
+        source: &InputPartition,
+        kafka: &KafkaInput,
+        cluster: Cluster,
+    ) -> Result<InputJournal, StartError> {
+        let input = &self.job.plan.inputs[source.input].name;
+        let topic = &source.place.hub;
+        let missing = || StartError::NoHub {
+            input: input.clone(),
+            hub: topic.to_string(),
+        };
+        let info = cluster.log.hub(topic.as_str()).ok_or_else(missing)?;
+        let by_default = || journal_name(&self.job.file.name, input, topic.as_str());
+        let name = kafka.journal.clone().unwrap_or_else(by_default);
+        let name =
+            HubName::new(&name).map_err(|error| self.journal_failed(source, &error.into()))?;
+        let writes = self.options.until_end.is_none();
+        let opened = InputJournal::open(name, kafka, cluster, &info, writes, self.status).await;
+        opened.map_err(|error| self.journal_failed(source, &error))
+    }
+
+    fn journal_failed(&self, source: &InputPartition, error: &JournalError) -> StartError {
+        StartError::Journal {
+            input: self.job.plan.inputs[source.input].name.clone(),
+            reason: error.to_string(),
+            is_temporary: error.is_temporary(),
+        }
     }
 
     fn builder<'b>(&self, physical: &'b PhysicalPlan) -> JobBuilder<'b>
@@ -463,6 +540,7 @@ impl JobStart<'_> {
         draft: &JobDraft,
         settled: &mpsc::UnboundedSender<SettledOutput>,
     ) -> Result<Vec<Output>, StartError> {
+        let (plan, early) = (&self.job.plan, self.job.early.as_deref());
         let outputs = draft.parts.outputs.iter().enumerate();
         outputs
             .map(|(index, pending)| {
@@ -478,6 +556,7 @@ impl JobStart<'_> {
                         output: &pending.name,
                         refused_by: None,
                         epoch: draft.point.epoch,
+                        early_key: early.and_then(|early| early.key_of(plan, &pending.name)),
                         names: &pending.columns,
                         declared,
                     })?,
@@ -508,6 +587,7 @@ impl JobStart<'_> {
                 output,
                 refused_by: Some(&refused_by.name),
                 epoch,
+                early_key: None,
                 names: &[Name::Spread],
                 declared: self.job.file.output(output),
             })

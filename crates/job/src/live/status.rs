@@ -4,9 +4,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use highwater_engine::PhysicalPlan;
 use highwater_env::Clock;
 use highwater_log::{Offset, TopicPartition};
 use highwater_time::{Instant, VerdictCounts};
+
+use super::telemetry::Telemetry;
+use crate::load::Job;
 
 /// How many log lines the status holds.
 const LOG_LINES_MAX: usize = 200;
@@ -29,6 +33,21 @@ pub struct JobStatus {
     pub checkpoint: CheckpointStatus,
     /// The latest lines, oldest first.
     pub log: Vec<LogLine>,
+}
+
+impl JobStatus {
+    fn partitions(&self) -> impl Iterator<Item = &PartitionStatus> {
+        self.inputs.iter().flat_map(|input| &input.partitions)
+    }
+
+    fn watermark_delay_at(&self, now: Instant) -> Option<Duration> {
+        let largest = self.partitions().map(|partition| partition.watermark).max();
+        let known = largest.filter(|time| time.is_in_calendar());
+        known.map(|largest| {
+            let nanos = now.to_unix_nanos() - largest.to_unix_nanos();
+            Duration::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
+        })
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,6 +143,19 @@ pub struct LogLine {
     pub text: String,
 }
 
+/// The figures of a job that are charted, summed over its partitions and outputs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct JobFigures {
+    pub events: u64,
+    pub rows: u64,
+    /// Events that a policy adjusted or dropped.
+    pub moved: u64,
+    pub backlog: u64,
+    pub watermark_delay: Option<Duration>,
+    /// At the last checkpoint.
+    pub state_bytes: u64,
+}
+
 impl PartitionStatus {
     pub(super) fn new(place: TopicPartition) -> PartitionStatus {
         PartitionStatus {
@@ -147,11 +179,14 @@ impl PartitionStatus {
 #[derive(Clone)]
 pub(super) struct StatusHandle {
     clock: Arc<dyn Clock>,
+    pub telemetry: Telemetry,
     inner: Arc<Mutex<Inner>>,
 }
 
 struct Inner {
     status: JobStatus,
+    /// The plan with the reference data in use, if there is any.
+    physical: Option<PhysicalPlan>,
     /// Per stream, its input and its index among the partitions of that input.
     streams: Vec<(usize, usize)>,
     /// Problems, by the part of the job that reports them.
@@ -162,9 +197,9 @@ struct Inner {
 }
 
 impl StatusHandle {
-    pub(super) fn new(name: &str, clock: Arc<dyn Clock>) -> StatusHandle {
+    pub(super) fn new(job: &Job, clock: Arc<dyn Clock>) -> StatusHandle {
         let status = JobStatus {
-            name: name.to_owned(),
+            name: job.file.name.clone(),
             state: JobState::Starting,
             alarms: Vec::new(),
             inputs: Vec::new(),
@@ -177,8 +212,10 @@ impl StatusHandle {
         };
         StatusHandle {
             clock,
+            telemetry: Telemetry::new(job),
             inner: Arc::new(Mutex::new(Inner {
                 status,
+                physical: None,
                 streams: Vec::new(),
                 targets: Vec::new(),
                 alarms: BTreeMap::new(),
@@ -286,6 +323,41 @@ impl StatusHandle {
         how(&mut self.lock().status.outputs[output]);
     }
 
+    /// Sets the plan with the reference data in use.
+    pub(super) fn set_physical(&self, physical: Option<PhysicalPlan>) {
+        self.lock().physical = physical;
+    }
+
+    pub(super) fn physical(&self) -> Option<PhysicalPlan> {
+        self.lock().physical.clone()
+    }
+
+    /// The hub and partition of an input's partition.
+    pub(super) fn place(&self, input: usize, partition: usize) -> Option<TopicPartition> {
+        let inner = self.lock();
+        let partitions = &inner.status.inputs.get(input)?.partitions;
+        Some(partitions.get(partition)?.place.clone())
+    }
+
+    pub(super) fn figures(&self) -> JobFigures {
+        let now = self.now();
+        let inner = self.lock();
+        let status = &inner.status;
+        let mut figures = JobFigures {
+            rows: status.outputs.iter().map(|output| output.rows).sum(),
+            state_bytes: status.checkpoint.bytes,
+            watermark_delay: status.watermark_delay_at(now),
+            ..JobFigures::default()
+        };
+        for partition in status.partitions() {
+            figures.events += partition.events;
+            figures.backlog += partition.backlog;
+            let time = &partition.time;
+            figures.moved += time.early() + time.late() + time.out_of_order();
+        }
+        figures
+    }
+
     /// The job at this moment.
     pub(super) fn current(&self) -> JobStatus {
         let inner = self.lock();
@@ -296,13 +368,7 @@ impl StatusHandle {
             status.state = JobState::Replaying { events, of };
         }
         drop(inner);
-        let partitions = || status.inputs.iter().flat_map(|input| &input.partitions);
-        let largest = partitions().map(|partition| partition.watermark).max();
-        let known = largest.filter(|time| time.is_in_calendar());
-        status.watermark_delay = known.map(|largest| {
-            let nanos = self.now().to_unix_nanos() - largest.to_unix_nanos();
-            Duration::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
-        });
+        status.watermark_delay = status.watermark_delay_at(self.now());
         let outputs = status.outputs.iter().filter_map(|output| {
             let problem = output.problem.as_ref()?;
             Some(format!("output \"{}\": {problem}", output.name))

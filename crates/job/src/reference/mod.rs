@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use highwater_connect::json::Field;
-use highwater_connect::{BadEvent, Level, ReadError};
+use highwater_connect::{BadEvent, Format, Level, ReadError, ValueDecoder};
 use highwater_engine::{Chunk, Column, PhysicalPlan, PhysicalPlanError, ReferenceTable, ValueRef};
 use highwater_env::disk;
 use highwater_query::plan::{Read, Reference};
@@ -418,6 +418,44 @@ fn read_file(
         report.notes.push(note.to_string());
     }
     Ok(())
+}
+
+/// A table of values that are each a row as JSON. The error is for the user.
+pub(crate) fn table_of_values<'a>(
+    reference: &Reference,
+    values: impl Iterator<Item = &'a [u8]>,
+) -> Result<ReferenceTable, String> {
+    let format = InputFormat {
+        format: Some(Format::Json),
+        declared: reference.schema.clone(),
+        ..InputFormat::default()
+    };
+    let fields: Vec<Field> = reference.reads.iter().filter_map(field_of).collect();
+    let decoder = ValueDecoder::new(format.options(fields, false));
+    let mut decoder = decoder.ok_or("the format has no single rows")?;
+    for (value, line) in values.zip(1..) {
+        decoder.push(value, line);
+    }
+    let decoded = decoder.finish();
+    if let Some(bad) = decoded.bad.first() {
+        let (name, line, reason) = (&reference.name, bad.line, &bad.reason);
+        return Err(format!(
+            "row {line} of the reference input \"{name}\": {reason}"
+        ));
+    }
+    let (mut blocks, rows) = (TableBlocks::default(), decoded.rows);
+    if rows > 0 {
+        let mut columns = decoded.columns.into_iter();
+        let columns = reference.reads.iter().map(|read| match field_of(read) {
+            Some(_) => columns.next().unwrap_or(Column::Null(rows)),
+            None => Column::Null(rows),
+        });
+        blocks.add(columns.collect(), rows);
+    }
+    let chunk = blocks.finish(Instant::BEFORE_ALL, reference.reads.len());
+    Ok(ReferenceTable {
+        snapshots: vec![(Instant::BEFORE_ALL, chunk)],
+    })
 }
 
 fn field_of(read: &Read) -> Option<Field> {

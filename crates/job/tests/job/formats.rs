@@ -210,8 +210,16 @@ fn a_project_becomes_a_job() {
     assert!(!job.inputs[0].reference && job.inputs[1].reference);
     assert_eq!(job.inputs[1].format, Some(Format::Avro));
     assert_eq!(job.remarks.len(), 2, "{:?}", job.remarks);
+    let local = job.in_event_order();
+    assert!(local.time.out_of_order > Duration::from_days(21));
+    // A live input is enough to check the query, and not to run it.
     write(folder, "q.asaql", "SELECT x INTO o FROM hub");
-    let error = JobFile::load(folder).unwrap_err().to_string();
+    let job = Job::load(folder).unwrap_or_else(|error| panic!("{error}"));
+    let outputs = Outputs::declared(&job.file, &job.plan).unwrap();
+    let Err(error) = run(&job, outputs, Options::default()) else {
+        panic!("it has nothing to read");
+    };
+    let error = error.to_string();
     assert!(error.contains("Inputs/Local_Hub.json"), "{error}");
     write(folder, "JobConfig.json", "{");
     assert!(matches!(

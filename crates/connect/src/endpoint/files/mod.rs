@@ -10,6 +10,8 @@ mod open_files;
 #[cfg(any(test, feature = "object-store"))]
 mod remote;
 mod store;
+#[cfg(any(feature = "aws", feature = "azure", feature = "gcp"))]
+mod store_client;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -21,6 +23,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use highwater_codec::Writer;
+use highwater_env::EgressPolicy;
 use highwater_query::plan::Name;
 use highwater_settings::SecretError;
 use highwater_time::{Duration, Instant};
@@ -105,11 +108,11 @@ impl FilesOutput {
     pub const ROWS_MAX: u64 = 100_000;
     pub const EVERY: Duration = Duration::from_minutes(5);
     /// A file is complete with this many bytes, before compression.
-    pub const FILE_BYTES_MAX: usize = 8 << 20;
+    pub(crate) const FILE_BYTES_MAX: usize = 8 << 20;
     /// The size of all incomplete files together, which is also what they add to a checkpoint.
-    pub const OPEN_BYTES_MAX: usize = 16 << 20;
+    pub(crate) const OPEN_BYTES_MAX: usize = 16 << 20;
     /// How many files may be open; when one more is needed, the oldest is completed.
-    pub const OPEN_MAX: usize = 1000;
+    pub(crate) const OPEN_MAX: usize = 1000;
 
     /// Below a folder, with the defaults of everything else.
     pub fn new(location: impl Into<String>, format: OutputFormat) -> FilesOutput {
@@ -123,14 +126,17 @@ impl FilesOutput {
         }
     }
 
-    /// The client of an object store makes its own connections, which no egress policy sees.
+    /// Other options name files, proxies and endpoints, which a definition of a user may not choose.
     fn check_store(&self, access: &OutsideAccess) -> Result<(), String> {
-        let has_endpoint = |(name, _): &(String, String)| name.contains("endpoint");
-        match access.egress.is_restricted() && self.options.iter().any(has_endpoint) {
-            true => {
-                Err("only jobs of the settings may choose the endpoint of an object store".into())
-            }
-            false => Ok(()),
+        if !access.egress.is_restricted() {
+            return Ok(());
+        }
+        let mut names = self.options.iter().map(|(name, _)| name);
+        match names.find(|name| !is_user_option(name)) {
+            Some(name) => Err(format!(
+                "only jobs of the settings may set the option `{name}` of an object store"
+            )),
+            None => Ok(()),
         }
     }
 
@@ -143,6 +149,39 @@ impl FilesOutput {
             open_max: FilesOutput::OPEN_MAX,
         }
     }
+}
+
+/// Whether a definition of a user may set this option of an object store: the account, its key, and how objects are
+/// stored.
+fn is_user_option(name: &str) -> bool {
+    const NAMES: &[&str] = &[
+        "access_key",
+        "access_key_id",
+        "account_key",
+        "account_name",
+        "client_id",
+        "client_secret",
+        "default_region",
+        "region",
+        "sas_key",
+        "sas_token",
+        "secret_access_key",
+        "server_side_encryption",
+        "service_account_key",
+        "session_token",
+        "skip_signature",
+        "sse_bucket_key_enabled",
+        "sse_kms_key_id",
+        "tenant_id",
+        "token",
+        "virtual_hosted_style_request",
+    ];
+    let name = name.to_ascii_lowercase();
+    let prefixes = ["aws_", "azure_storage_", "azure_", "google_"];
+    let mut short = prefixes
+        .iter()
+        .filter_map(|prefix| name.strip_prefix(prefix));
+    NAMES.contains(&short.next().unwrap_or(&name))
 }
 
 impl fmt::Debug for FilesOutput {
@@ -193,7 +232,7 @@ impl FilesEndpoint {
                 let options = output.options.iter().map(resolve);
                 let options: Result<Vec<_>, SecretError> = options.collect();
                 let options = options.map_err(EndpointError::unfit)?;
-                object_store(scheme, &location, &options)?
+                object_store(scheme, &location, &options, &context.access.egress)?
             }
         };
         let mut endpoint = FilesEndpoint::over(output, output.limits(), names, store)?;
@@ -315,8 +354,9 @@ fn object_store(
     scheme: &str,
     url: &str,
     options: &[(String, String)],
+    egress: &EgressPolicy,
 ) -> Result<Box<dyn Store>, EndpointError> {
-    remote::open(scheme, url, options)
+    remote::open(scheme, url, options, egress)
 }
 
 #[cfg(not(feature = "object-store"))]
@@ -324,6 +364,7 @@ fn object_store(
     scheme: &str,
     _: &str,
     _: &[(String, String)],
+    _: &EgressPolicy,
 ) -> Result<Box<dyn Store>, EndpointError> {
     Err(no_object_store(scheme))
 }

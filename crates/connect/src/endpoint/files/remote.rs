@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+#[cfg(feature = "object-store")]
+use highwater_env::EgressPolicy;
 use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions};
 
@@ -50,23 +52,35 @@ fn endpoint_error(error: Error) -> EndpointError {
     }
 }
 
-/// The store of a URL. Its settings come from the environment, as with the vendor's tools, and from `options`, which
-/// take precedence. The job does the retries, so that it can report failures.
+/// The store of a URL. The settings of the operator's own jobs come from the environment, as with the vendor's tools, and
+/// from `options`, which take precedence; those of users from `options` alone, because the environment is not theirs. The
+/// job does the retries, so that it can report failures.
 #[cfg(feature = "object-store")]
 pub(super) fn open(
     scheme: &str,
     url: &str,
     options: &[(String, String)],
+    egress: &EgressPolicy,
 ) -> Result<Box<dyn Store>, EndpointError> {
     let store: Arc<dyn ObjectStore> = match scheme {
         #[cfg(feature = "aws")]
-        "s3" | "s3a" => build!(object_store::aws::AmazonS3Builder, url, options),
+        "s3" | "s3a" => build!(object_store::aws::AmazonS3Builder, url, options, egress),
         #[cfg(feature = "azure")]
-        "az" | "abfs" | "abfss" => build!(object_store::azure::MicrosoftAzureBuilder, url, options),
+        "az" | "abfs" | "abfss" => build!(
+            object_store::azure::MicrosoftAzureBuilder,
+            url,
+            options,
+            egress
+        ),
         #[cfg(feature = "gcp")]
-        "gs" => build!(object_store::gcp::GoogleCloudStorageBuilder, url, options),
+        "gs" => build!(
+            object_store::gcp::GoogleCloudStorageBuilder,
+            url,
+            options,
+            egress
+        ),
         _ => {
-            let _ = options;
+            let _ = (options, egress);
             return Err(super::no_object_store(scheme));
         }
     };
@@ -77,13 +91,19 @@ pub(super) fn open(
 
 #[cfg(any(feature = "aws", feature = "azure", feature = "gcp"))]
 macro_rules! build {
-    ($builder:path, $url:expr, $options:expr) => {{
+    ($builder:path, $url:expr, $options:expr, $egress:expr) => {{
         use $builder as Builder;
         let once = object_store::RetryConfig {
             max_retries: 0,
             ..Default::default()
         };
-        let mut builder = Builder::from_env().with_url($url).with_retry(once);
+        let builder = match $egress.is_restricted() {
+            true => Builder::new(),
+            false => Builder::from_env(),
+        };
+        let connector = super::store_client::StoreConnector::new($egress);
+        let builder = builder.with_url($url).with_retry(once);
+        let mut builder = builder.with_http_connector(connector);
         for (name, value) in $options {
             let key = name.to_ascii_lowercase().parse();
             builder = builder.with_config(key.map_err(EndpointError::unfit)?, value);

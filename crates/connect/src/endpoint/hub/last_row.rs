@@ -1,21 +1,41 @@
 //! Finds the output's last row in a partition after the checkpoint.
 //!
-//! Batch headers show which batches are the output's own; the records of the last of them carry the row numbers.
+//! Batch headers show which batches are the output's own; the records of the last of them carry the row numbers. Where
+//! the output has no producer of its own, every record carries its name.
 //! Retention and compaction do not matter: the last row of an output outlives those before it. If none is left, the
 //! rows after the checkpoint are gone from the hub and are written again.
+
+use std::sync::Arc;
 
 use highwater_log::batch::{BatchError, Batches, Decompressor, StoredBatch};
 use highwater_log::{Isolation, Offset, Partition, ReadError};
 
 use super::super::EndpointError;
-use super::records::ROW_HEADER;
+use super::records::{ORIGIN_HEADER, ROW_HEADER};
 
 const READ_BYTES: usize = 1 << 20;
 
-/// The number of the last row between `from` and `end` written by one of these producers.
+/// How the rows of the output are told from other records.
+pub(super) enum OwnRows {
+    /// By the ids of its producers.
+    Producers([i64; 2]),
+    /// By the header with this value.
+    Header(Arc<str>),
+}
+
+impl OwnRows {
+    fn may_be_in(&self, batch: &StoredBatch<'_>) -> bool {
+        match self {
+            OwnRows::Producers(ours) => ours.contains(&batch.header.producer_id()),
+            OwnRows::Header(_) => true,
+        }
+    }
+}
+
+/// The number of the output's last row between `from` and `end`.
 pub(super) async fn find(
     partition: &dyn Partition,
-    ours: [i64; 2],
+    own: &OwnRows,
     from: Offset,
     end: Offset,
 ) -> Result<Option<u64>, EndpointError> {
@@ -31,13 +51,22 @@ pub(super) async fn find(
             for batch in Batches::new(piece) {
                 let batch = batch.map_err(EndpointError::unfit)?;
                 from = batch.header.next_offset();
-                let is_ours = ours.contains(&batch.header.producer_id());
-                if is_ours && !batch.header.is_control() && batch.header.base_offset() < end {
-                    found = Some(batch);
+                if batch.header.is_control()
+                    || batch.header.base_offset() >= end
+                    || !own.may_be_in(&batch)
+                {
+                    continue;
+                }
+                match own {
+                    OwnRows::Producers(_) => found = Some(batch),
+                    OwnRows::Header(_) => {
+                        let row = last_row(&batch, own, &mut unpacker);
+                        last = row.map_err(EndpointError::unfit)?.or(last);
+                    }
                 }
             }
             if let Some(batch) = found {
-                let row = last_row(&batch, &mut unpacker).map_err(EndpointError::unfit)?;
+                let row = last_row(&batch, own, &mut unpacker).map_err(EndpointError::unfit)?;
                 last = row.or(last);
             }
         }
@@ -50,14 +79,26 @@ pub(super) async fn find(
 
 fn last_row(
     batch: &StoredBatch<'_>,
+    own: &OwnRows,
     unpacker: &mut Decompressor,
 ) -> Result<Option<u64>, BatchError> {
     let mut last = None;
     for record in batch.records(unpacker)? {
-        let mut headers = record?.headers;
-        let number = headers.find_map(|(name, value)| value.filter(|_| name == ROW_HEADER));
-        let number = number.and_then(|number| std::str::from_utf8(number).ok()?.parse().ok());
-        last = number.or(last);
+        let (mut number, mut is_own) = (None, matches!(own, OwnRows::Producers(_)));
+        for (name, value) in record?.headers {
+            match (&*name, value, own) {
+                (ROW_HEADER, Some(value), _) => {
+                    number = std::str::from_utf8(value)
+                        .ok()
+                        .and_then(|value| value.parse().ok());
+                }
+                (ORIGIN_HEADER, Some(value), OwnRows::Header(id)) => {
+                    is_own = value == id.as_bytes();
+                }
+                _ => {}
+            }
+        }
+        last = number.filter(|_| is_own).or(last);
     }
     Ok(last)
 }

@@ -1,4 +1,4 @@
-//! Rows as records of a hub, exactly once.
+//! Rows as records of a hub, or of a topic of a cluster (`kafka`), exactly once.
 //!
 //! An output is a producer with a transactional id, and every start raises its epoch. Every record carries the number
 //! of its row, and a partition gets its rows in order, so the output's last row in a partition tells what the partition
@@ -10,6 +10,7 @@
 //! Batches are in flight while the next are filled, up to a bound ([`partition_writer`]). Order survives failures
 //! because the log rejects a batch whose sequence numbers are not due.
 
+mod fence;
 mod last_row;
 mod partition_writer;
 mod records;
@@ -17,23 +18,25 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use highwater_log::batch::NewRecord;
-use highwater_log::{
-    AppendError, HubId, HubInfo, InitProducerRequest, Log, Offset, Partition, Producer,
-    TransactionCoordinator, TransactionError, TransactionMarker, partition_for_key,
-};
+use highwater_log::{HubInfo, Log, Partition, TransactionCoordinator, partition_for_key};
 use highwater_query::plan::Name;
 
+use super::state::EndpointKind;
 use super::{
     Destination, Endpoint, EndpointError, EndpointFuture, OpenResult, OutputContext, OutputKind,
     OutputSettings, Rows,
 };
-use partition_writer::PartitionWriter;
-use records::Records;
+use crate::cluster::{ClusterConnector, ClusterSettings};
+use last_row::OwnRows;
+use partition_writer::{PartitionWriter, RowOrigin};
+use records::{RecordKey, Records};
 use state::HubState;
+
+pub(super) use fence::Fencing;
 
 /// Rows without a key switch to the next partition after this many.
 const BLOCK_ROWS: u64 = 1024;
@@ -73,29 +76,117 @@ impl OutputSettings for HubOutput {
         let (log, transactions) = context.hubs.clone().ok_or_else(|| {
             EndpointError::unfit("there are no hubs here: run the job with `highwater up`")
         })?;
-        let records = Records::new(names);
-        match &self.key {
+        let target = HubTarget {
+            name: self.hub.clone(),
+            kind: EndpointKind::Hub,
+            fencing: Fencing::Markers,
+            source: LogSource::Node(OpenLog { log, transactions }),
+        };
+        target.open(self.key.as_deref(), names, context)
+    }
+}
+
+/// The hub or topic of an endpoint.
+pub(super) struct HubTarget {
+    pub name: String,
+    pub kind: EndpointKind,
+    pub fencing: Fencing,
+    pub source: LogSource,
+}
+
+/// The log with the hub.
+pub(super) enum LogSource {
+    Node(OpenLog),
+    /// Connected to when the endpoint is resumed.
+    Cluster {
+        settings: ClusterSettings,
+        connector: ClusterConnector,
+        /// The base of relative paths.
+        folder: PathBuf,
+    },
+}
+
+#[derive(Clone)]
+pub(super) struct OpenLog {
+    pub log: Arc<dyn Log>,
+    pub transactions: Arc<dyn TransactionCoordinator>,
+}
+
+impl HubTarget {
+    /// `key`: the column with the key of the record.
+    pub(super) fn open(
+        self,
+        key: Option<&str>,
+        names: Vec<Name>,
+        context: &OutputContext,
+    ) -> OpenResult {
+        let record_key = match (key, &context.early_key) {
+            (Some(column), _) => RecordKey::Column(column.to_owned()),
+            (None, Some(columns)) => RecordKey::Columns(columns.clone()),
+            (None, None) => RecordKey::None,
+        };
+        let records = Records::new(names, record_key, context.early_key.is_some());
+        match key {
             Some(key) if !records.may_have(key) => Err(EndpointError::unfit(format!(
                 "the output has no column `{key}` for its key"
             ))),
             _ => Ok(Box::new(HubEndpoint {
-                output: self.clone(),
+                target: self,
                 id: context.id(),
-                log,
-                transactions,
+                epoch: context.epoch,
                 records,
                 open: None,
             })),
         }
     }
+
+    async fn open_log(&self) -> Result<OpenLog, EndpointError> {
+        match &self.source {
+            LogSource::Node(open) => Ok(open.clone()),
+            LogSource::Cluster {
+                settings,
+                connector,
+                folder,
+            } => {
+                let connected = settings.connect(connector, folder).await;
+                let cluster = connected.map_err(EndpointError::unavailable)?;
+                Ok(OpenLog {
+                    log: cluster.log,
+                    transactions: cluster.transactions,
+                })
+            }
+        }
+    }
+
+    fn find_hub(
+        &self,
+        log: &dyn Log,
+        state: Option<&HubState>,
+    ) -> Result<Arc<HubInfo>, EndpointError> {
+        let (name, what) = match self.kind {
+            EndpointKind::Kafka => (&self.name, "topic"),
+            _ => (&self.name, "hub"),
+        };
+        let hub = log.hub(name);
+        let missing = || EndpointError::unfit(format!("there is no {what} `{name}`"));
+        let hub = hub.ok_or_else(missing)?;
+        if hub.name.is_internal() {
+            return Err(EndpointError::unfit(format!("{what} `{name}` is internal")));
+        }
+        match state {
+            Some(state) if state.hub != hub.id => Err(EndpointError::unfit(format!(
+                "{what} `{name}` was deleted and recreated: start the job from the beginning"
+            ))),
+            _ => Ok(hub),
+        }
+    }
 }
 
 struct HubEndpoint {
-    output: HubOutput,
+    target: HubTarget,
     /// The transactional id of its producer.
     id: String,
-    log: Arc<dyn Log>,
-    transactions: Arc<dyn TransactionCoordinator>,
+    epoch: u64,
     /// The rows of the current write.
     records: Records,
     open: Option<OpenHub>,
@@ -103,8 +194,11 @@ struct HubEndpoint {
 
 /// A hub that is being written to.
 struct OpenHub {
-    hub: HubId,
-    producer: Producer,
+    hub: Arc<HubInfo>,
+    /// Has the connections of a cluster, too.
+    log: Arc<dyn Log>,
+    /// The id of the producer; -1 without fencing.
+    producer: i64,
     writers: Vec<PartitionWriter>,
     /// The number of the next row to accept.
     next: u64,
@@ -115,72 +209,56 @@ struct OpenHub {
 impl HubEndpoint {
     async fn start(&mut self, state: Option<&[u8]>) -> Result<(), EndpointError> {
         self.open = None;
-        let state = state.map(HubState::read).transpose()?;
-        let hub = self.find_hub(state.as_ref())?;
-        let producer = self.init_producer().await?;
+        let kind = self.target.kind;
+        let state = state.map(|state| HubState::read(kind, state)).transpose()?;
+        let OpenLog { log, transactions } = self.target.open_log().await?;
+        let hub = self.target.find_hub(&*log, state.as_ref())?;
         let count = state
             .as_ref()
             .map_or(hub.partitions, |state| state.partitions.len() as u32);
         let partitions: Option<Vec<Arc<dyn Partition>>> = (0..count)
-            .map(|partition| self.log.partition(hub.name.as_str(), partition))
+            .map(|partition| log.partition(hub.name.as_str(), partition))
             .collect();
         let partitions = partitions.ok_or_else(|| {
             EndpointError::unfit(format!("hub `{}` has lost partitions", hub.name))
         })?;
-        let ends = fence(&partitions, producer, state.as_ref()).await?;
+        let fencing = self.target.fencing;
+        let before = state.as_ref().map(|state| state.producer);
+        let fenced = fencing
+            .fence(&*transactions, &self.id, &partitions, before)
+            .await?;
+        let producer = fenced.producer.map_or(-1, |producer| producer.id);
+        let (origin, own) = match fenced.producer {
+            Some(producer) => {
+                let own = OwnRows::Producers([before.unwrap_or(producer.id), producer.id]);
+                (RowOrigin::Producer(producer), own)
+            }
+            None => {
+                let id: Arc<str> = format!("{}#{}", self.id, self.epoch).into();
+                (RowOrigin::Header(id.clone()), OwnRows::Header(id))
+            }
+        };
         let mut writers = Vec::with_capacity(partitions.len());
-        for (at, (partition, end)) in partitions.into_iter().zip(ends).enumerate() {
+        for (at, (partition, end)) in partitions.into_iter().zip(fenced.ends).enumerate() {
             let have = match &state {
                 None => 0,
                 Some(state) => {
-                    let (ours, from) = ([state.producer, producer.id], state.partitions[at]);
-                    let last = last_row::find(&*partition, ours, from.end, end).await?;
+                    let from = state.partitions[at];
+                    let last = last_row::find(&*partition, &own, from.end, end).await?;
                     from.have.max(last.map_or(0, |last| last + 1))
                 }
             };
-            writers.push(PartitionWriter::new(partition, producer, have));
+            writers.push(PartitionWriter::new(partition, origin.clone(), have));
         }
         self.open = Some(OpenHub {
-            hub: hub.id,
+            hub,
+            log,
             producer,
             writers,
             next: state.as_ref().map_or(0, |state| state.next),
             has_checkpoint: state.is_some(),
         });
         Ok(())
-    }
-
-    fn find_hub(&self, state: Option<&HubState>) -> Result<Arc<HubInfo>, EndpointError> {
-        let name = &self.output.hub;
-        let hub = self.log.hub(name);
-        let hub = hub.ok_or_else(|| EndpointError::unfit(format!("there is no hub `{name}`")))?;
-        if hub.name.is_internal() {
-            return Err(EndpointError::unfit(format!(
-                "hub `{name}` is internal to the node"
-            )));
-        }
-        match state {
-            Some(state) if state.hub != hub.id => Err(EndpointError::unfit(format!(
-                "hub `{name}` was deleted and recreated: start the job from the beginning"
-            ))),
-            _ => Ok(hub),
-        }
-    }
-
-    /// Raises the epoch of the producer.
-    async fn init_producer(&mut self) -> Result<Producer, EndpointError> {
-        let request = InitProducerRequest {
-            transactional_id: Some(self.id.clone()),
-            timeout: Duration::from_secs(60),
-            current: None,
-        };
-        let producer = self.transactions.init_producer(request).await;
-        producer.map_err(|error| match error {
-            TransactionError::Concurrent
-            | TransactionError::Loading
-            | TransactionError::Storage(_) => EndpointError::unavailable(error),
-            error => EndpointError::unfit(error),
-        })
     }
 
     async fn accept(&mut self, rows: &Rows) -> Result<(), EndpointError> {
@@ -204,11 +282,12 @@ impl HubEndpoint {
         let open = open_hub(&mut self.open)?;
         let new = rows.from(open.next);
         let first = rows.first + new.start as u64;
-        self.records
-            .encode(&rows.chunk, new, self.output.key.as_deref());
-        let bytes_max = self.log.hub(&self.output.hub);
+        self.records.encode(&rows.chunk, new);
+        let bytes_max = open.log.hub(&self.target.name);
         let bytes_max = bytes_max.map_or(BATCH_BYTES, |hub| hub.settings.batch_bytes_max as usize);
-        let too_large = |record: &NewRecord<'_>| records::size(record) > bytes_max;
+        let too_large = |record: &NewRecord<'_>| {
+            open.writers.first().map_or(0, |writer| writer.size(record)) > bytes_max
+        };
         let numbered = || (first..).zip(self.records.iter());
         let refused: Vec<u64> = numbered()
             .filter_map(|(number, record)| too_large(&record).then_some(number))
@@ -217,8 +296,8 @@ impl HubEndpoint {
             return Err(EndpointError::Refused {
                 rows: refused,
                 reason: format!(
-                    "larger than the {bytes_max} bytes that hub `{}` takes",
-                    self.output.hub
+                    "larger than the {bytes_max} bytes that `{}` takes",
+                    self.target.name
                 ),
             });
         }
@@ -243,12 +322,12 @@ impl HubEndpoint {
         }
         open.has_checkpoint = true;
         let state = HubState {
-            hub: open.hub,
-            producer: open.producer.id,
+            hub: open.hub.id,
+            producer: open.producer,
             next: open.next,
             partitions: open.writers.iter().map(PartitionWriter::state).collect(),
         };
-        Ok(state.write())
+        Ok(state.write(self.target.kind))
     }
 }
 
@@ -279,45 +358,6 @@ impl OpenHub {
             }
         }
     }
-}
-
-/// Fences earlier producers, so that none of their batches can still be appended, and returns the end of each
-/// partition. Aborting a transaction that was never begun does it, because the marker carries the new epoch and is
-/// appended after every batch sent before.
-async fn fence(
-    partitions: &[Arc<dyn Partition>],
-    producer: Producer,
-    state: Option<&HubState>,
-) -> Result<Vec<Offset>, EndpointError> {
-    // The coordinator has forgotten our producer. The old id cannot come back, so its last epoch is free.
-    let forgotten = state
-        .filter(|state| state.producer != producer.id)
-        .map(|state| Producer {
-            id: state.producer,
-            epoch: i16::MAX,
-        });
-    // There was no earlier producer.
-    let known = (producer.epoch > 0).then_some(producer);
-    let mut in_flight = Vec::new();
-    for partition in partitions {
-        let markers = known.into_iter().chain(forgotten);
-        let pending: Vec<_> = markers
-            .map(|producer| partition.append_marker(producer, TransactionMarker::Abort))
-            .collect();
-        in_flight.push((partition, pending));
-    }
-    let mut ends = Vec::with_capacity(partitions.len());
-    for (partition, pending) in in_flight {
-        for marker in pending {
-            match marker.await {
-                // The forgotten producer was fenced before.
-                Ok(_) | Err(AppendError::NoTransaction { .. }) => {}
-                Err(error) => return Err(partition_writer::endpoint_error(error)),
-            }
-        }
-        ends.push(partition.bounds().end);
-    }
-    Ok(ends)
 }
 
 impl Endpoint for HubEndpoint {

@@ -11,12 +11,21 @@ use highwater_log::batch::{Batch, BatchBuilder, BatchOptions, NewRecord};
 use highwater_log::{AppendError, AppendInfo, BoxFuture, Partition, Producer};
 
 use super::super::EndpointError;
-use super::records::{self, ROW_HEADER};
+use super::records::{self, ORIGIN_HEADER, ROW_HEADER};
 use super::state::PartitionState;
+
+/// How a row tells which output it is of.
+#[derive(Clone)]
+pub(super) enum RowOrigin {
+    /// Its batch has this producer.
+    Producer(Producer),
+    /// It has a header with this value.
+    Header(Arc<str>),
+}
 
 pub(super) struct PartitionWriter {
     partition: Arc<dyn Partition>,
-    producer: Producer,
+    origin: RowOrigin,
     /// The sequence number of the next record.
     sequence: i32,
     /// Rows with lower numbers are in the partition.
@@ -37,12 +46,12 @@ type Answer = BoxFuture<Result<AppendInfo, AppendError>>;
 impl PartitionWriter {
     pub(super) fn new(
         partition: Arc<dyn Partition>,
-        producer: Producer,
+        origin: RowOrigin,
         have: u64,
     ) -> PartitionWriter {
         PartitionWriter {
             partition,
-            producer,
+            origin,
             sequence: 0,
             have,
             filling: BatchBuilder::new(),
@@ -61,16 +70,31 @@ impl PartitionWriter {
         if number < self.have {
             return Ok(());
         }
-        if self.filling.size() + records::size(record) > batch_bytes {
+        if self.filling.size() + self.size(record) > batch_bytes {
             self.send()?;
         }
         let mut digits = itoa::Buffer::new();
-        let number = digits.format(number).as_bytes();
-        self.filling.push(&NewRecord {
-            headers: &[(ROW_HEADER, Some(number))],
-            ..*record
-        });
+        let number = (ROW_HEADER, Some(digits.format(number).as_bytes()));
+        match &self.origin {
+            RowOrigin::Producer(_) => self.filling.push(&NewRecord {
+                headers: &[number],
+                ..*record
+            }),
+            RowOrigin::Header(id) => self.filling.push(&NewRecord {
+                headers: &[number, (ORIGIN_HEADER, Some(id.as_bytes()))],
+                ..*record
+            }),
+        };
         Ok(())
+    }
+
+    /// The size of a batch with this one record, at most.
+    pub(super) fn size(&self, record: &NewRecord<'_>) -> usize {
+        let origin = match &self.origin {
+            RowOrigin::Producer(_) => 0,
+            RowOrigin::Header(id) => ORIGIN_HEADER.len() + id.len() + 16,
+        };
+        records::size(record) + origin
     }
 
     /// Sends the pushed records.
@@ -78,12 +102,18 @@ impl PartitionWriter {
         if self.filling.is_empty() {
             return Ok(());
         }
+        let producer = match &self.origin {
+            RowOrigin::Producer(producer) => Some((*producer, self.sequence)),
+            RowOrigin::Header(_) => None,
+        };
         let options = BatchOptions {
-            producer: Some((self.producer, self.sequence)),
+            producer,
             ..BatchOptions::default()
         };
         let batch = self.filling.build(&options).map_err(EndpointError::unfit)?;
-        self.sequence = next_sequence(&batch);
+        if producer.is_some() {
+            self.sequence = next_sequence(&batch);
+        }
         let answer = self.partition.append(batch.clone());
         self.sent.push_back(InFlightBatch { batch, answer });
         Ok(())

@@ -25,8 +25,8 @@ pub(super) struct PartitionState {
 }
 
 impl HubState {
-    pub(super) fn write(&self) -> Vec<u8> {
-        let mut out = state::begin(EndpointKind::Hub);
+    pub(super) fn write(&self, kind: EndpointKind) -> Vec<u8> {
+        let mut out = state::begin(kind);
         out.raw(&self.hub.0);
         out.i64(self.producer);
         out.u64(self.next);
@@ -38,8 +38,8 @@ impl HubState {
         out
     }
 
-    pub(super) fn read(bytes: &[u8]) -> Result<HubState, EndpointError> {
-        let mut input = state::open(EndpointKind::Hub, bytes)?;
+    pub(super) fn read(kind: EndpointKind, bytes: &[u8]) -> Result<HubState, EndpointError> {
+        let mut input = state::open(kind, bytes)?;
         let mut read = || {
             let mut hub = [0; 16];
             for byte in &mut hub {

@@ -11,8 +11,9 @@ use highwater_env::random::Random;
 use highwater_log::batch::{Batch, Batches, Decompressor};
 use highwater_log::testing::at_once;
 use highwater_log::{
-    AppendInfo, BoxFuture, GroupError, HubName, HubSettings, HubSpec, Isolation, LogLayer,
-    MemoryLog, OffsetCommit, PartitionLayer, TopicPartition, TransactionRef,
+    AppendError, AppendInfo, BoxFuture, GroupError, HubName, HubSettings, HubSpec,
+    InitProducerRequest, Isolation, LogLayer, MemoryLog, OffsetCommit, PartitionLayer, Producer,
+    TopicPartition, TransactionError, TransactionMarker, TransactionRef,
 };
 use proptest::prelude::*;
 
@@ -23,6 +24,8 @@ use super::*;
 #[derive(Default)]
 struct Names {
     known: Mutex<(BTreeMap<String, Producer>, i64)>,
+    /// The log of a cluster, and the partitions of the open transaction.
+    cluster: Mutex<Option<(LateLog, Vec<TopicPartition>)>>,
 }
 
 impl Names {
@@ -53,9 +56,12 @@ impl TransactionCoordinator for Names {
     fn add_partitions(
         &self,
         _: TransactionRef,
-        _: Vec<TopicPartition>,
+        topic_partitions: Vec<TopicPartition>,
     ) -> BoxFuture<Result<(), TransactionError>> {
-        unreachable!("nothing here is a transaction")
+        let mut cluster = self.cluster.lock().unwrap();
+        let (_, open) = cluster.as_mut().expect("a node aborts by markers");
+        open.extend(topic_partitions);
+        Box::pin(ready(Ok(())))
     }
 
     fn add_group(&self, _: TransactionRef, _: String) -> BoxFuture<Result<(), TransactionError>> {
@@ -70,8 +76,22 @@ impl TransactionCoordinator for Names {
         unreachable!("nothing here is a transaction")
     }
 
-    fn end(&self, _: TransactionRef, _: bool) -> BoxFuture<Result<(), TransactionError>> {
-        unreachable!("nothing here is a transaction")
+    /// As brokers do: every partition gets a marker with the epoch of the transaction.
+    fn end(
+        &self,
+        transaction: TransactionRef,
+        commit: bool,
+    ) -> BoxFuture<Result<(), TransactionError>> {
+        assert!(!commit, "the endpoint has no transaction with records");
+        let mut cluster = self.cluster.lock().unwrap();
+        let (log, open) = cluster.as_mut().expect("a node aborts by markers");
+        for one in open.drain(..) {
+            let partition = log.partitions[one.partition as usize].clone();
+            let marker = TransactionMarker::Abort;
+            let marker = PartitionLayer::append_marker(&*partition, transaction.producer, marker);
+            at_once(marker).unwrap();
+        }
+        Box::pin(ready(Ok(())))
     }
 }
 
@@ -82,8 +102,14 @@ struct LateLog {
     partitions: Vec<Arc<Late>>,
 }
 
+/// Shown for a record without a value.
+const TOMBSTONE: &str = "no value";
+
+/// Key and value of a record.
+type KeyValue = (Option<String>, String);
+
 /// Keys and values of each partition.
-type Contents = Vec<Vec<(Option<String>, String)>>;
+type Contents = Vec<Vec<KeyValue>>;
 
 struct Late {
     inner: Arc<dyn Partition>,
@@ -101,12 +127,16 @@ struct Waiting {
 
 impl LateLog {
     fn new(partitions: u32, seed: u64, full: u64) -> LateLog {
+        LateLog::with_batches(partitions, seed, full, 200)
+    }
+
+    fn with_batches(partitions: u32, seed: u64, full: u64, batch_bytes_max: u32) -> LateLog {
         let inner = MemoryLog::new(|| 0);
         let made = block_on(inner.create(HubSpec {
             name: HubName::new("out").unwrap(),
             partitions,
             settings: HubSettings {
-                batch_bytes_max: 200,
+                batch_bytes_max,
                 ..HubSettings::default()
             },
         }));
@@ -131,6 +161,14 @@ impl LateLog {
     }
 
     fn contents(&self) -> Contents {
+        let records = self.numbered().into_iter();
+        records
+            .map(|records| records.into_iter().map(|(_, record)| record).collect())
+            .collect()
+    }
+
+    /// The contents, each record with the number of its row.
+    fn numbered(&self) -> Vec<Vec<(u64, KeyValue)>> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         let read = |late: &Arc<Late>| {
             let partition = &late.inner;
@@ -145,8 +183,11 @@ impl LateLog {
                         continue;
                     }
                     for record in batch.records(&mut unpacker).unwrap() {
-                        let record = record.unwrap();
-                        found.push((record.key.map(text), text(record.value.unwrap())));
+                        let mut record = record.unwrap();
+                        let value = record.value.map_or_else(|| TOMBSTONE.to_owned(), text);
+                        let row = record.headers.find(|(name, _)| name == "row");
+                        let row = text(row.unwrap().1.unwrap()).parse().unwrap();
+                        found.push((row, (record.key.map(text), value)));
                     }
                 }
             }
@@ -239,6 +280,22 @@ fn endpoint(log: &LateLog, names_of: &Arc<Names>, key: Option<&str>) -> Box<dyn 
     output.open(names(), &context).unwrap()
 }
 
+/// An endpoint of a cluster, which is this log.
+fn cluster_endpoint(log: &LateLog, names_of: &Arc<Names>, fencing: Fencing) -> Box<dyn Endpoint> {
+    *names_of.cluster.lock().unwrap() = Some((log.clone(), Vec::new()));
+    let target = HubTarget {
+        name: "out".into(),
+        kind: EndpointKind::Kafka,
+        fencing,
+        source: LogSource::Node(OpenLog {
+            log: Arc::new(log.clone()),
+            transactions: Arc::clone(names_of) as Arc<dyn TransactionCoordinator>,
+        }),
+    };
+    let context = OutputContext::new("job", "out", Arc::new(SimDisk::new(0)));
+    target.open(Some("Device"), names(), &context).unwrap()
+}
+
 /// The contents of the hub at the end, and the refused rows.
 fn played(
     input: &[Row],
@@ -279,6 +336,38 @@ proptest! {
         );
     }
 
+    // proves S4 X4
+    #[test]
+    fn a_topic_has_the_records_of_a_hub_after_crashes_and_failures(
+        input in any_rows(120),
+        steps in any_steps(),
+        full in 0..4u64,
+    ) {
+        let log = LateLog::new(3, 1, if full == 0 { 0 } else { full + 1 });
+        let producers = Arc::new(Names::default());
+        let refused = block_on(play(&input, &steps, || {
+            cluster_endpoint(&log, &producers, Fencing::Transactions)
+        }));
+        prop_assert_eq!((log.contents(), refused), played(&input, &[], Some("Device"), 0, false));
+    }
+
+    // proves S4
+    #[test]
+    fn without_transactions_no_row_is_lost_and_a_repeated_one_has_its_number(
+        input in any_rows(120),
+        steps in any_steps(),
+    ) {
+        // The name of the output takes its place in every record.
+        let log = LateLog::with_batches(3, 1, 0, 300);
+        let producers = Arc::new(Names::default());
+        block_on(play(&input, &steps, || cluster_endpoint(&log, &producers, Fencing::Off)));
+        let (expected, _) = played(&input, &[], Some("Device"), 0, false);
+        for (found, expected) in log.numbered().into_iter().zip(expected) {
+            let by_number: BTreeMap<u64, _> = found.into_iter().collect();
+            prop_assert_eq!(by_number.into_values().collect::<Vec<_>>(), expected);
+        }
+    }
+
     // proves S4
     #[test]
     fn a_producer_that_was_forgotten_is_shut_out_and_counted(
@@ -313,6 +402,45 @@ fn a_key_goes_where_other_producers_send_it() {
     let partition = partition_for_key(b"4", 3) as usize;
     let expected = "{\"Device\":4,\"Text\":\"a\",\"At\":\"2026-03-01T23:58:00.0000000Z\"}";
     assert_eq!(contents[partition], [(Some("4".into()), expected.into())]);
+}
+
+// proves E1
+#[test]
+fn revisions_of_a_row_share_a_key_and_a_withdrawn_row_is_a_tombstone() {
+    let log = LateLog::new(1, 1, 0);
+    let output = HubOutput {
+        hub: "out".into(),
+        key: None,
+    };
+    let mut context = OutputContext::new("job", "out", Arc::new(SimDisk::new(0)));
+    let transactions: Arc<dyn TransactionCoordinator> = Arc::new(Names::default());
+    context.hubs = Some((Arc::new(log.clone()), transactions));
+    context.early_key = Some(vec!["D".into(), "T".into()]);
+    // Batches of this log are small.
+    let names = ["D", "T", "_final"].map(|name| Name::Field(name.into()));
+    let row = |device| Row {
+        device: Some(device),
+        ..text_row("w")
+    };
+    let mut rows = rows(0, &[row(1), row(2), row(1)]);
+    let finals = vec![Some(false), Some(true), None];
+    rows.chunk.columns[2] = highwater_engine::Column::Bit(finals.into());
+    block_on(async {
+        let mut endpoint = output.open(names.into(), &context).unwrap();
+        endpoint.resume(None).await.unwrap();
+        endpoint.checkpoint().await.unwrap();
+        endpoint.write(&rows).await.unwrap();
+        endpoint.checkpoint().await.unwrap();
+    });
+    let contents = &log.contents()[0];
+    let keys: Vec<&str> = contents
+        .iter()
+        .map(|(key, _)| key.as_deref().unwrap())
+        .collect();
+    let key = |device: i64| format!("{{\"D\":{device},\"T\":\"w\"}}");
+    assert_eq!(keys, [key(1), key(2), key(1)]);
+    assert!(contents[0].1.ends_with("\"_final\":false}"), "{contents:?}");
+    assert_eq!(contents[2].1, TOMBSTONE);
 }
 
 #[test]

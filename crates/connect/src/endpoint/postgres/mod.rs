@@ -90,6 +90,7 @@ impl OutputSettings for PostgresOutput {
                 run: 0,
             },
             names: RowNames::new(names),
+            early_key: context.early_key.clone(),
             session: None,
             next: 0,
             has_checkpoint: false,
@@ -120,6 +121,8 @@ struct PostgresEndpoint {
     access: OutsideAccess,
     owner: Owner,
     names: RowNames,
+    /// See [`OutputContext::early_key`].
+    early_key: Option<Vec<String>>,
     session: Option<Session>,
     /// The number of the next row, as stored in the database.
     next: u64,
@@ -150,7 +153,8 @@ impl PostgresEndpoint {
     }
 
     async fn connect(&self) -> Result<Session, Failure> {
-        Session::open(&self.output, &self.access, &self.names).await
+        let early_key = self.early_key.as_deref();
+        Session::open(&self.output, &self.access, &self.names, early_key).await
     }
 
     /// Reconnects after a failure, and reads the number of the next row.

@@ -3,6 +3,7 @@
 use highwater_engine::eq_ignore_case;
 use tokio_postgres::Client;
 
+use super::super::FINAL_COLUMN;
 use super::PostgresOutput;
 use super::error::Failure;
 use crate::rows::RowNames;
@@ -70,6 +71,7 @@ impl Table {
         client: &Client,
         output: &PostgresOutput,
         names: &RowNames,
+        early_key: Option<&[String]>,
     ) -> Result<Table, Failure> {
         let rows = client.query(COLUMNS, &[&output.table]).await?;
         let Some(first) = rows.first() else {
@@ -90,17 +92,28 @@ impl Table {
             }
         });
         let mut columns = choose(there.collect(), names, &output.table)?;
-        for key in &output.key {
+        let key = match (&output.key[..], early_key) {
+            ([], Some([])) => {
+                return Err(Failure::Unfit(
+                    "early results replace each other by a key, and these rows have none: set `key`"
+                        .into(),
+                ));
+            }
+            ([], Some(columns)) => columns,
+            (columns, _) => columns,
+        };
+        for key in key {
             let column = columns.iter_mut().find(|column| column.name == *key);
             let column = column.ok_or_else(|| {
                 Failure::Unfit(format!("the key `{key}` is not a column of the output"))
             })?;
             column.is_key = true;
         }
-        Ok(Table::with(&table, columns))
+        Ok(Table::with(&table, columns, early_key.is_some()))
     }
 
-    fn with(table: &str, columns: Vec<Column>) -> Table {
+    /// `has_revisions`: rows are given before they are final, and may be withdrawn.
+    fn with(table: &str, columns: Vec<Column>, has_revisions: bool) -> Table {
         let list = |columns: &mut dyn Iterator<Item = &Column>| -> String {
             let quoted: Vec<&str> = columns.map(|column| &column.quoted[..]).collect();
             quoted.join(", ")
@@ -123,6 +136,28 @@ impl Table {
             true => "NOTHING".into(),
             false => format!("UPDATE SET {}", sets.join(", ")),
         };
+        // The last row of each key counts.
+        let last = format!(
+            "SELECT DISTINCT ON ({keys}) * FROM {TEMPORARY} ORDER BY {keys}, highwater_row DESC"
+        );
+        let finality = columns.iter().find(|column| column.name == FINAL_COLUMN);
+        let finality = finality.filter(|_| has_revisions);
+        let (kept, withdraw) = match finality {
+            None => (String::new(), String::new()),
+            Some(Column { quoted, .. }) => {
+                let same = columns.iter().filter(|column| column.is_key);
+                let same = same.map(|key| format!("stored.{0} = last.{0}", key.quoted));
+                let same: Vec<String> = same.collect();
+                (
+                    format!("WHERE {quoted} IS NOT NULL"),
+                    format!(
+                        "DELETE FROM {table} AS stored USING ({last}) AS last
+                         WHERE last.{quoted} IS NULL AND {};",
+                        same.join(" AND ")
+                    ),
+                )
+            }
+        };
         Table {
             copy: format!("COPY {TEMPORARY} (highwater_row, {all}) FROM STDIN"),
             temporary: Some(format!(
@@ -130,10 +165,9 @@ impl Table {
                  SELECT 0::bigint AS highwater_row, {all} FROM {table} WITH NO DATA"
             )),
             merge: Some(format!(
-                "INSERT INTO {table} ({all}) SELECT {all} FROM (
-                   SELECT DISTINCT ON ({keys}) * FROM {TEMPORARY} ORDER BY {keys}, highwater_row DESC
-                 ) AS last ORDER BY highwater_row ON CONFLICT ({keys}) DO {resolve};
-                 DELETE FROM {TEMPORARY}"
+                "INSERT INTO {table} ({all}) SELECT {all} FROM ({last}) AS last {kept}
+                 ORDER BY highwater_row ON CONFLICT ({keys}) DO {resolve};
+                 {withdraw} DELETE FROM {TEMPORARY}"
             )),
             columns,
         }

@@ -32,6 +32,8 @@ on_error = "dead_letter"
 dead_letter = "dead"
 "#;
 
+const COUNTS: &str = "[outputs.counts]\n";
+
 const OUTPUTS: [&str; 4] = ["rows", "counts", "each", "dead"];
 
 async fn grow(world: &World, partitions: u32) {
@@ -83,7 +85,11 @@ async fn partitions_that_are_added_are_read_and_whoever_reads_later_sees_the_sam
     for seed in 0..8 {
         let world = World::new(seed);
         world.hub("e", 2).await;
-        let job = job(TWO_WAYS);
+        let job = match seed % 2 {
+            0 => job(TWO_WAYS),
+            // proves E1
+            _ => job(&TWO_WAYS.replace(COUNTS, &format!("{COUNTS}early = \"300ms\"\n"))),
+        };
         let mut random = Random::seeded(seed);
         let mut handle = world.start(&job, live());
         let (mut partitions, mut id) = (2, 0);

@@ -1,9 +1,14 @@
 //! Live jobs over a log in memory: results that nothing disturbs, and time that moves without events.
 
+mod cluster;
+mod created;
 mod faults;
 mod files;
 mod functions;
+mod golden;
 mod growth;
+mod kafka;
+mod properties;
 mod recorder;
 mod refresh;
 mod repeatable;

@@ -1,11 +1,13 @@
 //! Whatever is done to a job, its rows are the same and every number has one row. // proves T8 T9 S4
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_env::random::Random;
 use highwater_job::Job;
 use highwater_job::live::{AtEnd, JobState, Options};
+use highwater_time::Instant;
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 
@@ -66,8 +68,40 @@ const QUERIES: &[(&str, u32)] = &[
     ),
 ];
 
+/// Queries with early results, in the same form.
+const EARLY_QUERIES: &[(&str, u32)] = &[
+    (
+        "SELECT k, System.Timestamp() AS ts, COUNT(*) AS n, SUM(v) AS s, MAX(v) AS m INTO out
+         FROM a TIMESTAMP BY t GROUP BY k, TumblingWindow(second, 5)",
+        3,
+    ),
+    (
+        "SELECT k, System.Timestamp() AS ts, COUNT(*) AS n INTO out FROM a TIMESTAMP BY t
+         GROUP BY k, HoppingWindow(second, 6, 4) HAVING COUNT(*) < 4
+         SELECT k, System.Timestamp() AS ts, v INTO out FROM b TIMESTAMP BY t",
+        2,
+    ),
+    (
+        "SELECT k, System.Timestamp() AS ts, MAX(v) AS m INTO out FROM a TIMESTAMP BY t
+         GROUP BY k, SessionWindow(second, 3, 8) OVER (PARTITION BY k)",
+        2,
+    ),
+    (
+        "SELECT a.k AS k, COUNT(*) AS n, System.Timestamp() AS ts INTO out FROM a TIMESTAMP BY t
+         JOIN b TIMESTAMP BY t ON a.k = b.k AND DATEDIFF(second, a, b) BETWEEN 0 AND 3
+         GROUP BY a.k, TumblingWindow(second, 5)",
+        2,
+    ),
+    (
+        "SELECT PartitionId AS p, System.Timestamp() AS ts, COUNT(*) AS n INTO out
+         FROM a TIMESTAMP BY t PARTITION BY PartitionId GROUP BY PartitionId, TumblingWindow(second, 5)",
+        3,
+    ),
+];
+
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
+    /// A query of [`QUERIES`], then of [`EARLY_QUERIES`].
     query: usize,
     late_s: i64,
     out_of_order_s: i64,
@@ -86,6 +120,10 @@ enum Step {
 }
 
 pub(crate) fn cases() -> impl Strategy<Value = Case> {
+    cases_of(0..QUERIES.len())
+}
+
+fn cases_of(queries: Range<usize>) -> impl Strategy<Value = Case> {
     let event = (-3..12i64, 0..3u8, 0..8i64);
     let step = prop_oneof![
         3 => (1..1500u64).prop_map(Step::Wait),
@@ -93,7 +131,7 @@ pub(crate) fn cases() -> impl Strategy<Value = Case> {
         1 => (0..6usize).prop_map(Step::Silence),
     ];
     (
-        0..QUERIES.len(),
+        queries,
         (0..8i64, 0..4i64, any::<bool>()),
         any::<u64>(),
         prop::collection::vec(step, 20..240),
@@ -111,16 +149,30 @@ pub(crate) fn cases() -> impl Strategy<Value = Case> {
 }
 
 impl Case {
+    fn sql(&self) -> &'static str {
+        self.of_table().0
+    }
+
+    fn of_table(&self) -> (&'static str, u32) {
+        let mut queries = QUERIES.iter().chain(EARLY_QUERIES);
+        *queries.nth(self.query).unwrap()
+    }
+
     fn partitions(&self) -> u32 {
-        QUERIES[self.query].1
+        self.of_table().1
     }
 
     /// Whether keys have clocks of their own.
     pub(crate) fn has_substreams(&self) -> bool {
-        QUERIES[self.query].0.contains("TIMESTAMP BY t OVER")
+        self.sql().contains("TIMESTAMP BY t OVER")
     }
 
     pub(crate) fn job(&self) -> Arc<Job> {
+        self.job_with("")
+    }
+
+    /// With more lines in the job file.
+    fn job_with(&self, lines: &str) -> Arc<Job> {
         let action = if self.drops { "drop" } else { "adjust" };
         // A query that may read only one partition of `a` reads only one hub.
         let hubs = if self.partitions() == 1 {
@@ -134,8 +186,10 @@ impl Case {
              early_arrival = \"2s\"\n\
              [inputs.a]\ntype = \"hub\"\nhub = [\"a1\"{hubs}]\n[inputs.b]\nhub = \"b\"\n\
              [outputs.Dead]\ntype = \"stdout\"\n[outputs.Late]\ntype = \"stdout\"\n\
-             [errors]\non_error = \"dead_letter\"\ndead_letter = \"Dead\"\n[late]\noutput = \"Late\"\n",
-            QUERIES[self.query].0, self.late_s, self.out_of_order_s,
+             [errors]\non_error = \"dead_letter\"\ndead_letter = \"Dead\"\n[late]\noutput = \"Late\"\n{lines}",
+            self.sql(),
+            self.late_s,
+            self.out_of_order_s,
         ))
     }
 
@@ -243,24 +297,32 @@ async fn disturbed(case: &Case, job: &Arc<Job>, random: &mut Random) -> (Everyth
     unreachable!("it is repeated until it ends")
 }
 
-fn shown(everything: &Everything) -> String {
-    let lines = everything
-        .iter()
-        .map(|(key, number, row)| format!("{key:?} {number} {row:?}\n"));
-    lines.collect()
+/// Fails with the first rows that differ.
+fn assert_same(found: &Everything, expected: &Everything, what: &str) {
+    let mut pairs = found.iter().zip(expected);
+    let differing = pairs.position(|(found, expected)| found != expected);
+    let at = differing.unwrap_or(found.len().min(expected.len()));
+    let rows = |rows: &Everything| format!("{:?}", rows.get(at.saturating_sub(2)..at + 1));
+    assert!(
+        found == expected,
+        "{what}: row {at} of {}, {}: {} was expected to be {}",
+        found.len(),
+        expected.len(),
+        rows(found),
+        rows(expected)
+    );
 }
 
-fn check(runtime: &Runtime, case: &Case) -> usize {
-    let job = case.job();
+fn check(runtime: &Runtime, case: &Case, job: &Arc<Job>) -> usize {
     let mut random = Random::seeded(case.seed);
     runtime.block_on(async {
-        let expected = undisturbed(case, &job, &mut random).await;
-        let again = undisturbed(case, &job, &mut random).await;
-        assert_eq!(shown(&again), shown(&expected), "cuts and threads");
+        let expected = undisturbed(case, job, &mut random).await;
+        let again = undisturbed(case, job, &mut random).await;
+        assert_same(&again, &expected, "cuts and threads");
         let mut all = 0;
         for _ in 0..3 {
-            let (found, kills) = disturbed(case, &job, &mut random).await;
-            assert_eq!(shown(&found), shown(&expected), "after {kills} kills");
+            let (found, kills) = disturbed(case, job, &mut random).await;
+            assert_same(&found, &expected, &format!("after {kills} kills"));
             all += kills;
         }
         all
@@ -282,9 +344,63 @@ fn no_crash_shows_in_the_rows() {
         ..ProptestConfig::default()
     });
     let ran = runner.run(&cases(), |case| {
-        kills.set(kills.get() + check(&runtime, &case));
+        kills.set(kills.get() + check(&runtime, &case, &case.job()));
         Ok(())
     });
     ran.unwrap_or_else(|error| panic!("{error}"));
     assert!(kills.get() >= 100, "{} kills are few", kills.get());
+}
+
+/// The rows of the output without those that are not final, and without the columns of revisions; and how many were not
+/// final.
+fn final_rows(everything: &Everything) -> (Vec<(Instant, String)>, usize) {
+    let rows = everything.iter().filter(|(key, ..)| key.0 == "out");
+    let (mut finals, mut others) = (Vec::new(), 0);
+    for (_, _, (time, row)) in rows {
+        match row.strip_suffix(",\"_final\":true}") {
+            Some(row) => {
+                let (row, _) = row.split_once(",\"_revision\":").unwrap();
+                finals.push((*time, format!("{row}}}")));
+            }
+            None => others += 1,
+        }
+    }
+    (finals, others)
+}
+
+/// Early results change no final row, and no crash shows in them. // proves E1
+#[test]
+fn no_crash_shows_in_early_rows() {
+    const OUTPUT: &str = "[outputs.out]\ntype = \"stdout\"\n";
+    let runtime = runtime();
+    let early = std::cell::Cell::new(0);
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+        cases: 24,
+        max_shrink_iters: 40,
+        ..ProptestConfig::default()
+    });
+    let queries = QUERIES.len()..QUERIES.len() + EARLY_QUERIES.len();
+    let settings = prop::sample::select(vec![
+        "\"1s\"",
+        "\"400ms\"",
+        "{ every = \"2s\", after = \"3s\" }",
+    ]);
+    let ran = runner.run(&(cases_of(queries), settings), |(case, setting)| {
+        let job = case.job_with(&format!("{OUTPUT}early = {setting}\n"));
+        check(&runtime, &case, &job);
+        let mut random = Random::seeded(case.seed);
+        let (with, without) = runtime.block_on(async {
+            let plain = case.job_with(OUTPUT);
+            let without = undisturbed(&case, &plain, &mut random).await;
+            (undisturbed(&case, &job, &mut random).await, without)
+        });
+        let (finals, others) = final_rows(&with);
+        let without = without.iter().filter(|(key, ..)| key.0 == "out");
+        let expected: Vec<_> = without.map(|(_, _, row)| row.clone()).collect();
+        prop_assert_eq!(finals, expected);
+        early.set(early.get() + others);
+        Ok(())
+    });
+    ran.unwrap_or_else(|error| panic!("{error}"));
+    assert!(early.get() >= 100, "{} early rows are few", early.get());
 }

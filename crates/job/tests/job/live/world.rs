@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use highwater_connect::{ClusterConnector, OutsideAccess};
 use highwater_env::{Clock, SimClock, SimDisk};
 use highwater_job::Job;
 use highwater_job::config::{JobFile, Start};
@@ -14,6 +15,7 @@ use highwater_log::{HubName, HubSettings, HubSpec, Log, MemoryLog, Offset};
 use highwater_retry::{Backoff, RetryPolicy};
 use highwater_time::Instant;
 
+use crate::live::cluster::TestCluster;
 use crate::live::recorder::Recorder;
 
 /// The first time of the clock: 2026-01-31T10:00:00Z.
@@ -24,6 +26,8 @@ pub(crate) struct World {
     pub log: MemoryLog,
     pub disk: SimDisk,
     pub recorder: Recorder,
+    /// The cluster of Kafka inputs, with topics of its own.
+    pub cluster: TestCluster,
 }
 
 impl World {
@@ -32,6 +36,7 @@ impl World {
         let now = clock.clone();
         World {
             log: MemoryLog::new(move || now.unix_millis()),
+            cluster: TestCluster::new(&clock),
             clock,
             disk: SimDisk::new(seed),
             recorder: Recorder::default(),
@@ -83,6 +88,7 @@ impl World {
             log: self.log.clone(),
             disk: SimDisk::new(0),
             recorder: Recorder::default(),
+            cluster: self.cluster.clone(),
         }
     }
 
@@ -92,6 +98,10 @@ impl World {
             clock: self.clock.clone(),
             checkpoints: Arc::new(self.checkpoints()),
             endpoints: Arc::new(self.recorder.clone()),
+            clusters: Some(ClusterConnector {
+                clusters: Arc::new(self.cluster.clone()),
+                access: OutsideAccess::default(),
+            }),
         }
     }
 

@@ -42,9 +42,10 @@ impl Session {
         output: &PostgresOutput,
         access: &OutsideAccess,
         names: &RowNames,
+        early_key: Option<&[String]>,
     ) -> Result<Session, Failure> {
         let client = connect(output, access).await?;
-        let table = Table::find(&client, output, names).await?;
+        let table = Table::find(&client, output, names, early_key).await?;
         if let Some(temporary) = table.temporary() {
             client.batch_execute(&temporary).await?;
         }

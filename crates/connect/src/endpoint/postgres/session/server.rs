@@ -22,8 +22,18 @@ pub(super) async fn resolved(mut config: Config, egress: &EgressPolicy) -> Resul
     for host in config.get_hosts() {
         match host {
             Host::Tcp(name) => names.push(name.clone()),
-            // A socket of this machine.
-            _ => return Ok(config),
+            #[cfg(unix)]
+            Host::Unix(_) if egress.is_restricted() => {
+                let reason = "a socket of this machine: only jobs of the settings may use one";
+                return Err(Failure::Unfit(reason.into()));
+            }
+            #[cfg(unix)]
+            Host::Unix(_) if config.get_hosts().len() > 1 || !given.is_empty() => {
+                let reason = "a socket of this machine: it must be the only host";
+                return Err(Failure::Unfit(reason.into()));
+            }
+            #[cfg(unix)]
+            Host::Unix(_) => return Ok(config),
         }
     }
     if !given.is_empty() {
@@ -103,6 +113,16 @@ mod tests {
         let users = EgressPolicy::default().restricted();
         let own = refusal("postgres://u@127.0.0.1/d", &users).await;
         assert!(own.is_some_and(|reason| reason.contains("egress.allow")));
+        let socket = refusal("host=/run/postgresql user=u", &users).await;
+        assert!(socket.is_some_and(|reason| reason.contains("a socket of this machine")));
+        let operator = EgressPolicy::default();
+        for mixed in [
+            "host=/run/postgresql,169.254.169.254 sslmode=require",
+            "host=169.254.169.254,/run/postgresql sslmode=require",
+            "host=/run/postgresql hostaddr=169.254.169.254 sslmode=require",
+        ] {
+            assert!(refusal(mixed, &operator).await.is_some(), "{mixed}");
+        }
         for metadata in [
             "host=db.example hostaddr=169.254.169.254",
             "hostaddr=169.254.169.254",
