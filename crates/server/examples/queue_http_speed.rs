@@ -31,6 +31,7 @@ async fn main() -> Result<(), Failure> {
             flag("data", &folder.path().display().to_string()),
             flag("http.listen", "127.0.0.1:0"),
             flag("kafka.listen", "off"),
+            flag("amqp.listen", "off"),
         ],
         ..Sources::default()
     };

@@ -5,16 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_access::{
-    AuditEvent, AuditLog, Keys, Limiter, LoginDelays, Resource, Right, ScramHash, ScramVerifier,
+    AuditEvent, AuditLog, ClientCertificate, Key, Keys, Limiter, Resource, Right, ScramHash,
+    ScramVerifier, TokenError,
 };
 use highwater_env::Clock;
 use highwater_kafka::{
-    Authorizer, BindError, BoundListeners, Handle, Identity, Listener, Options, Services,
+    Authorizer, BindError, BoundListeners, ClusterId, Handle, Identity, Listener, Options,
+    Services, Session, TopicDefaults,
 };
+use highwater_log::BoxFuture;
 use tokio::task::JoinHandle;
 
 use crate::config::{Config, KafkaListener};
 use crate::tls::{self, TlsError};
+use crate::tokens::{TokenLogin, Tokens};
 
 /// Why Kafka clients cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -75,15 +79,27 @@ pub(crate) async fn bind(
             .iter()
             .map(listener)
             .collect::<Result<_, _>>()?,
+        cluster_id: ClusterId::OfHub(highwater_hub::groups::HUB),
         connections_max,
         auto_create: config.auto_create.is_some(),
         partitions_default: config.auto_create.unwrap_or(defaults.partitions_default),
+        topics: topic_defaults(config),
         ..defaults
     };
     let listeners = BoundListeners::bind(options).await;
     Ok(Some(
         listeners.map_err(|error| ListenError::Bind { error })?,
     ))
+}
+
+fn topic_defaults(config: &Config) -> TopicDefaults {
+    let hub = highwater_hub::Options::default();
+    TopicDefaults {
+        timestamp_type: config.kafka_timestamps,
+        segment_bytes: hub.segment_bytes,
+        segment_age: hub.segment_age,
+        tombstone_age: hub.tombstone_age,
+    }
 }
 
 /// Serves the clients of the listeners.
@@ -113,41 +129,72 @@ fn listener(settings: &KafkaListener) -> Result<Listener, TlsError> {
 /// this machine only.
 pub(crate) struct KeyAuthorizer {
     keys: Arc<Keys>,
+    /// `None`: no tokens are accepted.
+    tokens: Option<Arc<Tokens>>,
     clock: Arc<dyn Clock>,
     audit: Arc<dyn AuditLog>,
-    login_delays: LoginDelays,
 }
 
 impl KeyAuthorizer {
     pub(crate) fn new(
         keys: Arc<Keys>,
+        tokens: Option<Arc<Tokens>>,
         clock: Arc<dyn Clock>,
         audit: Arc<dyn AuditLog>,
     ) -> KeyAuthorizer {
         KeyAuthorizer {
             keys,
+            tokens,
             clock,
             audit,
-            login_delays: LoginDelays::default(),
         }
     }
 }
 
 impl Authorizer for KeyAuthorizer {
-    fn login(&self, user: &str, password: &str) -> Option<Identity> {
-        let (name, secret) = match user {
-            "$ConnectionString" => connection_string(password)?,
-            _ => (user, password),
+    fn login(&self, user: &str, password: &str) -> BoxFuture<Option<Identity>> {
+        let pair = match user {
+            "$ConnectionString" => connection_string(password),
+            _ => Some((user, password)),
         };
-        let key = self
-            .keys
-            .authenticate(name, secret.as_bytes(), self.clock.unix_millis())?;
-        Some(Identity::new(&key.name))
+        let pair = pair.map(|(name, secret)| (name.to_owned(), secret.to_owned()));
+        let (keys, now_ms) = (self.keys.clone(), self.clock.unix_millis());
+        Box::pin(async move {
+            let (name, secret) = pair?;
+            let key = keys.authenticate(&name, secret.as_bytes(), now_ms).await?;
+            Some(Identity::new(&key.name))
+        })
     }
 
     fn scram_verifiers(&self, user: &str, hash: ScramHash) -> Vec<ScramVerifier> {
         let key = self.keys.get(user, self.clock.unix_millis());
         key.map_or_else(Vec::new, |key| key.verifiers(hash))
+    }
+
+    fn accepts_tokens(&self) -> bool {
+        self.tokens.is_some()
+    }
+
+    fn verify_token(&self, token: &str) -> BoxFuture<Result<Session, TokenError>> {
+        let now_ms = self.clock.unix_millis();
+        let (tokens, token) = (self.tokens.clone(), token.to_owned());
+        Box::pin(async move {
+            let tokens = tokens.ok_or(TokenError::UnknownSigner)?;
+            tokens.verify(&token, now_ms).await.map(session)
+        })
+    }
+
+    fn certificate_session(&self, certificate: &[u8]) -> Option<Session> {
+        let certificate = ClientCertificate::parse(certificate)?;
+        let now_ms = self.clock.unix_millis();
+        let key = self.keys.of_certificate(&certificate, now_ms);
+        if key.is_none() {
+            tracing::debug!(names = ?certificate.names, "no key lists the certificate of a client");
+        }
+        Some(Session {
+            identity: Identity::new(&key?.name),
+            expires_ms: Some(certificate.expires_ms),
+        })
     }
 
     fn refuse_login(&self, user: &str, from: SocketAddr) -> Duration {
@@ -158,11 +205,15 @@ impl Authorizer for KeyAuthorizer {
             resource: String::new(),
             outcome: "refused".into(),
         });
-        self.login_delays.failed(from.ip(), self.clock.elapsed())
+        self.keys.login_failed(from.ip(), self.clock.elapsed())
     }
 
     fn has_users(&self) -> bool {
         !self.keys.is_empty()
+    }
+
+    fn keys(&self) -> Vec<Arc<Key>> {
+        self.keys.list()
     }
 
     fn limiter(&self, who: &Identity) -> Option<Arc<Limiter>> {
@@ -183,6 +234,13 @@ impl Authorizer for KeyAuthorizer {
     }
 }
 
+fn session(login: TokenLogin) -> Session {
+    Session {
+        identity: Identity::new(&login.key.name),
+        expires_ms: Some(login.expires_ms),
+    }
+}
+
 /// Name and secret of `Endpoint=..;SharedAccessKeyName=n;SharedAccessKey=s`, the login of Event Hubs clients.
 fn connection_string(text: &str) -> Option<(&str, &str)> {
     let field = |name: &str| {
@@ -195,7 +253,7 @@ fn connection_string(text: &str) -> Option<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_access::{Key, KeyScope, NoAudit, Rights};
+    use highwater_access::{KeyScope, NoAudit, Rights};
     use highwater_env::SimClock;
 
     fn authorizer() -> KeyAuthorizer {
@@ -206,21 +264,23 @@ mod tests {
         ];
         KeyAuthorizer::new(
             Arc::new(Keys::new(keys)),
+            None,
             Arc::new(SimClock::at_unix_nanos(0)),
             Arc::new(NoAudit),
         )
     }
 
-    #[test]
-    fn a_connection_string_is_a_name_and_a_secret() {
+    #[tokio::test]
+    async fn a_connection_string_is_a_name_and_a_secret() {
         let text = "Endpoint=sb://h/;SharedAccessKeyName=root;SharedAccessKey=s3cret=";
-        let who = authorizer().login("$ConnectionString", text);
+        let who = authorizer().login("$ConnectionString", text).await;
         assert_eq!(who.unwrap().name(), "root");
-        assert!(authorizer().login("root", "s3cret=").is_some());
-        assert!(authorizer().login("root", "s3cret").is_none());
+        assert!(authorizer().login("root", "s3cret=").await.is_some());
+        assert!(authorizer().login("root", "s3cret").await.is_none());
         assert!(
             authorizer()
                 .login("$ConnectionString", "Endpoint=x")
+                .await
                 .is_none()
         );
     }

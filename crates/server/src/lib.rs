@@ -5,7 +5,9 @@
 //! [`workflows`] runs the workflows of the settings, and [`node`] assembles the parts. This crate knows nothing of the
 //! command line.
 
+pub mod amqp;
 mod audit;
+pub mod cluster;
 pub mod config;
 pub mod http;
 pub mod jobs;

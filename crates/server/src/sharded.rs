@@ -52,13 +52,58 @@ impl LogLayer for ReservedNames {
     }
 
     fn create(&self, spec: HubSpec) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
-        let refused = if self.names.contains(&spec.name) {
-            AdminError::Exists(spec.name)
-        } else if http::begins_paths(spec.name.as_str()) {
-            AdminError::Settings(reserved_name(spec.name.as_str()))
-        } else {
-            return self.log.create(spec);
+        match self.check(&spec.name) {
+            Ok(()) => self.log.create(spec),
+            Err(refused) => Box::pin(std::future::ready(Err(refused))),
+        }
+    }
+
+    fn create_automatically(&self, spec: HubSpec) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
+        match self.check(&spec.name) {
+            Ok(()) => self.log.create_automatically(spec),
+            Err(refused) => Box::pin(std::future::ready(Err(refused))),
+        }
+    }
+}
+
+impl ReservedNames {
+    fn check(&self, name: &HubName) -> Result<(), AdminError> {
+        if self.names.contains(name) {
+            return Err(AdminError::Exists(name.clone()));
+        }
+        match http::begins_paths(name.as_str()) {
+            true => Err(AdminError::Settings(reserved_name(name.as_str()))),
+            false => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_log::{HubSettings, MemoryLog};
+
+    // proves U3
+    #[tokio::test]
+    async fn no_hub_gets_a_reserved_name() {
+        let log = ReservedNames {
+            log: Arc::new(MemoryLog::new(|| 0)),
+            names: vec![HubName::new("sharded").unwrap()],
         };
-        Box::pin(std::future::ready(Err(refused)))
+        let spec = |name: &str| HubSpec {
+            name: HubName::new(name).unwrap(),
+            partitions: 1,
+            settings: HubSettings::default(),
+        };
+        let log: &dyn Log = &log;
+        for name in ["api", "hubs", "queues", "metrics"] {
+            let refused = log.create(spec(name)).await;
+            assert!(matches!(refused, Err(AdminError::Settings(_))), "{name}");
+            let refused = log.create_automatically(spec(name)).await;
+            assert!(matches!(refused, Err(AdminError::Settings(_))), "{name}");
+        }
+        let taken = log.create_automatically(spec("sharded")).await;
+        assert!(matches!(taken, Err(AdminError::Exists(_))));
+        assert!(log.create_automatically(spec("telemetry")).await.is_ok());
     }
 }

@@ -14,7 +14,7 @@ use highwater_access::{
 };
 use highwater_env::disk;
 use serde::{Deserialize, Serialize};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 
 use crate::tls::random_bytes;
 
@@ -29,6 +29,8 @@ pub enum KeyError {
     InSettings(String),
     #[error("`{0}` cannot name a key")]
     Name(String),
+    #[error("`{0}` is a certificate of another key")]
+    Certificate(String),
     #[error("`{0}` is the last key: without it, everyone could use the node")]
     Last(String),
     #[error("keys.json cannot be written: {0}")]
@@ -40,6 +42,7 @@ pub struct StoredKeys {
     path: PathBuf,
     keys: Arc<Keys>,
     records: Mutex<Vec<KeyRecord>>,
+    changes: watch::Sender<()>,
 }
 
 /// A key as it is stored.
@@ -68,6 +71,9 @@ pub struct KeySpec {
     pub transactional_ids: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deployments: Option<Vec<String>>,
+    /// Names of client certificates that act for the key.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub certificates: Vec<String>,
     /// Stores the secret itself, which signatures need.
     #[serde(default)]
     pub sas: bool,
@@ -121,7 +127,13 @@ impl StoredKeys {
             path,
             keys,
             records: Mutex::new(records),
+            changes: watch::Sender::new(()),
         })
+    }
+
+    /// Marked as changed after every change of a key.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
     }
 
     pub fn keys(&self) -> &Arc<Keys> {
@@ -132,7 +144,7 @@ impl StoredKeys {
         self.records.lock().await.clone()
     }
 
-    /// Adds a key and returns its secret, which cannot be had again.
+    /// Adds a key and returns its secret, which cannot be read later.
     pub async fn add(&self, spec: KeySpec, now_ms: i64) -> Result<String, KeyError> {
         let name = spec.name.clone();
         let is_valid = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -142,6 +154,11 @@ impl StoredKeys {
         let mut records = self.records.lock().await;
         if self.keys.contains(&name) {
             return Err(KeyError::Exists(name));
+        }
+        let known = self.keys.list();
+        let is_taken = |name: &&String| known.iter().any(|key| key.certificates.contains(name));
+        if let Some(taken) = spec.certificates.iter().find(is_taken) {
+            return Err(KeyError::Certificate(taken.clone()));
         }
         let mut record = KeyRecord {
             spec,
@@ -157,6 +174,7 @@ impl StoredKeys {
         write(&self.path, &changed)?;
         *records = changed;
         self.keys.add(key);
+        self.changes.send_replace(());
         Ok(secret)
     }
 
@@ -172,6 +190,7 @@ impl StoredKeys {
         write(&self.path, &changed)?;
         *records = changed;
         self.keys.replace(key);
+        self.changes.send_replace(());
         Ok(secret)
     }
 
@@ -186,6 +205,7 @@ impl StoredKeys {
         write(&self.path, &changed)?;
         *records = changed;
         self.keys.remove(name);
+        self.changes.send_replace(());
         Ok(())
     }
 
@@ -200,7 +220,7 @@ impl StoredKeys {
 
 impl KeyRecord {
     /// Whether the key has a second valid secret.
-    pub fn has_previous_secret(&self) -> bool {
+    pub(crate) fn has_previous_secret(&self) -> bool {
         self.secrets.len() > 1
     }
 
@@ -255,6 +275,7 @@ impl KeyRecord {
             rights.collect::<Result<_, _>>()?,
             spec.scope(),
         )
+        .with_certificates(spec.certificates.clone())
         .expires(spec.expires_ms)
         .limited(spec.quota))
     }
@@ -314,6 +335,26 @@ mod tests {
             sas,
             ..KeySpec::default()
         }
+    }
+
+    // proves G4
+    #[tokio::test]
+    async fn a_certificate_acts_for_one_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let stored = StoredKeys::open(folder.path(), Arc::default()).unwrap();
+        let with_certificate = |name: &str| KeySpec {
+            certificates: vec!["app.example".to_owned()],
+            ..spec(name, false)
+        };
+        stored.add(with_certificate("app"), 0).await.unwrap();
+        let taken = stored.add(with_certificate("other"), 0).await;
+        assert!(matches!(taken, Err(KeyError::Certificate(_))));
+        let read_again = Arc::new(Keys::default());
+        StoredKeys::open(folder.path(), read_again.clone()).unwrap();
+        assert_eq!(
+            read_again.get("app", 0).unwrap().certificates,
+            ["app.example"]
+        );
     }
 
     // proves G4

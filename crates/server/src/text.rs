@@ -12,12 +12,20 @@ pub(crate) fn percent_decode(text: &str) -> Cow<'_, str> {
 
 /// A parameter of a query such as `from=earliest&max=10`.
 pub(crate) fn parameter<'a>(query: Option<&'a str>, name: &str) -> Option<Cow<'a, str>> {
-    let pairs = query?.split('&').filter_map(|pair| pair.split_once('='));
-    let value = pairs
-        .filter(|(key, _)| *key == name)
-        .map(|(_, value)| value)
-        .next()?;
-    Some(percent_decode(value))
+    Some(percent_decode(encoded(query?, name)?))
+}
+
+/// A field of a form, in a query or a posted body. Forms write a space as `+`.
+pub(crate) fn form_field(form: &str, name: &str) -> Option<String> {
+    let value = encoded(form, name)?.replace('+', " ");
+    Some(percent_decode(&value).into_owned())
+}
+
+/// The first value of a name, as it was sent.
+fn encoded<'a>(pairs: &'a str, name: &str) -> Option<&'a str> {
+    let mut pairs = pairs.split('&').filter_map(|pair| pair.split_once('='));
+    let (_, value) = pairs.find(|(key, _)| *key == name)?;
+    Some(value)
 }
 
 /// `2026-11-15T12:11:04.123Z`, written by hand because every answer to a posted event has one.
@@ -64,6 +72,14 @@ mod tests {
         assert_eq!(percent_decode("a%20b%2Bc%25zz%4"), "a b+c%zz%4");
         assert_eq!(percent_decode("%ff"), "\u{fffd}");
         assert_eq!(percent_decode("%é1"), "%é1");
+    }
+
+    #[test]
+    fn a_field_of_a_form_may_have_spaces() {
+        let form = "name=a%40b&secret=x+y%2Bz&secret=second";
+        assert_eq!(form_field(form, "name").unwrap(), "a@b");
+        assert_eq!(form_field(form, "secret").unwrap(), "x y+z");
+        assert_eq!(form_field(form, "next"), None);
     }
 
     #[test]

@@ -209,7 +209,11 @@ fn read(key: &str, text: &str) -> Result<Value, Problem> {
 }
 
 /// `http.listen` is `HIGHWATER_HTTP_LISTEN`.
-pub fn variable_of(key: &str) -> String {
+pub(super) fn variable_of(key: &str) -> String {
+    if key == "log" {
+        // `HIGHWATER_LOG` is the level of the messages that the program writes.
+        return "HIGHWATER_CLUSTER".to_owned();
+    }
     let plain = |c: char| match c.is_ascii_alphanumeric() {
         true => c.to_ascii_uppercase(),
         false => '_',

@@ -17,10 +17,12 @@ use std::path::{Path, PathBuf};
 
 use highwater_env::disk;
 use highwater_log::HubSpec;
+use highwater_log::batch::TimestampType;
 
 use highwater_connect::OutsideAccess;
 use highwater_env::EgressPolicy;
 
+use crate::cluster::ClusterSettings;
 use crate::http;
 use crate::jobs::DeclaredJob;
 use crate::processors::{ProcessorSpec, notify};
@@ -30,7 +32,8 @@ use crate::tokens::TokenSettings;
 use crate::workflows::Workflow;
 use highwater_access::Key;
 
-pub use effective_settings::{Origin, Settings, variable_of};
+use effective_settings::variable_of;
+pub use effective_settings::{Origin, Settings};
 pub use error::{ConfigError, Problem};
 pub use settings::{SETTINGS, Setting};
 
@@ -38,6 +41,8 @@ pub use settings::{SETTINGS, Setting};
 #[derive(Clone, Debug)]
 pub struct Config {
     pub data: PathBuf,
+    /// The cluster that is the log; `None`: the log is in the data folder.
+    pub cluster: Option<ClusterSettings>,
     pub durability: Durability,
     /// The partitions of a hub that is created by the first write to it; `None`: none is created.
     pub auto_create: Option<u32>,
@@ -47,6 +52,9 @@ pub struct Config {
     /// `None`: off.
     pub http: Option<http::Options>,
     pub kafka: Vec<KafkaListener>,
+    /// The timestamps of topics that Kafka clients create.
+    pub kafka_timestamps: TimestampType,
+    pub amqp: Vec<AmqpListener>,
     pub keys: Vec<Key>,
     /// `None`: no tokens are accepted.
     pub tokens: Option<TokenSettings>,
@@ -82,17 +90,39 @@ pub struct KafkaListener {
     pub listen: SocketAddr,
     /// Host and port that clients connect to.
     pub advertised: Option<(String, u16)>,
-    pub tls: Option<TlsFiles>,
+    pub tls: Option<TlsSettings>,
     pub sasl: bool,
     /// Clients need no key although there are keys.
     pub anonymous: bool,
 }
 
-/// PEM files.
+/// An address for AMQP clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsFiles {
+pub struct AmqpListener {
+    pub listen: SocketAddr,
+    /// The settings do not name the address, so the node starts without it if it is taken.
+    pub is_default: bool,
+    pub tls: Option<TlsSettings>,
+    /// Clients need no key although there are keys.
+    pub anonymous: bool,
+}
+
+/// Files are in PEM form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsSettings {
     pub cert: PathBuf,
     pub key: PathBuf,
+    /// `None`: clients are not asked for a certificate.
+    pub client_auth: Option<ClientAuth>,
+}
+
+/// Which client certificates are accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientAuth {
+    /// The authorities that sign them.
+    pub ca: PathBuf,
+    /// Clients without a certificate are refused.
+    pub required: bool,
 }
 
 /// Where settings come from.

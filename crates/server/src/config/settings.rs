@@ -41,22 +41,57 @@ settings! {
     "auto_create_partitions_max": Count(1, 1_000_000) = "4000",
         "partitions of the node at which no more hubs are created that way";
 
+    "log": Text = "",
+        "the log, `kafka://host:port,host:port`: a Kafka cluster in place of the data folder; unset: the node's own";
+    "cluster.prefix": Text = "",
+        "stands before the topics, groups and transactional ids of the node on the cluster; other topics are not its hubs";
+    "cluster.client_id": Text = "highwater",
+        "shown in the logs and metrics of brokers";
+    "cluster.replication": Count(1, 100) = "",
+        "the replication factor of topics that the node creates; unset: the default of the cluster";
+    "cluster.profile": Choice(&["kafka", "event-hubs"]) = "kafka",
+        "`event-hubs`: the cluster has no numbers of producers, no transactions and no settings of topics";
+    "cluster.arrival": Choice(&["append-time", "create-time"]) = "append-time",
+        "`create-time`: in topics with CreateTime the producer's timestamp counts as arrival; otherwise they are not read by time";
+    "cluster.tls.ca": Path = "",
+        "PEM file with the authorities of the brokers; the node then connects by TLS";
+    "cluster.tls.cert": Path = "",
+        "PEM file with the client certificate of the node, for brokers that require one";
+    "cluster.tls.key": Path = "",
+        "PEM file with its private key";
+    "cluster.sasl.mechanism": Choice(&["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]) = "",
+        "how the node logs in; unset: without a login";
+    "cluster.sasl.user": Text = "",
+        "the user of PLAIN and SCRAM";
+    "cluster.sasl.password": Secret = "",
+        "its password";
+    "cluster.sasl.token": Secret = "",
+        "the token of OAUTHBEARER; a reference to a file is read again for every connection";
+    "cluster.insecure": Flag = "false",
+        "allow a password or token without TLS to brokers on other machines";
+
     "http.listen": Address = "127.0.0.1:8080",
         "the address of the HTTP API, or `off`";
     "http.tls.cert": Path = "",
         "PEM file with the certificate chain; with a key, HTTP becomes HTTPS";
     "http.tls.key": Path = "",
         "PEM file with the private key";
+    "http.tls.client_ca": Path = "",
+        "PEM file with the authorities of client certificates, which then count as keys (`keys.*.certificates`)";
+    "http.tls.client_auth": Choice(&["required", "optional"]) = "required",
+        "with `client_ca`: whether a client without a certificate is refused";
     "http.insecure": Flag = "false",
         "allow unencrypted keys beyond this machine, such as behind a proxy that does TLS";
     "http.allowed_origins": List = "",
-        "origins of other sites' pages that may call a node with keys, such as `https://console.example.org`";
+        "origins of other sites' pages that may call the API, such as `https://console.example.org`";
     "http.event_bytes_max": Size = "1MiB",
         "the largest event accepted";
     "http.body_bytes_max": Size = "1MiB",
         "the largest request body accepted";
     "http.in_flight_bytes_max": Size = "64MiB",
         "bytes of bodies and answers in memory over all connections; beyond it requests get 429";
+    "http.unpack_bytes_max": Size = "256MiB",
+        "memory to unpack compressed batches in for readers; beyond it reads get 429";
     "http.connections_max": Count(1, 1_000_000) = "4096",
         "open connections; beyond it new ones get 503";
     "http.connections_reserved": Count(0, 100_000) = "16",
@@ -74,10 +109,15 @@ settings! {
     "http.wait_max": Time = "60s",
         "the longest long poll";
 
+    "console.enabled": Flag = "true",
+        "serve the console, for browsers, at `/` of the HTTP API";
+
     "kafka.listen": Address = "127.0.0.1:9092",
         "the address for Kafka clients, or `off`";
     "kafka.anonymous": Flag = "false",
         "serve clients without a key, with all rights, although there are keys";
+    "kafka.timestamp_type": Choice(&["CreateTime", "LogAppendTime"]) = "CreateTime",
+        "the `message.timestamp.type` of topics that Kafka clients create, automatically or explicitly without it";
     "kafka.advertised": Text = "",
         "host:port that clients connect to; unset: the address they reached";
     "kafka.listeners.*.listen": Address = "",
@@ -88,11 +128,34 @@ settings! {
         "PEM file with the certificate chain";
     "kafka.listeners.*.tls.key": Path = "",
         "PEM file with the private key";
+    "kafka.listeners.*.tls.client_ca": Path = "",
+        "as http.tls.client_ca, for this listener";
+    "kafka.listeners.*.tls.client_auth": Choice(&["required", "optional"]) = "required",
+        "as http.tls.client_auth, for this listener";
     "kafka.listeners.*.sasl": Flag = "false",
-        "require a key (SASL: its name and secret); always on once there are keys";
+        "require a key (SASL or a client certificate); always on once there are keys";
     "kafka.listeners.*.anonymous": Flag = "false",
         "as kafka.anonymous, for this listener";
     "kafka.listeners.*.insecure": Flag = "false",
+        "allow unencrypted keys beyond this machine";
+
+    "amqp.listen": Address = "127.0.0.1:5672",
+        "the address for AMQP clients (Event Hubs and Service Bus SDKs), or `off`; the default is skipped if something else listens there";
+    "amqp.anonymous": Flag = "false",
+        "serve clients without a key, with all rights, although there are keys";
+    "amqp.listeners.*.listen": Address = "",
+        "another address for AMQP clients";
+    "amqp.listeners.*.tls.cert": Path = "",
+        "PEM file with the certificate chain";
+    "amqp.listeners.*.tls.key": Path = "",
+        "PEM file with the private key";
+    "amqp.listeners.*.tls.client_ca": Path = "",
+        "as http.tls.client_ca, for this listener";
+    "amqp.listeners.*.tls.client_auth": Choice(&["required", "optional"]) = "required",
+        "as http.tls.client_auth, for this listener";
+    "amqp.listeners.*.anonymous": Flag = "false",
+        "as amqp.anonymous, for this listener";
+    "amqp.listeners.*.insecure": Flag = "false",
         "allow unencrypted keys beyond this machine";
 
     "keys.*.name": Text = "",
@@ -113,6 +176,8 @@ settings! {
         "its jobs and processors, by name or prefix; unset: as for `groups`";
     "keys.*.secondary_secret": Secret = "",
         "a second secret, valid too, while clients change from one to the other";
+    "keys.*.certificates": List = "",
+        "client certificates that act for the key, by a name that they have: subject CN, DNS name, URI or e-mail address";
     "keys.*.expires": Text = "",
         "the time at which the key expires, such as `2027-01-31T00:00:00Z`; unset: never";
     "keys.*.quota.requests_per_second": Count(1, 1_000_000_000) = "",
@@ -128,6 +193,10 @@ settings! {
 
     "tokens.jwks": Path = "",
         "a JWKS file with the public keys of an identity provider, whose bearer tokens (RS256, ES256) then count as keys";
+    "tokens.jwks_url": Text = "",
+        "the https address of such a JWKS, instead of `jwks`; fetched every 10 minutes, and when a token is of an unknown key";
+    "tokens.ca": Path = "",
+        "PEM file with certificates to trust in addition to those of the system, for `jwks_url`";
     "tokens.issuer": Text = "",
         "the claim `iss` of its tokens";
     "tokens.audience": Text = "",
@@ -143,8 +212,8 @@ settings! {
         "the minimum size of a partition that is kept, or `unlimited`";
     "hubs.*.batch_bytes_max": Size = "1048588",
         "the largest batch accepted";
-    "hubs.*.cleanup": Choice(&["delete", "compact"]) = "delete",
-        "the cleanup policy: `delete` old events, or `compact` to the last one of each key";
+    "hubs.*.cleanup": Choice(&["delete", "compact", "compact,delete"]) = "delete",
+        "the cleanup policy: `delete` old events, `compact` to the last one of each key, or both: `compact,delete`";
 
     "sharded.*.hubs": List = "",
         "the member hubs, which share the events sent to this name by key; their order decides where a key goes";
@@ -166,6 +235,8 @@ settings! {
         "partitions of the journal, each with a scheduler; fixed once there is a journal";
     "workflows.*.running_max": Count(1, 10_000_000) = "100000",
         "the most running instances; beyond it starts get 429, and the hub waits";
+    "workflows.*.input_bytes_max": Size = "1GiB",
+        "the inputs of running instances together, which are in memory; beyond it starts get 429, and the hub waits";
     "workflows.*.keep": Time = "7d",
         "how long an ended instance and its id are kept";
     "workflows.*.supervisor": Choice(&["here", "elsewhere"]) = "here",
@@ -249,7 +320,7 @@ settings! {
     "processors.*.instance": Text = "",
         "a name such as `reader-3`, whose number assigns partitions to this instance; unset: the group assigns them";
     "processors.*.instances": Count(1, 1024) = "",
-        "with `instance`: the number of instances n, each of which reads every n-th partition; unset: one partition each";
+        "with `instance`: the number n of instances; each reads every n-th partition; unset: one partition each";
     "processors.*.share": Text = "",
         "such as `0/4`: a share of every partition, by the hash of the key";
     "processors.*.dead": Text = "",
@@ -349,7 +420,10 @@ mod tests {
     #[test]
     fn children_are_found_at_every_level() {
         assert!(children("").starts_with(&["data", "durability"]));
-        assert_eq!(children("http.tls"), ["cert", "key"]);
+        assert_eq!(
+            children("http.tls"),
+            ["cert", "key", "client_ca", "client_auth"]
+        );
         assert_eq!(children("keys"), ["*"]);
         assert!(children("hubs.any").contains(&"retention"));
         assert!(children("http.listen").is_empty() && children("nothing").is_empty());

@@ -1,4 +1,5 @@
 use super::*;
+use crate::tokens::JwksLocation;
 use highwater_log::CleanupPolicy;
 use std::time::Duration;
 
@@ -427,5 +428,62 @@ fn the_manual_lists_every_setting() {
         expected,
         "docs/config.md should have:\n{}",
         expected.join("\n")
+    );
+}
+
+// proves G4
+#[test]
+fn the_keys_of_an_issuer_come_from_a_file_or_an_encrypted_address() {
+    let tokens = |more: &str| {
+        format!("[tokens]\nissuer = 'https://id.example'\naudience = 'highwater'\n{more}\n")
+    };
+    for url in [
+        "https://id.example/keys",
+        "http://127.0.0.1:8080/keys",
+        "http://[::1]/keys",
+        "http://localhost/keys",
+    ] {
+        let settings = config(&tokens(&format!("jwks_url = '{url}'")))
+            .tokens
+            .unwrap();
+        let expected = JwksLocation::Url {
+            url: url.parse().unwrap(),
+            ca: None,
+        };
+        assert_eq!(settings.jwks, expected);
+    }
+    refused(
+        &tokens("jwks_url = 'http://id.example/keys'"),
+        "highwater.toml:4: the keys of the issuer would travel unencrypted\n  \
+         write https://.., or http:// for an issuer on this machine",
+    );
+    refused(
+        &tokens("jwks = 'keys.json'\njwks_url = 'https://id.example/keys'"),
+        "highwater.toml:5: tokens have both jwks and jwks_url\n  keep one of them",
+    );
+    refused(
+        &tokens(""),
+        "highwater.toml:2: tokens need the keys of the issuer\n  \
+         write jwks_url = \"https://..\", or jwks = \"FILE\"",
+    );
+}
+
+// proves G4
+#[test]
+fn a_key_with_certificates_or_tokens_needs_no_secret() {
+    let key =
+        |name: &str, more: &str| format!("[[keys]]\nname = '{name}'\nrights = ['send']\n{more}\n");
+    let certificates = "certificates = ['CN 1', 'spiffe://example/app']";
+    let keys = config(&key("app", certificates)).keys;
+    assert_eq!(keys[0].certificates, ["CN 1", "spiffe://example/app"]);
+    let tokens = "[tokens]\nissuer = 'i'\naudience = 'a'\njwks = 'keys.json'\n";
+    assert_eq!(config(&(key("app", "") + tokens)).keys.len(), 1);
+    refused(
+        &(key("app", certificates) + &key("other", "certificates = ['CN 1']")),
+        "highwater.toml:8: `CN 1` is a certificate of key `app` too\n  a certificate acts for one key",
+    );
+    refused(
+        "[http.tls]\nclient_ca = 'ca.pem'\n",
+        "highwater.toml:2: `http.tls.client_ca` needs `http.tls.cert`\n  give the node a certificate",
     );
 }

@@ -4,20 +4,22 @@ use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use highwater_access::{AuditEvent, AuditLog, LoginDelays, NoAudit};
-use highwater_env::{Clock, shutdown_signal};
+use highwater_access::{AuditEvent, AuditLog, NoAudit};
+use highwater_env::{Clock, MemoryBudget, shutdown_signal};
 use highwater_hub::Hub;
 use highwater_log::{GroupCoordinator, HubInfo, HubName, HubSettings, HubSpec, Log};
 use highwater_queue::Queues;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use super::Options;
-use super::budget::Budget;
+use super::console::Console;
 use super::dispatch::charge_partitions;
 use super::error::{Code, Error};
 use super::metrics::Metrics;
+use super::playground;
 use super::round_robin::RoundRobin;
 use super::send::Destination;
+use crate::amqp;
 use crate::jobs::Jobs;
 use crate::processors::Processors;
 use crate::sharded::ShardedHub;
@@ -30,11 +32,18 @@ pub struct App {
     pub(super) options: Options,
     pub(super) keys: Arc<Keys>,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) budget: Arc<Budget>,
+    /// For requests and answers.
+    pub(super) budget: MemoryBudget,
+    /// For batches that readers unpack.
+    pub(super) unpack_budget: MemoryBudget,
     pub(super) metrics: Metrics,
     pub(super) round_robin: RoundRobin,
+    /// A permit for each run of the playground.
+    pub(super) playground_runs: Arc<Semaphore>,
     tokens: OnceLock<Arc<Tokens>>,
-    pub(super) login_delays: LoginDelays,
+    /// The counters of AMQP, if it is served.
+    amqp_metrics: OnceLock<Arc<amqp::Metrics>>,
+    pub(super) console: Console,
     stopping: watch::Sender<bool>,
     auto_create: Option<u32>,
     backend: OnceLock<Backend>,
@@ -99,11 +108,14 @@ impl App {
         clock: Arc<dyn Clock>,
     ) -> Arc<App> {
         Arc::new(App {
-            budget: Budget::new(options.in_flight_bytes_max),
+            budget: MemoryBudget::new(options.in_flight_bytes_max),
+            unpack_budget: MemoryBudget::new(options.unpack_bytes_max),
             metrics: Metrics::default(),
             round_robin: RoundRobin::default(),
+            playground_runs: Arc::new(Semaphore::new(playground::RUNS_MAX)),
             tokens: OnceLock::new(),
-            login_delays: LoginDelays::default(),
+            amqp_metrics: OnceLock::new(),
+            console: Console::default(),
             stopping: watch::Sender::new(false),
             backend: OnceLock::new(),
             progress: Progress::default(),
@@ -120,8 +132,17 @@ impl App {
     }
 
     /// Accepts bearer tokens, too. A second call has no effect.
-    pub fn accept_tokens(&self, tokens: Arc<Tokens>) {
+    pub(crate) fn accept_tokens(&self, tokens: Arc<Tokens>) {
         let _ = self.tokens.set(tokens);
+    }
+
+    /// Shows the counters of AMQP among the metrics. A second call has no effect.
+    pub(crate) fn show_amqp_metrics(&self, metrics: Arc<amqp::Metrics>) {
+        let _ = self.amqp_metrics.set(metrics);
+    }
+
+    pub(super) fn amqp_metrics(&self) -> Option<&amqp::Metrics> {
+        self.amqp_metrics.get().map(|metrics| &**metrics)
     }
 
     pub(super) fn tokens(&self) -> Option<&Tokens> {
@@ -196,7 +217,7 @@ impl App {
         caller: &Principal,
     ) -> Result<Destination, Error> {
         let log = self.log()?;
-        if name.starts_with("__") {
+        if HubName::is_internal_name(name) {
             let message = format!("hub `{name}` belongs to the node");
             return Err(Error::new(Code::Forbidden, message, "send to another hub"));
         }
@@ -208,13 +229,13 @@ impl App {
                 if self.sharded(name)?.is_none()
                     && caller.may(Right::Manage, Resource::Hub(name)) =>
             {
-                log.check_automatic_creation(partitions)?;
-                charge_partitions(self, caller, partitions)?;
-                let created = log.create(HubSpec {
+                let spec = HubSpec {
                     name: HubName::new(name)?,
                     partitions,
                     settings: HubSettings::default(),
-                });
+                };
+                charge_partitions(self, caller, partitions)?;
+                let created = log.create_automatically(spec);
                 // Another request may have created it meanwhile.
                 let hub = match created.await {
                     Ok(hub) => {

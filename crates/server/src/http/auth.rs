@@ -1,4 +1,5 @@
-//! Authenticates the caller: by the secret or a signature of a key, or not at all on a node without keys.
+//! Authenticates the caller: by the secret or a signature of a key, by a token or a certificate that names a key, by the
+//! session of a browser, or not at all on a node without keys.
 
 use std::sync::Arc;
 
@@ -6,13 +7,18 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN};
+use hyper::http::request::Parts;
 
 use super::app::App;
+use super::console::CSRF_HEADER;
 use super::error::{Code, Error};
-use highwater_access::{Key, Principal, Resource, Right, sas};
+use highwater_access::{ClientCertificate, Key, Principal, Resource, Right, sas};
 
-/// A claimed name may be anything; more of it is of no use.
-const CLAIMED_NAME_LEN_MAX: usize = 64;
+/// Claimed names are cut to this length, because they may be anything.
+pub(super) const CLAIMED_NAME_LEN_MAX: usize = 64;
+
+/// A certificate may have many names; the first ones tell which it is.
+const CERTIFICATE_NAMES_SHOWN: usize = 4;
 
 /// Refuses a caller without the right.
 pub(super) fn require(caller: &Principal, right: Right, on: Resource<'_>) -> Result<(), Error> {
@@ -28,16 +34,17 @@ pub(super) fn require(caller: &Principal, right: Right, on: Resource<'_>) -> Res
 }
 
 /// Authenticates the caller; `resource` is the path that a signature must cover.
-pub(super) fn authenticate(
+pub(super) async fn authenticate(
     app: &App,
-    headers: &HeaderMap,
+    head: &Parts,
+    certificate: Option<&ClientCertificate>,
     resource: &str,
 ) -> Result<Principal, Error> {
     if app.keys.is_empty() {
-        return local_caller(headers);
+        return local_caller(&head.headers);
     }
-    let Some(given) = headers.get(AUTHORIZATION) else {
-        return Err(refused("this needs a key"));
+    let Some(given) = head.headers.get(AUTHORIZATION) else {
+        return authenticate_session(app, head, certificate).map(Principal::Key);
     };
     let given = given
         .to_str()
@@ -52,31 +59,77 @@ pub(super) fn authenticate(
         )
         .map_err(|error| refused(&error.to_string()))?
     } else if scheme.eq_ignore_ascii_case("Basic") {
-        let pair = STANDARD.decode(rest.trim()).map_err(|_| wrong())?;
-        authenticate_pair(app, &String::from_utf8(pair).map_err(|_| wrong())?)?
+        let pair = STANDARD.decode(rest.trim()).map_err(|_| wrong_key())?;
+        authenticate_pair(app, &String::from_utf8(pair).map_err(|_| wrong_key())?).await?
     } else if scheme.eq_ignore_ascii_case("Bearer") {
-        authenticate_bearer(app, rest.trim())?
+        authenticate_bearer(app, rest.trim()).await?
     } else {
         return Err(refused("the Authorization header has an unknown scheme"));
     };
     Ok(Principal::Key(key))
 }
 
+/// The key of a browser's session, or of the client's certificate. A request of a session that changes something carries the
+/// session's token too.
+fn authenticate_session(
+    app: &App,
+    head: &Parts,
+    certificate: Option<&ClientCertificate>,
+) -> Result<Arc<Key>, Error> {
+    let Some(session) = app.console.sessions.of_request(&head.headers, app) else {
+        return authenticate_certificate(app, certificate);
+    };
+    if head.method.is_safe() || session.has_token(&head.headers) {
+        return Ok(session.key);
+    }
+    Err(Error::new(
+        Code::Forbidden,
+        "the request lacks the token of its session",
+        format!("send the session's token in {CSRF_HEADER}, or a key in Authorization"),
+    ))
+}
+
+fn authenticate_certificate(
+    app: &App,
+    certificate: Option<&ClientCertificate>,
+) -> Result<Arc<Key>, Error> {
+    let certificate = certificate.ok_or_else(|| refused("this needs a key"))?;
+    let key = app
+        .keys
+        .of_certificate(certificate, app.clock.unix_millis());
+    key.ok_or_else(|| {
+        let names = certificate.names.iter().take(CERTIFICATE_NAMES_SHOWN);
+        let names: Vec<&str> = names.map(String::as_str).collect();
+        let names = names.join(", ");
+        refused(&format!(
+            "no key lists the certificate of the client ({names})"
+        ))
+    })
+}
+
+/// Whether a request carries credentials: an Authorization header or an open session.
+pub(super) fn has_credentials(app: &App, headers: &HeaderMap) -> bool {
+    headers.contains_key(AUTHORIZATION) || app.console.sessions.of_request(headers, app).is_some()
+}
+
 /// `name:secret`, or a token of an identity provider, which has no colon.
-fn authenticate_bearer(app: &App, bearer: &str) -> Result<Arc<Key>, Error> {
+async fn authenticate_bearer(app: &App, bearer: &str) -> Result<Arc<Key>, Error> {
     match app.tokens() {
         Some(tokens) if !bearer.contains(':') => tokens
             .verify(bearer, app.clock.unix_millis())
+            .await
+            .map(|login| login.key)
             .map_err(|error| refused(&error.to_string())),
-        _ => authenticate_pair(app, bearer),
+        _ => authenticate_pair(app, bearer).await,
     }
 }
 
-fn authenticate_pair(app: &App, pair: &str) -> Result<Arc<Key>, Error> {
-    let (name, secret) = pair.split_once(':').ok_or_else(wrong)?;
+async fn authenticate_pair(app: &App, pair: &str) -> Result<Arc<Key>, Error> {
+    let (name, secret) = pair.split_once(':').ok_or_else(wrong_key)?;
     app.keys
         .authenticate(name, secret.as_bytes(), app.clock.unix_millis())
-        .ok_or_else(wrong)
+        .await
+        .ok_or_else(wrong_key)
 }
 
 /// The name of the key that a request claims to have, for the audit log.
@@ -100,13 +153,10 @@ pub(super) fn claimed_name(headers: &HeaderMap) -> String {
         .split('&')
         .find_map(|part| part.strip_prefix("skn="));
     let name = signer.or_else(|| decoded.split_once(':').map(|(name, _)| name));
-    name.unwrap_or_default()
-        .chars()
-        .take(CLAIMED_NAME_LEN_MAX)
-        .collect()
+    name.unwrap_or_default().to_owned()
 }
 
-fn wrong() -> Error {
+pub(super) fn wrong_key() -> Error {
     refused("the key or its secret is wrong")
 }
 

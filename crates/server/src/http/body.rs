@@ -1,16 +1,16 @@
 //! Reads a request's body: bounded, timed, and without copying when it came in one piece.
 
 use bytes::{Bytes, BytesMut};
+use highwater_env::MemoryShare;
 use hyper::body::{Body, Incoming};
 use std::future::poll_fn;
 use std::pin::Pin;
 
 use super::app::App;
-use super::budget::Permit;
 use super::error::{Code, Error};
 
 /// The body and its part of the budget, to hold until the request is answered.
-pub(super) async fn read(app: &App, body: &mut Incoming) -> Result<(Bytes, Permit), Error> {
+pub(super) async fn read(app: &App, body: &mut Incoming) -> Result<(Bytes, MemoryShare), Error> {
     let reading = tokio::time::timeout(app.options.body_timeout, collect(app, body));
     reading.await.unwrap_or_else(|_| {
         Err(Error::new(
@@ -24,14 +24,14 @@ pub(super) async fn read(app: &App, body: &mut Incoming) -> Result<(Bytes, Permi
     })
 }
 
-async fn collect(app: &App, body: &mut Incoming) -> Result<(Bytes, Permit), Error> {
+async fn collect(app: &App, body: &mut Incoming) -> Result<(Bytes, MemoryShare), Error> {
     let max = app.options.body_bytes_max;
     let announced = body.size_hint().exact();
     let announced = announced.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
     if announced.is_some_and(|bytes| bytes > max) {
         return Err(too_large(max));
     }
-    let mut permit = app.budget.take(announced.unwrap_or(0))?;
+    let mut share = app.budget.try_take(announced.unwrap_or(0))?;
     let mut first = Bytes::new();
     let mut joined = BytesMut::new();
     while let Some(piece) = next(body).await? {
@@ -40,7 +40,7 @@ async fn collect(app: &App, body: &mut Incoming) -> Result<(Bytes, Permit), Erro
             return Err(too_large(max));
         }
         if announced.is_none() {
-            permit.grow(piece.len())?;
+            share.grow(piece.len())?;
         }
         if first.is_empty() && joined.is_empty() {
             first = piece;
@@ -58,7 +58,7 @@ async fn collect(app: &App, body: &mut Incoming) -> Result<(Bytes, Permit), Erro
         } else {
             joined.freeze()
         },
-        permit,
+        share,
     ))
 }
 

@@ -6,33 +6,50 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use highwater_access::{AuditEvent, ConnectionPermit, Limiter, Principal, Resource, Usage};
+use highwater_access::{
+    AuditEvent, ClientCertificate, ConnectionPermit, Limiter, Principal, Resource, Usage,
+};
+use highwater_env::MemoryShare;
 use hyper::body::{Body, Incoming};
 use hyper::header::{ALLOW, AUTHORIZATION, CONNECTION, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Method, Request};
+use hyper::{HeaderMap, Method, Request};
 use serde::de::DeserializeOwned;
 
 use super::app::App;
 use super::auth;
-use super::budget::Permit;
 use super::error::{Code, Error};
-use super::operations::{Access, Handler, NoRoute, Operation, ROUTES, Route, Variables, WaitLimit};
+use super::operations::{Access, Handler, NoRoute, Operation, ROUTES, Variables, WaitLimit};
 use super::reply::{self, Reply};
-use super::{body, origin, read, send};
+use super::{body, console, origin, read, send};
 use crate::text::percent_decode;
 
 /// The connection of a request.
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) peer: SocketAddr,
+    peer: SocketAddr,
+    /// The certificate of the client, which TLS has verified.
+    certificate: Option<ClientCertificate>,
     /// It was accepted from the reserve for clients with a key.
-    pub(super) needs_key: bool,
+    needs_key: bool,
     /// The limit that it counts against, and its permit.
-    pub(super) counted: Mutex<Option<(Arc<Limiter>, ConnectionPermit)>>,
+    counted: Mutex<Option<(Arc<Limiter>, ConnectionPermit)>>,
 }
 
 impl Connection {
+    pub(super) fn new(
+        peer: SocketAddr,
+        certificate: Option<ClientCertificate>,
+        needs_key: bool,
+    ) -> Connection {
+        Connection {
+            peer,
+            certificate,
+            needs_key,
+            counted: Mutex::default(),
+        }
+    }
+
     /// Checks the quota of a key before its request is handled.
     fn admit(&self, limiter: &Arc<Limiter>, now: Duration) -> Result<(), Error> {
         let mut counted = self.counted.lock().expect("no thread panics with the lock");
@@ -87,7 +104,7 @@ async fn dispatch(
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let (head, body) = request.into_parts();
-    if connection.needs_key && !head.headers.contains_key(AUTHORIZATION) {
+    if lacks_needed_key(app, connection, &head.headers) {
         return Ok(reply::too_many_connections());
     }
     let route = ROUTES.find(&head.method, head.uri.path());
@@ -98,9 +115,13 @@ async fn dispatch(
         // An unknown path needs a key too: without one, a caller learns nothing of the API.
         _ => {
             let resource = signed_resource(head.uri.path());
-            match auth::authenticate(app, &head.headers, resource) {
+            let certificate = connection.certificate.as_ref();
+            match auth::authenticate(app, &head, certificate, resource).await {
                 Ok(caller) => caller,
-                Err(error) => return Err(refuse_login(app, connection, &head, error).await),
+                Err(error) => {
+                    let operation = route.as_ref().ok().map(|route| route.operation);
+                    return refuse_caller(app, connection, &head, operation, error).await;
+                }
             }
         }
     };
@@ -108,24 +129,22 @@ async fn dispatch(
     if let Some(limiter) = &limiter {
         connection.admit(limiter, app.clock.elapsed())?;
     }
-    if matches!(caller, Principal::Key(_)) {
-        origin::check(&head.headers, &app.options.allowed_origins)?;
+    if !matches!(caller, Principal::Anonymous) {
+        origin::check(&head.method, &head.headers, &app.options.allowed_origins)?;
     }
-    let Route {
-        operation,
-        variables,
-    } = match route {
-        Ok(route) => route,
+    let (operation, variables) = match route {
+        Ok(route) => (route.operation, route.variables),
         Err(none) => return no_route(&head, &none),
     };
     let audit = || PendingAudit::new(connection, operation, &caller, &variables);
     let pending = operation.is_audited().then(audit);
     if let Err(error) = operation.access.check(app, &caller, &variables) {
         pending.unwrap_or_else(audit).record(app, error.code.name());
-        return Err(error);
+        return console::show_error(operation, &head, error);
     }
     let request = ApiRequest {
         app,
+        connection,
         caller,
         operation,
         variables,
@@ -133,10 +152,7 @@ async fn dispatch(
         body,
         pending_audit: pending.as_ref(),
     };
-    let answered = match operation.handler {
-        Handler::Append(dialect, target) => send::send(request, dialect, target).await,
-        Handler::Boxed(handle) => handle(request).await,
-    };
+    let answered = handle(request).await;
     if let Some(pending) = pending {
         let error = answered.as_ref().err();
         pending.record(app, error.map_or("ok", |error| error.code.name()));
@@ -145,26 +161,60 @@ async fn dispatch(
         let bytes = reply.body().size_hint().exact().unwrap_or(0);
         limiter.charge(Usage::BytesOut, bytes, app.clock.elapsed());
     }
-    answered
+    answered.or_else(|error| console::show_error(operation, &head, error))
 }
 
-/// Counts, records and delays a wrong key. A request without any key is not delayed.
+/// Calls the handler of the operation. The bytes of the answer are taken from the budget before it is built.
+async fn handle(request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let operation = request.operation;
+    let reserved = match operation.reserved_bytes() {
+        0 => MemoryShare::default(),
+        bytes => request.app.budget.try_take(bytes)?,
+    };
+    let mut reply = match operation.handler {
+        Handler::Append(dialect, target) => send::send(request, dialect, target).await?,
+        Handler::Boxed(handler) => handler(request).await?,
+        // Boxed, so that a posted event does not carry the memory of a page.
+        Handler::Page(view) => Box::pin(console::page(request, view)).await?,
+    };
+    reply.body_mut().settle(reserved)?;
+    Ok(reply)
+}
+
+/// Whether the connection is one of those kept for clients with a key, and the request has none.
+fn lacks_needed_key(app: &App, connection: &Connection, headers: &HeaderMap) -> bool {
+    connection.needs_key && connection.certificate.is_none() && !auth::has_credentials(app, headers)
+}
+
+/// The answer to a caller who is not known. A wrong key is delayed, a request without any key is not; a person who opens
+/// a page of the console is led to the login.
 #[cold]
-async fn refuse_login(app: &App, connection: &Connection, head: &Parts, error: Error) -> Error {
+async fn refuse_caller(
+    app: &App,
+    connection: &Connection,
+    head: &Parts,
+    operation: Option<&'static Operation>,
+    error: Error,
+) -> Result<Reply, Error> {
     if error.code == Code::Unauthorized && head.headers.contains_key(AUTHORIZATION) {
-        app.metrics.logins_refused.fetch_add(1, Ordering::Relaxed);
-        app.audit(AuditEvent {
-            who: auth::claimed_name(&head.headers),
-            from: Some(connection.peer),
-            operation: "login".into(),
-            resource: String::new(),
-            outcome: error.code.name().into(),
-        });
-        let address = connection.peer.ip();
-        let delay = app.login_delays.failed(address, app.clock.elapsed());
-        tokio::time::sleep(delay).await;
+        delay_wrong_login(app, connection.peer, &auth::claimed_name(&head.headers)).await;
+        return Err(error);
     }
-    error
+    console::ask_for_login(operation, head, error)
+}
+
+/// Counts and records a login with a wrong key, and waits before it is answered.
+pub(super) async fn delay_wrong_login(app: &App, peer: SocketAddr, name: &str) {
+    app.metrics.logins_refused.fetch_add(1, Ordering::Relaxed);
+    app.audit(AuditEvent {
+        who: name.chars().take(auth::CLAIMED_NAME_LEN_MAX).collect(),
+        from: Some(peer),
+        operation: "login".into(),
+        resource: String::new(),
+        outcome: Code::Unauthorized.name().into(),
+    });
+    let delay = app.keys.login_failed(peer.ip(), app.clock.elapsed());
+    tokio::time::sleep(delay).await;
 }
 
 /// An event of the audit log whose outcome is not known yet.
@@ -237,6 +287,7 @@ pub(super) struct ApiRequest<'a> {
     pub(super) caller: Principal,
     pub(super) variables: Variables<'a>,
     pub(super) head: &'a Parts,
+    connection: &'a Connection,
     operation: &'static Operation,
     body: Incoming,
     pending_audit: Option<&'a PendingAudit>,
@@ -246,6 +297,11 @@ impl<'a> ApiRequest<'a> {
     /// The values of the path for the variables of the operation's template.
     pub(super) fn variables<const N: usize>(&self) -> [&'a str; N] {
         self.variables.all()
+    }
+
+    /// The address of the caller.
+    pub(super) fn peer(&self) -> SocketAddr {
+        self.connection.peer
     }
 
     pub(super) fn query(&self) -> Option<&'a str> {
@@ -281,14 +337,14 @@ impl<'a> ApiRequest<'a> {
     }
 
     /// The body, and its part of the budget, to hold until the request is answered.
-    pub(super) async fn read_body(&mut self) -> Result<(Bytes, Permit), Error> {
+    pub(super) async fn read_body(&mut self) -> Result<(Bytes, MemoryShare), Error> {
         debug_assert!(self.operation.body.is_some(), "the body is not declared");
-        let (body, permit) = body::read(self.app, &mut self.body).await?;
+        let (body, share) = body::read(self.app, &mut self.body).await?;
         if let Some(limiter) = self.caller.limiter() {
             let bytes = body.len() as u64;
             limiter.charge(Usage::BytesIn, bytes, self.app.clock.elapsed());
         }
-        Ok((body, permit))
+        Ok((body, share))
     }
 
     /// The body as JSON; `example` is for the hint.
@@ -296,7 +352,7 @@ impl<'a> ApiRequest<'a> {
         &mut self,
         example: &str,
     ) -> Result<T, Error> {
-        let (body, _permit) = self.read_body().await?;
+        let (body, _share) = self.read_body().await?;
         parse_json(&body, example)
     }
 
@@ -305,7 +361,7 @@ impl<'a> ApiRequest<'a> {
         &mut self,
         example: &str,
     ) -> Result<T, Error> {
-        let (body, _permit) = self.read_body().await?;
+        let (body, _share) = self.read_body().await?;
         match body.trim_ascii() {
             [] => Ok(T::default()),
             body => parse_json(body, example),

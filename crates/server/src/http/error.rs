@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use highwater_env::BudgetExhausted;
 use highwater_log::{AdminError, AppendError, GroupError, HubNameError, ReadError};
 use hyper::StatusCode;
 use serde_json::{Value, json};
@@ -110,7 +111,7 @@ impl Error {
         }
     }
 
-    pub fn no_hub(name: &str) -> Error {
+    pub(crate) fn no_hub(name: &str) -> Error {
         let hint = format!(
             "create it: POST /api/hubs with {{\"name\":\"{name}\"}}, or highwater hub create"
         );
@@ -126,6 +127,17 @@ impl Error {
             body.extend(details.clone());
         }
         body
+    }
+}
+
+impl From<BudgetExhausted> for Error {
+    fn from(error: BudgetExhausted) -> Error {
+        let message = format!("too many requests and answers are in flight: {error}");
+        Error::new(
+            Code::Full,
+            message,
+            "send again after the time in Retry-After",
+        )
     }
 }
 
@@ -150,6 +162,10 @@ impl From<AppendError> for Error {
             AppendError::OutcomeUnknown { .. } => (
                 Code::Stopped,
                 "the remote log does not answer: send again, with an id of your own to detect duplicates",
+            ),
+            AppendError::Fenced { .. } => (
+                Code::Stopped,
+                "another instance has taken it over: send to that one",
             ),
             AppendError::Deleted(_) => (Code::NotFound, "the hub was deleted meanwhile"),
             _ => (Code::Internal, "this is a bug: please report it"),

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
+use highwater_log::batch::{BatchError, TimestampType};
 use highwater_log::{
-    AdminError, Bounds, CleanupPolicy, HubInfo, HubName, HubSettings, HubSpec, Offset, Partition,
+    AdminError, AppendError, Bounds, CleanupPolicy, HubInfo, HubName, HubSettings, HubSpec, Offset,
+    Partition,
 };
 use hyper::StatusCode;
 use serde::Deserialize;
@@ -13,6 +16,7 @@ use serde_json::{Value, json};
 use super::app::{App, Backend};
 use super::dispatch::ApiRequest;
 use super::error::{Code, Error};
+use super::json_answer::JsonAnswer;
 use super::read::{StartPosition, numbered};
 use super::reply::{self, Reply};
 use crate::sharded::ShardedHub;
@@ -27,20 +31,15 @@ pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
         !hub.name.is_internal()
             && (caller.may(Right::Listen, name) || caller.may(Right::Manage, name))
     };
-    let hubs: Vec<Value> = app
-        .log()?
-        .hubs()
-        .iter()
-        .filter(|hub| visible(hub))
-        .map(|hub| facts(hub))
-        .collect();
+    let hubs = app.log()?.hubs();
+    let hubs = hubs.iter().filter(|hub| visible(hub));
     let sharded = app.backend()?.sharded.iter();
-    let sharded: Vec<Value> = sharded
-        .filter(|sharded| caller.may(Right::Listen, Resource::Hub(sharded.name.as_str())))
-        .map(ShardedHub::facts)
-        .collect();
-    let body = json!({"hubs": hubs, "sharded": sharded});
-    Ok(reply::json(StatusCode::OK, &body))
+    let sharded =
+        sharded.filter(|sharded| caller.may(Right::Listen, Resource::Hub(sharded.name.as_str())));
+    let mut answer = JsonAnswer::new(&app.budget)?;
+    answer.rows("hubs", hubs.map(|hub| facts(hub)))?;
+    answer.rows("sharded", sharded.map(ShardedHub::facts))?;
+    answer.finish()
 }
 
 pub(super) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
@@ -53,22 +52,22 @@ pub(super) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let Backend { log, hub: disk, .. } = app.backend()?;
     let on_disk = disk.as_ref().map(|disk| disk.status_of(name));
     let on_disk = on_disk.unwrap_or_default();
-    let mut facts = facts(&hub);
-    let partitions: Vec<Value> = (0..hub.partitions)
-        .filter_map(|number| log.partition(name, number))
-        .enumerate()
-        .map(|(number, partition)| {
-            let mut facts = partition_facts(number, &partition.bounds());
-            if let Some(status) = on_disk.get(number) {
-                facts["segments"] = status.segments.into();
-                facts["waiting_bytes"] = status.waiting_bytes.into();
-                facts["stopped"] = status.stopped.clone().into();
-            }
-            facts
-        })
-        .collect();
-    facts["places"] = partitions.into();
-    Ok(reply::json(StatusCode::OK, &facts))
+    let partitions = (0..hub.partitions).filter_map(|number| log.partition(name, number));
+    let bounds = join_all(partitions.map(|partition| partition.fetch_bounds())).await;
+    let bounds = bounds.into_iter().collect::<Result<Vec<Bounds>, _>>()?;
+    let facts_of = |(number, bounds): (usize, &Bounds)| {
+        let mut facts = partition_facts(number, bounds);
+        if let Some(status) = on_disk.get(number) {
+            facts["segments"] = status.segments.into();
+            facts["waiting_bytes"] = status.waiting_bytes.into();
+            facts["stopped"] = status.stopped.clone().into();
+        }
+        facts
+    };
+    let mut answer = JsonAnswer::new(&app.budget)?;
+    answer.fields(&facts(&hub))?;
+    answer.rows("places", bounds.iter().enumerate().map(facts_of))?;
+    answer.finish()
 }
 
 fn partition_facts(number: usize, bounds: &Bounds) -> Value {
@@ -88,11 +87,18 @@ fn facts(hub: &HubInfo) -> Value {
         "cleanup": match settings.cleanup {
             CleanupPolicy::Delete => "delete",
             CleanupPolicy::Compact => "compact",
+            CleanupPolicy::CompactDelete => "compact,delete",
         },
         "retention_seconds": settings.retention.map(|time| time.as_secs()),
         "retention_bytes": settings.retention_bytes,
         "batch_bytes_max": settings.batch_bytes_max,
-        "created": time_text(highwater_log::EnqueueTime(hub.created_ms)),
+        "timestamps": match settings.timestamps.kind {
+            TimestampType::Create => "create",
+            TimestampType::LogAppend => "append",
+        },
+        // A cluster does not tell it.
+        "created": (hub.created_ms > 0)
+            .then(|| time_text(highwater_log::EnqueueTime(hub.created_ms))),
     })
 }
 
@@ -125,9 +131,10 @@ impl HubRequest {
             None => now.cleanup,
             Some("delete") => CleanupPolicy::Delete,
             Some("compact") => CleanupPolicy::Compact,
+            Some("compact,delete") => CleanupPolicy::CompactDelete,
             Some(other) => {
                 let message = format!("cleanup cannot be `{other}`");
-                return Err(Error::bad(message, "use delete or compact"));
+                return Err(Error::bad(message, "use delete, compact or compact,delete"));
             }
         };
         Ok(HubSettings {
@@ -138,6 +145,7 @@ impl HubRequest {
             },
             retention_bytes: self.retention_bytes.unwrap_or(now.retention_bytes),
             batch_bytes_max: self.batch_bytes_max.unwrap_or(now.batch_bytes_max),
+            ..now
         })
     }
 }
@@ -232,7 +240,15 @@ pub(super) async fn trim(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
 pub(super) async fn punctuate(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let partition = client_partition(&request)?;
     let end = partition.bounds().end;
-    let appended = partition.punctuate(end).await?;
+    let appended = match partition.punctuate(end).await {
+        Err(AppendError::Malformed(BatchError::Control)) => {
+            return Err(Error::bad(
+                "the log is a cluster, which has no punctuations",
+                "a job over a cluster tells silence by itself",
+            ));
+        }
+        appended => appended?,
+    };
     let body = json!({
         "partition": partition.topic_partition().partition,
         "offset": appended.map(|appended| appended.offset.0),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use highwater_access::{Principal, Quota, Right};
+use highwater_access::{Key, Principal, Quota, Right};
 use hyper::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::app::App;
 use super::dispatch::ApiRequest;
 use super::error::{Code, Error};
+use super::json_answer::JsonAnswer;
 use super::reply::{self, Reply};
 use crate::stored_keys::{KeyError, KeyRecord, KeySpec, StoredKeys};
 use crate::text::{percent_decode, time_text};
@@ -23,22 +24,20 @@ fn stored_keys(app: &App) -> Result<&Arc<StoredKeys>, Error> {
 pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let stored = stored_keys(request.app)?;
     let records = stored.list().await;
-    let keys: Vec<Value> = stored
-        .keys()
-        .list()
-        .iter()
-        .map(|key| {
-            let record = records.iter().find(|record| record.spec.name == key.name);
-            match record {
-                Some(record) => facts(record),
-                None => {
-                    let rights: Vec<&str> = key.rights.iter().map(Right::name).collect();
-                    json!({"name": key.name, "rights": rights, "in_settings": true})
-                }
+    let keys = stored.keys().list();
+    let row = |key: &Arc<Key>| {
+        let record = records.iter().find(|record| record.spec.name == key.name);
+        match record {
+            Some(record) => facts(record),
+            None => {
+                let rights: Vec<&str> = key.rights.iter().map(Right::name).collect();
+                json!({"name": key.name, "rights": rights, "in_settings": true})
             }
-        })
-        .collect();
-    Ok(reply::json(StatusCode::OK, &json!({"keys": keys})))
+        }
+    };
+    let mut answer = JsonAnswer::new(&request.app.budget)?;
+    answer.rows("keys", keys.iter().map(row))?;
+    answer.finish()
 }
 
 fn facts(record: &KeyRecord) -> Value {
@@ -61,6 +60,8 @@ struct NewKey {
     groups: Option<Vec<String>>,
     transactional_ids: Option<Vec<String>>,
     deployments: Option<Vec<String>>,
+    #[serde(default)]
+    certificates: Vec<String>,
     #[serde(default)]
     sas: bool,
     /// `90d`
@@ -85,6 +86,7 @@ pub(super) async fn add(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
         groups: new.groups,
         transactional_ids: new.transactional_ids,
         deployments: new.deployments,
+        certificates: new.certificates,
         sas: new.sas,
         expires_ms: lifetime
             .transpose()?
@@ -171,6 +173,7 @@ impl From<KeyError> for Error {
                 Code::BadRequest,
                 "use letters, digits, dots, dashes and underscores",
             ),
+            KeyError::Certificate(_) => (Code::Exists, "a certificate acts for one key"),
             KeyError::Last(_) => (Code::Conflict, "add another key first"),
             KeyError::Storage(_) => (Code::Stopped, "look at the node and its disk"),
         };

@@ -13,34 +13,39 @@ mod app;
 mod auth;
 mod body;
 mod budget;
-mod decode;
+mod console;
+pub(crate) mod decode;
 mod dispatch;
 mod error;
 mod groups;
 mod hubs;
 mod jobs;
 pub(crate) mod json;
+mod json_answer;
 mod keys;
 mod metrics;
 mod node;
 mod openapi;
 mod operations;
 mod origin;
+mod playground;
 mod processors;
 mod queues;
 mod read;
 mod reply;
-mod round_robin;
+pub(crate) mod round_robin;
+mod search;
 mod send;
 mod serve;
 mod sse;
+mod verdict;
 mod workflows;
 mod write_timeout;
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::config::TlsFiles;
+use crate::config::TlsSettings;
 
 pub use app::{App, Backend, Progress};
 pub use error::{Code, Error};
@@ -52,13 +57,17 @@ pub use serve::{Server, ServerError};
 #[derive(Clone, Debug)]
 pub struct Options {
     pub listen: SocketAddr,
-    pub tls: Option<TlsFiles>,
+    pub tls: Option<TlsSettings>,
     /// Origins of foreign pages that may call a node with keys.
     pub allowed_origins: Vec<String>,
+    /// Whether the console is served.
+    pub console: bool,
     pub event_bytes_max: usize,
     pub body_bytes_max: usize,
     /// Over all connections.
     pub in_flight_bytes_max: usize,
+    /// The memory to unpack compressed batches in, over all readers. The largest batch needs 200 MiB with its decoder.
+    pub unpack_bytes_max: usize,
     /// Of one read from a partition.
     pub read_bytes_max: usize,
     pub connections_max: usize,
@@ -80,9 +89,11 @@ impl Default for Options {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             tls: None,
             allowed_origins: Vec::new(),
+            console: true,
             event_bytes_max: 1 << 20,
             body_bytes_max: 1 << 20,
             in_flight_bytes_max: 64 << 20,
+            unpack_bytes_max: 256 << 20,
             read_bytes_max: 1 << 20,
             connections_max: 4096,
             connections_reserved: 16,

@@ -25,7 +25,13 @@ pub(super) async fn ready(request: ApiRequest<'_>) -> Result<Reply, Error> {
 }
 
 pub(super) async fn metrics(request: ApiRequest<'_>) -> Result<Reply, Error> {
-    Ok(metric_page::page(request.app).await)
+    let reserved = request
+        .app
+        .budget
+        .try_take(metric_page::bytes_max(request.app))?;
+    let mut reply = metric_page::page(request.app).await;
+    reply.body_mut().settle(reserved)?;
+    Ok(reply)
 }
 
 pub(super) async fn openapi_document(_: ApiRequest<'_>) -> Result<Reply, Error> {

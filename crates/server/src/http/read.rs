@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use highwater_env::MemoryShare;
 use highwater_log::{EnqueueTime, HubInfo, Isolation, Offset, Partition};
 use highwater_time::Instant;
 use hyper::header::ACCEPT;
 use hyper::{HeaderMap, StatusCode};
 
 use super::app::App;
-use super::budget::Permit;
 use super::dispatch::ApiRequest;
 use super::error::{Code, Error};
 use super::json::write_record;
@@ -65,15 +65,21 @@ impl StartPosition {
 
     /// The offset to read from now.
     pub(super) async fn offset(self, partition: &dyn Partition) -> Result<Offset, Error> {
-        let bounds = partition.bounds();
         match self {
-            StartPosition::Earliest => Ok(bounds.start),
-            StartPosition::Latest => Ok(bounds.visible(ISOLATION)),
+            StartPosition::Earliest => Ok(partition.fetch_bounds().await?.start),
+            StartPosition::Latest => Ok(partition.fetch_bounds().await?.visible(ISOLATION)),
             StartPosition::Offset(offset) => Ok(offset),
-            StartPosition::Time(time) => {
-                let found = partition.offset_for_time(time).await?;
-                Ok(found.map_or(bounds.visible(ISOLATION), |(offset, _)| offset))
-            }
+            StartPosition::Time(_) if !partition.has_enqueue_times() => Err(Error::bad(
+                format!(
+                    "`{}` has the times of producers (CreateTime), so it is not read by arrival time",
+                    partition.topic_partition().hub
+                ),
+                "read from an offset, or set cluster.arrival to create-time",
+            )),
+            StartPosition::Time(time) => match partition.offset_for_time(time).await? {
+                Some((offset, _)) => Ok(offset),
+                None => Ok(partition.fetch_bounds().await?.visible(ISOLATION)),
+            },
         }
     }
 }
@@ -110,21 +116,21 @@ pub(super) async fn partition(request: ApiRequest<'_>) -> Result<Reply, Error> {
         .offset(&*partition)
         .await?;
     let mut page = Page::new(number, most);
-    let mut permit = app.budget.take(app.options.read_bytes_max)?;
-    from = page.fill(app, &*partition, from, &mut permit).await?;
+    let mut share = app.budget.try_take(app.options.read_bytes_max)?;
+    from = page.fill(app, &*partition, from, &mut share).await?;
     let mut waited = std::pin::pin!(tokio::time::sleep(wait));
     while page.count == 0 && !wait.is_zero() {
         // A waiting request holds no part of the budget.
-        drop(permit);
+        drop(share);
         let woken = tokio::select! {
             () = partition.wait_past(from, ISOLATION) => true,
             () = &mut waited => false,
             () = app.stopped() => false,
         };
-        permit = app.budget.take(app.options.read_bytes_max)?;
+        share = app.budget.try_take(app.options.read_bytes_max)?;
         let before = from;
         if woken {
-            from = page.fill(app, &*partition, from, &mut permit).await?;
+            from = page.fill(app, &*partition, from, &mut share).await?;
         }
         // The new records may not be visible, such as a punctuation.
         if from == before {
@@ -132,8 +138,8 @@ pub(super) async fn partition(request: ApiRequest<'_>) -> Result<Reply, Error> {
         }
     }
     let body = page.finish(&*partition, from);
-    permit.resize(body.len())?;
-    let payload = Payload::whole(body).holding(permit);
+    share.resize(body.len())?;
+    let payload = Payload::whole(body).holding(share);
     Ok(reply::typed(StatusCode::OK, reply::JSON, payload))
 }
 
@@ -180,18 +186,18 @@ impl Page {
     }
 
     /// Adds records until the page has its number of records or of bytes; compressed records may unpack to more than was
-    /// read. A page has at least one record if there is any, and the permit grows with it.
+    /// read. A page has at least one record if there is any, and the share grows with it.
     async fn fill(
         &mut self,
         app: &App,
         partition: &dyn Partition,
         from: Offset,
-        permit: &mut Permit,
+        share: &mut MemoryShare,
     ) -> Result<Offset, Error> {
         let bytes_max = app.options.read_bytes_max;
         let fetched = partition.read(from, bytes_max, ISOLATION).await?;
-        let mut refused = None;
-        let next = decode::records(&fetched, from, |record| {
+        let mut refused: Option<Error> = None;
+        let next = decode::records(&fetched, from, &app.unpack_budget, |record| {
             // A value that is not JSON is written as base64.
             let value = record.value.map_or(0, |value| value.len().div_ceil(3) * 4);
             let length = self.out.len() + RECORD_BYTES + value;
@@ -199,9 +205,9 @@ impl Page {
                 return false;
             }
             if length > bytes_max
-                && let Err(full) = permit.resize(length)
+                && let Err(full) = share.resize(length)
             {
-                refused = Some(full);
+                refused = Some(full.into());
                 return false;
             }
             if self.count > 0 {
@@ -264,6 +270,21 @@ pub(super) fn wait(query: Option<&str>, max: Duration) -> Result<Duration, Error
     });
     let wrong = || Error::bad(format!("wait=`{text}` is no time"), "such as wait=30s");
     read.map(|wait| wait.min(max)).ok_or_else(wrong)
+}
+
+/// The time of a request, in milliseconds since 1970.
+pub(super) fn unix_ms(text: Option<&str>) -> Result<Option<i64>, Error> {
+    let Some(text) = text else {
+        return Ok(None);
+    };
+    let time = Instant::parse_iso(text.as_bytes()).map(Instant::to_unix_millis);
+    time.map(Some).ok_or_else(|| {
+        let text: String = text.chars().take(100).collect();
+        Error::bad(
+            format!("`{text}` is no time"),
+            "such as 2026-01-01T00:00:00Z",
+        )
+    })
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! Answers: with a complete body, or with a live stream.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::Stream;
+use highwater_env::{MemoryBudget, MemoryShare};
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{
     CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
@@ -13,7 +13,7 @@ use hyper::header::{
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
-use super::budget::{Budget, Permit};
+use super::budget::metered;
 use super::error::{Code, Error};
 use super::serve::TOO_MANY;
 
@@ -26,7 +26,7 @@ const UNMETERED_BYTES_MAX: usize = 16 << 10;
 /// The body of an answer.
 pub(super) struct Payload {
     content: Content,
-    permit: Option<Permit>,
+    share: Option<MemoryShare>,
 }
 
 enum Content {
@@ -41,36 +41,48 @@ impl Payload {
         let bytes = Some(bytes.into()).filter(|bytes: &Bytes| !bytes.is_empty());
         Payload {
             content: Content::Whole(bytes),
-            permit: None,
+            share: None,
         }
     }
 
     pub(super) fn constant(bytes: &'static [u8]) -> Payload {
         Payload {
             content: Content::Constant(Some(bytes)),
-            permit: None,
+            share: None,
         }
     }
 
     pub(super) fn live(stream: impl Stream<Item = Bytes> + Send + 'static) -> Payload {
         Payload {
             content: Content::Live(Box::pin(stream)),
-            permit: None,
+            share: None,
         }
     }
 
-    /// Holds the permit until the last byte is written to the socket.
-    pub(super) fn holding(mut self, permit: Permit) -> Payload {
-        self.permit = Some(permit);
+    /// Holds the share of the budget until the last byte is written to the socket.
+    pub(super) fn holding(mut self, share: MemoryShare) -> Payload {
+        self.share = Some(share);
         self
     }
 
-    /// Takes the bytes of a large answer from the budget, unless it holds a permit.
-    pub(super) fn charge(&mut self, budget: &Arc<Budget>) -> Result<(), Error> {
-        if let (Content::Whole(Some(bytes)), None) = (&self.content, &self.permit)
+    /// Keeps as much of what was reserved for the answer as it needs, and takes what is missing.
+    pub(super) fn settle(&mut self, mut reserved: MemoryShare) -> Result<(), Error> {
+        if reserved.bytes() > 0
+            && let (Content::Whole(Some(bytes)), None) = (&self.content, &self.share)
             && bytes.len() > UNMETERED_BYTES_MAX
         {
-            self.permit = Some(budget.take(bytes.len())?);
+            reserved.resize(bytes.len())?;
+            self.share = Some(reserved);
+        }
+        Ok(())
+    }
+
+    /// Takes the bytes of a large answer from the budget, unless it holds a share.
+    pub(super) fn charge(&mut self, budget: &MemoryBudget) -> Result<(), Error> {
+        if let (Content::Whole(Some(bytes)), None) = (&self.content, &self.share)
+            && bytes.len() > UNMETERED_BYTES_MAX
+        {
+            self.share = Some(budget.try_take(bytes.len())?);
         }
         Ok(())
     }
@@ -84,10 +96,10 @@ impl Body for Payload {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let permit = self.permit.take();
+        let share = self.share.take();
         let next = match &mut self.content {
-            Content::Whole(bytes) => Poll::Ready(match (bytes.take(), permit) {
-                (Some(bytes), Some(permit)) => Some(permit.attach(bytes)),
+            Content::Whole(bytes) => Poll::Ready(match (bytes.take(), share) {
+                (Some(bytes), Some(share)) => Some(metered(bytes, share)),
                 (bytes, _) => bytes,
             }),
             Content::Constant(bytes) => Poll::Ready(bytes.take().map(Bytes::from_static)),

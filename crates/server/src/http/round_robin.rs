@@ -9,19 +9,19 @@ use highwater_log::HubId;
 
 const TURN_EVENTS: u64 = 64;
 
-/// Hubs share counters by their id: a few are enough to keep two hubs from always meeting.
+/// Hubs share counters by their id: with a few counters, most hubs have one of their own.
 const SLOTS: usize = 16;
 
 /// Each slot: the millisecond of the last event (24 bits), events in this turn (8), turns (32). Two
-/// events that meet may count as one, which moves the share of a partition by next to nothing.
+/// concurrent events may count as one, which moves the share of a partition by next to nothing.
 #[derive(Debug, Default)]
-pub(super) struct RoundRobin {
+pub(crate) struct RoundRobin {
     slots: [AtomicU64; SLOTS],
 }
 
 impl RoundRobin {
     /// One of `partitions`, which are of this hub, or of this and others that share a name.
-    pub(super) fn next(&self, hub: HubId, partitions: u32, now_ms: u64) -> u32 {
+    pub(crate) fn next(&self, hub: HubId, partitions: u32, now_ms: u64) -> u32 {
         let slot = &self.slots[usize::from(hub.0[15]) % SLOTS];
         let was = slot.load(Ordering::Relaxed);
         let (moment, count, turn) = (was >> 40, was >> 32 & 0xff, was as u32);

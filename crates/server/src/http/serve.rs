@@ -2,10 +2,12 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use highwater_access::ClientCertificate;
+use highwater_env::listen;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -13,8 +15,10 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use super::app::App;
+use super::console;
 use super::dispatch::{self, Connection};
 use super::write_timeout::WriteTimeout;
 use crate::tls;
@@ -67,7 +71,7 @@ impl Server {
     pub async fn bind(app: Arc<App>) -> Result<Server, ServerError> {
         let address = app.options.listen;
         let tls = app.options.tls.as_ref().map(tls::acceptor).transpose()?;
-        let listener = TcpListener::bind(address)
+        let listener = listen(address)
             .await
             .map_err(|error| ServerError::Listen { address, error })?;
         Ok(Server { listener, tls, app })
@@ -82,10 +86,12 @@ impl Server {
     pub async fn run(self) {
         let slots = Slots::new(&self.app);
         let mut stopped = std::pin::pin!(self.app.stopped());
+        let mut sampling = std::pin::pin!(console::sample(self.app.clone()));
         loop {
             tokio::select! {
                 biased;
                 () = &mut stopped => break,
+                () = &mut sampling => {}
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, peer)) => self.serve(stream, peer, &slots),
                     Err(error) => self.pause_after(error).await,
@@ -110,12 +116,19 @@ impl Server {
         let app = self.app.clone();
         match (slots.take(), self.tls.clone()) {
             (Some(slot), None) => {
-                drop(tokio::spawn(serve_connection(app, stream, peer, slot)));
+                let connection = Connection::new(peer, None, slot.of_reserve);
+                drop(tokio::spawn(serve_connection(
+                    app, stream, connection, slot,
+                )));
             }
             (Some(slot), Some(tls)) => drop(tokio::spawn(async move {
                 let timeout = slot.head_timeout(&app);
                 match tokio::time::timeout(timeout, tls.accept(stream)).await {
-                    Ok(Ok(stream)) => serve_connection(app, stream, peer, slot).await,
+                    Ok(Ok(stream)) => {
+                        let certificate = client_certificate(&stream);
+                        let connection = Connection::new(peer, certificate, slot.of_reserve);
+                        serve_connection(app, stream, connection, slot).await;
+                    }
                     Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
                     Err(_) => tracing::debug!("a TLS handshake took too long"),
                 }
@@ -204,18 +217,19 @@ fn refuse(mut stream: TcpStream) {
     });
 }
 
+fn client_certificate(stream: &TlsStream<TcpStream>) -> Option<ClientCertificate> {
+    let certificate = stream.get_ref().1.peer_certificates()?.first()?;
+    ClientCertificate::parse(certificate)
+}
+
 async fn serve_connection(
     app: Arc<App>,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    peer: SocketAddr,
+    connection: Connection,
     slot: Slot,
 ) {
     app.metrics.connections.fetch_add(1, Ordering::Relaxed);
-    let connection = Arc::new(Connection {
-        peer,
-        needs_key: slot.of_reserve,
-        counted: Mutex::default(),
-    });
+    let connection = Arc::new(connection);
     let service = {
         let app = app.clone();
         service_fn(move |request| {

@@ -12,13 +12,14 @@ use futures_util::StreamExt;
 use futures_util::future::select_all;
 use futures_util::stream::{self, Stream};
 use highwater_access::{Limiter, Usage};
+use highwater_env::MemoryShare;
 use highwater_log::{Offset, Partition};
 use hyper::header::{CACHE_CONTROL, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 
 use super::app::App;
-use super::budget::{Budget, Permit};
-use super::decode::{self, DamagedBatch};
+use super::budget::metered;
+use super::decode::{self, DecodeError};
 use super::dispatch::ApiRequest;
 use super::error::Error;
 use super::json::write_record;
@@ -185,7 +186,7 @@ impl LiveStream {
             let at = (self.turn + step) % count;
             let mut chunk = Chunk::default();
             let cursor = &mut self.cursors[at];
-            let read = cursor.read(&mut chunk, count == 1, force, &self.app.budget);
+            let read = cursor.read(&mut chunk, count == 1, force, &self.app);
             if read.await? {
                 self.turn = (at + 1) % count;
                 if count > 1 {
@@ -213,13 +214,13 @@ impl LiveStream {
 struct Chunk {
     out: Vec<u8>,
     /// For an event larger than [`CHUNK_BYTES`].
-    permit: Option<Permit>,
+    share: Option<MemoryShare>,
 }
 
 impl Chunk {
     fn into_bytes(self) -> Bytes {
-        match self.permit {
-            Some(permit) => permit.attach(self.out),
+        match self.share {
+            Some(share) => metered(self.out, share),
             None => self.out.into(),
         }
     }
@@ -232,7 +233,7 @@ impl Cursor {
         chunk: &mut Chunk,
         with_ids: bool,
         force: bool,
-        budget: &Arc<Budget>,
+        app: &App,
     ) -> Result<bool, Error> {
         let from = match self.next {
             Some(next) => next,
@@ -245,18 +246,18 @@ impl Cursor {
         let fetched = self.partition.read(from, CHUNK_BYTES, ISOLATION).await?;
         let (label, hub) = (&self.label, self.hub.as_deref());
         let number = self.partition.topic_partition().partition;
-        let (out, permit) = (&mut chunk.out, &mut chunk.permit);
-        let mut refused = None;
-        let decoded = decode::records(&fetched, from, |record| {
+        let (out, share) = (&mut chunk.out, &mut chunk.share);
+        let mut refused: Option<Error> = None;
+        let decoded = decode::records(&fetched, from, &app.unpack_budget, |record| {
             let length = record.value.map_or(0, <[u8]>::len);
             if !out.is_empty() && out.len() + length > CHUNK_BYTES {
                 return false;
             }
             if length > CHUNK_BYTES {
-                match budget.take(length.div_ceil(3) * 4) {
-                    Ok(taken) => *permit = Some(taken),
+                match app.budget.try_take(length.div_ceil(3) * 4) {
+                    Ok(taken) => *share = Some(taken),
                     Err(full) => {
-                        refused = Some(full);
+                        refused = Some(full.into());
                         return false;
                     }
                 }
@@ -275,7 +276,8 @@ impl Cursor {
         let next = match (decoded, refused) {
             (_, Some(full)) => return Err(full),
             (Ok(next), None) => next,
-            (Err(DamagedBatch { error, next }), None) => {
+            (Err(DecodeError::Exhausted(exhausted)), None) => return Err(exhausted.into()),
+            (Err(DecodeError::Damaged { error, next }), None) => {
                 let next = next.ok_or_else(|| error.clone())?;
                 out.extend_from_slice(&error_event(&error));
                 next

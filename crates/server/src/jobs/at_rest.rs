@@ -60,9 +60,11 @@ pub async fn run_at_rest(
         endpoints: Arc::new(DeclaredEndpoints {
             hubs: None,
             queues: None,
+            clusters: None,
             disk: Arc::new(OutputDisk),
             access: OutsideAccess::default(),
         }),
+        clusters: None,
     };
     let options = Options {
         start: Some(Start::Beginning),

@@ -17,7 +17,7 @@ use highwater_env::{Disk, RealDisk};
 use serde::{Deserialize, Serialize};
 
 /// The files of a job's folder, by path.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Files(pub BTreeMap<String, String>);
 
@@ -29,7 +29,7 @@ pub(super) struct DesiredState {
     pub running: bool,
     /// Where it starts if it has no checkpoint yet.
     pub start: Option<String>,
-    /// The key that deployed the definition. `None`: the operator's own.
+    /// The key that deployed the definition. `None`: a client of a node without keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub author: Option<String>,
 }
@@ -87,6 +87,13 @@ impl JobFolder {
         Ok(folder)
     }
 
+    /// The files of a definition, as they were sent.
+    pub(super) fn read_definition(&self, number: u64) -> io::Result<Files> {
+        let mut files = Files::default();
+        read_files(&self.definition(number), "", &mut files)?;
+        Ok(files)
+    }
+
     /// Deletes every definition but this one.
     pub(super) fn delete_definitions_except(&self, number: u64) {
         let Ok(names) = RealDisk.list(&self.folder) else {
@@ -121,7 +128,7 @@ pub(super) fn names(jobs: &Path) -> io::Result<Vec<String>> {
 impl Files {
     /// The first path that is no path of a file in the folder: it leads out of it, is no valid name, or goes through
     /// another file.
-    pub fn invalid_path(&self) -> Option<&str> {
+    pub(crate) fn invalid_path(&self) -> Option<&str> {
         let is_invalid = |path: &&String| !is_plain(path) || self.is_below_a_file(path);
         self.0.keys().find(is_invalid).map(String::as_str)
     }
@@ -147,6 +154,20 @@ fn is_plain(path: &str) -> bool {
     let path_of = Path::new(path);
     let named = path_of.file_name().is_some() && !path.ends_with('/');
     shown && named && path.len() <= PATH_BYTES_MAX && path_of.components().all(part)
+}
+
+/// Adds the files below a folder. They came as one request body, so they are few and small.
+fn read_files(folder: &Path, prefix: &str, files: &mut Files) -> io::Result<()> {
+    for name in RealDisk.list(folder)? {
+        let (path, named) = (folder.join(&name), format!("{prefix}{name}"));
+        match path.is_dir() {
+            true => read_files(&path, &format!("{named}/"), files)?,
+            false => {
+                files.0.insert(named, disk::read_to_string(&path)?);
+            }
+        }
+    }
+    Ok(())
 }
 
 fn remove(folder: &Path) -> io::Result<()> {
@@ -212,6 +233,8 @@ mod tests {
             disk::read_to_string(stored.join("in/x.csv")).unwrap(),
             "of in/x.csv"
         );
+        let sent = files(&["job.toml", "in/x.csv"]);
+        assert_eq!(job.read_definition(2).unwrap(), sent);
         assert!(!job.definition(1).exists());
         assert_eq!(names(folder.path()).unwrap(), ["toll"]);
         job.delete().unwrap();

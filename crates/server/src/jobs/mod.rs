@@ -4,27 +4,36 @@
 //! that ran when the node went down resumes when the node starts again.
 
 mod at_rest;
+mod author;
+mod clusters;
 mod definition;
+mod history;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use highwater_access::{Keys, Resource, Right};
-use highwater_connect::{Destination, OutsideAccess};
+use highwater_access::Keys;
+use highwater_connect::{ClusterConnector, Destination, OutsideAccess};
 use highwater_env::{Clock, EgressPolicy, OutputDisk, RealDisk};
 use highwater_job::config::{JobFile, Start};
 use highwater_job::live::{
     self, Checkpoints, DeclaredEndpoints, DiskCheckpoints, FollowError, Handle, JobContext,
     JobStatus,
 };
+use highwater_job::project::is_project;
 use highwater_job::{Job, LoadError, job_file_of};
 use highwater_log::{HubName, Log, TransactionCoordinator};
 use highwater_queue::Queues;
+use tokio::task::AbortHandle;
 
 pub use at_rest::{AtRestError, run_at_rest};
+use author::Author;
+use clusters::KafkaClusters;
 pub use definition::Files;
 use definition::{DesiredState, JobFolder};
+pub(crate) use history::{HISTORY_INTERVAL, HistoryPoint};
+use history::{JobHistory, record_histories};
 
 use crate::sharded::ShardedHub;
 
@@ -70,9 +79,13 @@ pub enum JobError {
     )]
     AuthorRevoked(String),
     #[error(
-        "a Stream Analytics project names files by itself, so no key may deploy it: send job.toml"
+        "a Stream Analytics project names files by itself, so only the settings may have one: send job.toml"
     )]
     Project,
+    #[error(
+        "{0}: the log of this node is a cluster, and its topics are inputs and outputs of type `kafka`"
+    )]
+    OnCluster(String),
     #[error("the job could not be stored: {0}")]
     Storage(#[from] std::io::Error),
 }
@@ -82,13 +95,15 @@ pub enum JobError {
 pub struct JobResources {
     pub log: Arc<dyn Log>,
     pub transactions: Arc<dyn TransactionCoordinator>,
+    /// The log is a cluster, which has no punctuations, so jobs do not use it as hubs.
+    pub on_cluster: bool,
     pub queues: Queues,
     pub clock: Arc<dyn Clock>,
     /// The sharded hubs: an input that names one reads its members.
     pub sharded: Arc<[ShardedHub]>,
     /// The hosts that outputs of the operator's own jobs may connect to.
     pub egress: EgressPolicy,
-    /// What jobs of keys may reach.
+    /// What jobs that come over HTTP may reach.
     pub deployed_access: OutsideAccess,
     pub keys: Arc<Keys>,
     /// The largest state of a job.
@@ -105,6 +120,16 @@ struct Inner {
     resources: JobResources,
     folder: PathBuf,
     jobs: Mutex<BTreeMap<String, Arc<Entry>>>,
+    /// The task that records the histories of jobs.
+    recorder: OnceLock<AbortHandle>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(recorder) = self.recorder.get() {
+            recorder.abort();
+        }
+    }
 }
 
 struct Entry {
@@ -115,6 +140,7 @@ struct Entry {
     /// Serialises changes.
     changing: tokio::sync::Mutex<()>,
     runtime: Mutex<Runtime>,
+    history: JobHistory,
 }
 
 /// The running instance of a job, and its query.
@@ -132,7 +158,7 @@ struct Launch<'a> {
     start: Option<&'a str>,
     /// `start` counts though there are checkpoints.
     fresh: bool,
-    author: Option<&'a str>,
+    author: Author<'a>,
 }
 
 /// A snapshot of a job.
@@ -160,6 +186,7 @@ impl Jobs {
                 declared,
                 changing: tokio::sync::Mutex::default(),
                 runtime: Mutex::default(),
+                history: JobHistory::default(),
             };
             jobs.insert(name, Arc::new(entry));
         };
@@ -173,11 +200,14 @@ impl Jobs {
             resources,
             folder,
             jobs: Mutex::new(jobs),
+            recorder: OnceLock::new(),
         })))
     }
 
     /// Starts every job whose desired state is running. A job that fails does not keep the others from starting.
-    pub async fn start_desired(&self) {
+    pub(crate) async fn start_desired(&self) {
+        let record = || tokio::spawn(record_histories(Arc::downgrade(&self.0))).abort_handle();
+        self.0.recorder.get_or_init(record);
         for entry in self.entries() {
             let _one = entry.changing.lock().await;
             let desired = match entry.folder.desired_state() {
@@ -202,18 +232,32 @@ impl Jobs {
         self.entries().iter().map(|entry| entry.view()).collect()
     }
 
+    pub fn names(&self) -> Vec<String> {
+        self.lock().keys().cloned().collect()
+    }
+
     pub fn view(&self, name: &str) -> Result<JobView, JobError> {
         Ok(self.entry(name)?.view())
     }
 
+    /// The running instance of a job, or its last one; `None` if it was not started since the start of the node.
+    pub(crate) fn handle(&self, name: &str) -> Result<Option<Arc<Handle>>, JobError> {
+        Ok(self.entry(name)?.lock().handle.clone())
+    }
+
+    /// The last minutes of a job.
+    pub(crate) fn history(&self, name: &str) -> Result<Vec<HistoryPoint>, JobError> {
+        Ok(self.entry(name)?.history.points())
+    }
+
     /// Deploys a job, or a new version of one, and starts it. A running job is stopped first. If the new version cannot be
-    /// loaded, the old one keeps running. `author` is the key that deploys it; `None` for the operator.
+    /// loaded, the old one keeps running. `key` is the name of the key that deploys it; `None` on a node without keys.
     pub async fn put(
         &self,
         name: &str,
         files: Files,
         start: Option<String>,
-        author: Option<String>,
+        key: Option<String>,
     ) -> Result<JobView, JobError> {
         let named = HubName::new(name).is_ok_and(|name| !name.is_internal());
         if !named {
@@ -227,8 +271,9 @@ impl Jobs {
         if entry.declared.is_some() {
             return Err(JobError::Declared(name.to_owned()));
         }
-        let (jobs, stored, by) = (self.clone(), entry.clone(), author.clone());
-        let storing = blocking(move || jobs.store(&stored, &files, by.as_deref()));
+        let (jobs, stored, by) = (self.clone(), entry.clone(), key.clone());
+        let storing =
+            blocking(move || jobs.store(&stored, &files, Author::of_deployed(by.as_deref())));
         let (number, job) = match storing.await {
             Ok(stored) => stored,
             Err(error) => {
@@ -241,14 +286,14 @@ impl Jobs {
             definition: Some(number),
             running: true,
             start: start.clone(),
-            author: author.clone(),
+            author: key.clone(),
         })?;
         entry.folder.delete_definitions_except(number);
         let launch = Launch {
             job,
             start: start.as_deref(),
             fresh: true,
-            author: author.as_deref(),
+            author: Author::of_deployed(key.as_deref()),
         };
         self.launch(&entry, launch)?;
         Ok(entry.view())
@@ -259,7 +304,7 @@ impl Jobs {
         &self,
         entry: &Entry,
         files: &Files,
-        author: Option<&str>,
+        author: Author<'_>,
     ) -> Result<(u64, Job), JobError> {
         let before = entry
             .folder
@@ -280,6 +325,20 @@ impl Jobs {
             let _ = entry.folder.delete();
             self.lock().remove(&entry.name);
         }
+    }
+
+    /// The files of a deployed job.
+    pub async fn files(&self, name: &str) -> Result<Files, JobError> {
+        let entry = self.entry(name)?;
+        let _one = entry.changing.lock().await;
+        if entry.declared.is_some() {
+            return Err(JobError::Declared(name.to_owned()));
+        }
+        let desired = entry.folder.desired_state()?;
+        let number = desired.and_then(|desired| desired.definition);
+        let number = number.ok_or_else(|| JobError::Unknown(name.to_owned()))?;
+        let folder = entry.folder.clone();
+        Ok(blocking(move || folder.read_definition(number)).await?)
     }
 
     /// Starts a job. Without `start` it resumes from its checkpoint.
@@ -333,7 +392,7 @@ impl Jobs {
     }
 
     /// Stops all jobs, which store checkpoints. They resume when the node starts again.
-    pub async fn stop_all(&self) {
+    pub(crate) async fn stop_all(&self) {
         let entries = self.entries();
         let stops = entries.iter().map(|entry| entry.stop());
         futures_util::future::join_all(stops).await;
@@ -346,7 +405,8 @@ impl Jobs {
         runs: bool,
         fresh: bool,
     ) -> Result<(), JobError> {
-        let (path, author) = match (&entry.declared, entry.folder.desired_state()?) {
+        let declared = entry.declared.is_some();
+        let (path, key) = match (&entry.declared, entry.folder.desired_state()?) {
             (Some(path), _) => (path.clone(), None),
             (
                 None,
@@ -359,8 +419,12 @@ impl Jobs {
             (None, _) => return Err(JobError::Unknown(entry.name.clone())),
         };
         let (name, resources) = (entry.name.clone(), self.0.resources.clone());
-        let by = author.clone();
-        let job = blocking(move || resources.load(&name, path, by.as_deref())).await?;
+        let by = key.clone();
+        let loading = blocking(move || {
+            let author = Author::of(declared, by.as_deref());
+            resources.load(&name, path, author)
+        });
+        let job = loading.await?;
         if !runs {
             entry.lock().query = job.query;
             return Ok(());
@@ -369,7 +433,7 @@ impl Jobs {
             job,
             start,
             fresh,
-            author: author.as_deref(),
+            author: Author::of(declared, key.as_deref()),
         };
         self.launch(entry, launch)
     }
@@ -394,7 +458,12 @@ impl Jobs {
             endpoints: Arc::new(DeclaredEndpoints {
                 hubs: Some((resources.log.clone(), resources.transactions.clone())),
                 queues: Some(resources.queues.clone()),
+                clusters: Some(Arc::new(KafkaClusters(resources.clock.clone()))),
                 disk: Arc::new(OutputDisk),
+                access: resources.access(launch.author),
+            }),
+            clusters: Some(ClusterConnector {
+                clusters: Arc::new(KafkaClusters(resources.clock.clone())),
                 access: resources.access(launch.author),
             }),
         };
@@ -430,6 +499,7 @@ impl Jobs {
                 declared: None,
                 changing: tokio::sync::Mutex::default(),
                 runtime: Mutex::default(),
+                history: JobHistory::default(),
             })
         };
         self.lock()
@@ -476,6 +546,26 @@ impl Entry {
     }
 }
 
+/// Refuses a job that reads or writes hubs.
+fn refuse_hubs(file: &JobFile) -> Result<(), JobError> {
+    if let Some(input) = file.inputs.iter().find(|input| !input.hubs.is_empty()) {
+        let follows = match input.is_followed() {
+            true => "follows files, whose events would be stored in a hub",
+            false => "reads a hub",
+        };
+        return Err(JobError::OnCluster(format!(
+            "input \"{}\" {follows}",
+            input.name
+        )));
+    }
+    for output in &file.outputs {
+        if let Some(Destination::Hub(hub)) = output.settings.destination() {
+            return Err(JobError::OnCluster(format!("an output writes hub `{hub}`")));
+        }
+    }
+    Ok(())
+}
+
 /// Runs work that may block for seconds, such as the scripts of a job, apart from the tasks of the node.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
@@ -506,61 +596,45 @@ impl JobResources {
     /// Loads a job under the name that the node has for it, because its outputs know it by that name. A sharded hub is
     /// replaced by its members, and files are followed. The rights of the author are checked before any file but the job file
     /// is read.
-    fn load(&self, name: &str, path: PathBuf, author: Option<&str>) -> Result<Job, JobError> {
+    fn load(&self, name: &str, path: PathBuf, author: Author<'_>) -> Result<Job, JobError> {
         let job_file = job_file_of(&path);
-        let is_project = job_file.extension().is_some_and(|kind| kind == "json");
-        if author.is_some() && is_project {
+        if author != Author::Operator && is_project(&job_file) {
             return Err(JobError::Project);
         }
         let mut file = JobFile::load(&job_file)?;
-        if let Some(author) = author {
-            file.check_access(&self.deployed_access)?;
-            self.check_rights(&file, author)?;
+        if author != Author::Operator {
+            file.check_access(&self.access(author))?;
+        }
+        if let Author::Key(key) = author {
+            self.check_rights(name, &file, key)?;
         }
         file.name = name.to_owned();
         file.follow_files()?;
-        for input in &mut file.inputs {
+        for input in file.inputs.iter_mut().filter(|input| input.kafka.is_none()) {
             let hubs = std::mem::take(&mut input.hubs).into_iter();
             input.hubs = hubs.flat_map(|hub| self.members(hub)).collect();
+        }
+        if self.on_cluster {
+            refuse_hubs(&file)?;
         }
         Ok(Job::new(file)?)
     }
 
     /// What the job of this author may reach outside of the node.
-    fn access(&self, author: Option<&str>) -> OutsideAccess {
+    fn access(&self, author: Author<'_>) -> OutsideAccess {
+        let egress = self.egress.clone();
         match author {
-            Some(_) => self.deployed_access.clone(),
-            None => OutsideAccess {
-                egress: self.egress.clone(),
+            Author::Operator => OutsideAccess {
+                egress,
                 ..OutsideAccess::default()
             },
+            // It is on this machine, so it can connect to whatever the node can connect to.
+            Author::Client => OutsideAccess {
+                egress,
+                ..self.deployed_access.clone()
+            },
+            Author::Key(_) => self.deployed_access.clone(),
         }
-    }
-
-    /// Refuses a job that reads or writes hubs and queues that its author may not.
-    fn check_rights(&self, file: &JobFile, author: &str) -> Result<(), JobError> {
-        let key = self.keys.get(author, self.clock.unix_millis());
-        let key = key.ok_or_else(|| JobError::AuthorRevoked(author.to_owned()))?;
-        let check = |right: Right, resource: Resource<'_>| match key.may(right, resource) {
-            true => Ok(()),
-            false => Err(JobError::Right {
-                author: author.to_owned(),
-                right: right.name(),
-                resource: resource.to_string(),
-            }),
-        };
-        for hub in file.inputs.iter().flat_map(|input| &input.hubs) {
-            // A key for a sharded hub need not have its members.
-            check(Right::Listen, Resource::Hub(hub))?;
-        }
-        for output in &file.outputs {
-            match output.settings.destination() {
-                Some(Destination::Hub(hub)) => check(Right::Send, Resource::Hub(hub))?,
-                Some(Destination::Queue(queue)) => check(Right::Send, Resource::Queue(queue))?,
-                None => {}
-            }
-        }
-        Ok(())
     }
 
     fn members(&self, hub: String) -> Vec<String> {

@@ -1,36 +1,51 @@
-//! Opens the hubs of a node and creates those of the settings.
+//! Recovers the hubs of a node and creates those of the settings.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use highwater_env::{Clock, RealDisk};
-use highwater_hub::{Hub, OpenProgress};
+use highwater_hub::{Hub, OpenError, OpenProgress, lock_folder};
 use highwater_log::{HubSettings, HubSpec, Log};
+use tokio::time::{Instant, sleep};
 
 use super::NodeError;
 use crate::config::{Config, Durability};
 use crate::http::{self, App};
 use crate::sharded::ShardedHub;
 
-/// Opens the log and creates missing hubs.
-pub(super) async fn open(
-    config: &Config,
-    files_open: usize,
-    clock: Arc<dyn Clock>,
-    app: Arc<App>,
-) -> Result<Hub, NodeError> {
-    let hub = recover(config, files_open, clock, app).await?;
+/// Time for which another process may hold the folder.
+const PREDECESSOR_WAIT: Duration = Duration::from_secs(3);
+const PREDECESSOR_POLL: Duration = Duration::from_millis(20);
+
+/// Creates the missing hubs of the settings.
+pub(super) async fn ensure_all(config: &Config, log: &dyn Log) -> Result<(), NodeError> {
     for spec in &config.hubs {
-        ensure(&hub, spec).await?;
+        ensure(log, spec).await?;
     }
     for sharded in &config.sharded {
-        ensure_members(&hub, sharded, config.auto_create).await?;
+        ensure_members(log, sharded, config.auto_create).await?;
     }
-    Ok(hub)
+    Ok(())
 }
 
-/// Recovers the log, which may take a while; `/readyz` has the progress.
-async fn recover(
+/// Waits until no other process has the folder: a node that was just killed holds its lock a little longer than `kill` takes.
+/// A folder that does not exist is left so, because nothing is written before the listeners have their addresses.
+pub(super) async fn wait_for_predecessor(folder: &Path) {
+    if !folder.exists() {
+        return;
+    }
+    let deadline = Instant::now() + PREDECESSOR_WAIT;
+    while let Err(OpenError::Locked(_)) = lock_folder(&RealDisk, folder)
+        && Instant::now() < deadline
+    {
+        sleep(PREDECESSOR_POLL).await;
+    }
+}
+
+/// Recovers the embedded log, which may take a while; `/readyz` has the progress.
+pub(super) async fn recover(
     config: &Config,
     files_open: usize,
     clock: Arc<dyn Clock>,
@@ -100,10 +115,16 @@ async fn ensure(log: &dyn Log, spec: &HubSpec) -> Result<(), NodeError> {
             .await
             .map_err(failed)?;
     }
-    if hub.settings != spec.settings {
-        log.change(&spec.name, spec.settings.clone())
-            .await
-            .map_err(failed)?;
+    // Settings that the file does not have stay as a client set them.
+    let settings = HubSettings {
+        cleanup: spec.settings.cleanup,
+        retention: spec.settings.retention,
+        retention_bytes: spec.settings.retention_bytes,
+        batch_bytes_max: spec.settings.batch_bytes_max,
+        ..hub.settings.clone()
+    };
+    if hub.settings != settings {
+        log.change(&spec.name, settings).await.map_err(failed)?;
     }
     Ok(())
 }

@@ -5,6 +5,7 @@
 //! A stop closes the listeners first, then the services, and the hubs last, when nothing uses them any more.
 
 mod hubs;
+mod log;
 mod services;
 
 use std::net::SocketAddr;
@@ -13,12 +14,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_env::{Clock, DescriptorBudget, shutdown_signal};
-use highwater_hub::{Hub, OpenError};
+use highwater_hub::OpenError;
 use highwater_log::{AdminError, HubName, Log};
 use highwater_workflow::JournalError;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::amqp;
 use crate::audit;
 use crate::config::Config;
 use crate::http::{self, App, Backend, Server, ServerError};
@@ -28,6 +30,7 @@ use crate::sharded::ReservedNames;
 use crate::stored_keys::StoredKeys;
 use crate::tokens::Tokens;
 use highwater_access::Keys;
+use log::NodeLog;
 use services::Services;
 
 /// How long a stop waits for the last audit events.
@@ -40,8 +43,12 @@ pub enum NodeError {
     Http(#[from] ServerError),
     #[error(transparent)]
     Kafka(#[from] kafka::ListenError),
+    #[error(transparent)]
+    Amqp(#[from] amqp::ListenError),
     #[error("{error}{}", hint(error))]
     Open { path: PathBuf, error: OpenError },
+    #[error("the cluster of `log` cannot be used: {0}")]
+    Cluster(String),
     #[error("queue `{queue}` of the settings cannot be created: {error}")]
     Queue {
         queue: String,
@@ -81,28 +88,45 @@ fn hint(error: &OpenError) -> &'static str {
     }
 }
 
-/// Caps the connections of both listeners below the limit of file descriptors; returns the share of Kafka clients.
+/// The connections that the listeners of a protocol may have.
+struct ConnectionShares {
+    kafka: usize,
+    amqp: usize,
+}
+
+/// Caps the connections of all listeners below the limit of file descriptors.
 fn limit_connections(
     descriptors: &DescriptorBudget,
     http: &mut http::Options,
     config: &Config,
-) -> usize {
+) -> ConnectionShares {
     let wanted = |enabled: bool, connections: usize| if enabled { connections } else { 0 };
     let http_wanted = wanted(config.http.is_some(), http.connections_max);
     let kafka_max = highwater_kafka::Options::default().connections_max;
     let kafka_wanted = wanted(!config.kafka.is_empty(), kafka_max);
-    let (http_share, kafka_share) = descriptors.divide_connections(http_wanted, kafka_wanted);
-    if http_share < http_wanted || kafka_share < kafka_wanted {
+    let amqp_wanted = wanted(!config.amqp.is_empty(), amqp::CONNECTIONS_MAX);
+    let brokers_wanted = kafka_wanted + amqp_wanted;
+    let (http_share, brokers) = descriptors.divide_connections(http_wanted, brokers_wanted);
+    let brokers = DescriptorBudget {
+        connections: brokers,
+        ..*descriptors
+    };
+    let (kafka_share, amqp_share) = brokers.divide_connections(kafka_wanted, amqp_wanted);
+    if http_share < http_wanted || kafka_share + amqp_share < brokers_wanted {
         let limit = descriptors.limit;
         tracing::warn!(
             limit,
             http = http_share,
             kafka = kafka_share,
+            amqp = amqp_share,
             "the limit of file descriptors (ulimit -n) caps the connections"
         );
     }
     http.connections_max = http_share.max(1);
-    kafka_share.max(1)
+    ConnectionShares {
+        kafka: kafka_share.max(1),
+        amqp: amqp_share.max(1),
+    }
 }
 
 /// A running node.
@@ -110,7 +134,8 @@ pub struct Node {
     app: Arc<App>,
     http: Option<HttpListener>,
     kafka: Option<kafka::KafkaServer>,
-    hub: Hub,
+    amqp: Option<amqp::AmqpServer>,
+    log: NodeLog,
     services: Services,
     stop_listeners: watch::Sender<bool>,
     audit_writer: JoinHandle<()>,
@@ -123,6 +148,20 @@ struct HttpListener {
     task: JoinHandle<()>,
 }
 
+/// Lets clients log in with the tokens of the configured identity provider.
+fn accept_tokens(
+    config: &Config,
+    keys: &Arc<Keys>,
+    app: &App,
+) -> Result<Option<Arc<Tokens>>, NodeError> {
+    let Some(settings) = config.tokens.clone() else {
+        return Ok(None);
+    };
+    let tokens = Tokens::open(settings, &config.egress, keys.clone()).map_err(NodeError::Tokens)?;
+    app.accept_tokens(tokens.clone());
+    Ok(Some(tokens))
+}
+
 impl Node {
     /// Completes when everything listens and every acknowledged event can be read.
     pub async fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Node, NodeError> {
@@ -131,34 +170,46 @@ impl Node {
         let mut options = config.http.clone().unwrap_or_default();
         let descriptors =
             DescriptorBudget::for_process(highwater_hub::Options::default().files_open);
-        let kafka_connections = limit_connections(&descriptors, &mut options, &config);
+        let connections = limit_connections(&descriptors, &mut options, &config);
         let app = App::new(options, keys.clone(), config.auto_create, clock.clone());
-        if let Some(settings) = config.tokens.clone() {
-            let tokens = Tokens::open(settings, keys.clone()).map_err(NodeError::Tokens)?;
-            app.accept_tokens(tokens);
-        }
+        let tokens = accept_tokens(&config, &keys, &app)?;
         let has_keys = !keys.is_empty();
-        let kafka_listeners = kafka::bind(&config, kafka_connections, has_keys).await?;
+        hubs::wait_for_predecessor(&config.data).await;
+        let kafka_listeners = kafka::bind(&config, connections.kafka, has_keys).await?;
+        let amqp_listeners = amqp::bind(&config, connections.amqp, has_keys).await?;
         let http = match &config.http {
             Some(options) => Some(listen(&app, options).await?),
             None => None,
         };
-        let hub = hubs::open(&config, descriptors.files, clock.clone(), app.clone()).await?;
-        let log: Arc<dyn Log> = Arc::new(hub.clone());
+        let node_log =
+            NodeLog::open(&config, descriptors.files, clock.clone(), app.clone()).await?;
+        let log = node_log.log();
         let url = http.as_ref().map(|http| http.url.clone());
-        let services = Services::start(&config, &keys, &log, &clock, url).await?;
+        let mut services = Services::start(&config, &keys, &node_log, &clock, url).await?;
 
         let (audit, audit_writer) = audit::queue(clock.clone());
         let audit_writer = tokio::spawn(audit_writer.run(log.clone()));
+        services.watch_keys(stored_keys.changes(), audit.clone());
         let names = config.sharded.iter();
         let names = names.map(|sharded| sharded.name.clone()).collect();
         let log: Arc<dyn Log> = Arc::new(ReservedNames { log, names });
+        let amqp_services = amqp::Services {
+            log: log.clone(),
+            queues: services.queues.queues.clone(),
+            transactions: services.coordinators.transactions.clone(),
+            keys: keys.clone(),
+            tokens: tokens.clone(),
+            clock: clock.clone(),
+            audit: audit.clone(),
+            auto_create: config.auto_create,
+        };
         let kafka_services = highwater_kafka::Services {
             log: log.clone(),
-            groups: Arc::new(services.groups.clone()),
-            transactions: Arc::new(services.transactions.clone()),
+            groups: services.coordinators.groups.clone(),
+            transactions: services.coordinators.transactions.clone(),
             authorizer: Arc::new(kafka::KeyAuthorizer::new(
                 keys,
+                tokens,
                 clock.clone(),
                 audit.clone(),
             )),
@@ -172,10 +223,17 @@ impl Node {
                 shutdown_signal(stop_listeners.subscribe()),
             )
         });
+        let amqp = amqp_listeners.map(|listeners| {
+            let shutdown = shutdown_signal(stop_listeners.subscribe());
+            amqp::serve(listeners, amqp_services, shutdown)
+        });
+        if let Some(amqp) = &amqp {
+            app.show_amqp_metrics(amqp.metrics.clone());
+        }
         app.serve_from(Backend {
             log,
-            groups: Some(Arc::new(services.groups.clone())),
-            hub: Some(hub.clone()),
+            groups: Some(services.coordinators.groups.clone()),
+            hub: node_log.hub().cloned(),
             kafka: kafka.as_ref().map(|kafka| kafka.handle().clone()),
             sharded: config.sharded,
             jobs: Some(services.jobs.clone()),
@@ -189,7 +247,8 @@ impl Node {
             app,
             http,
             kafka,
-            hub,
+            amqp,
+            log: node_log,
             services,
             stop_listeners,
             audit_writer,
@@ -210,6 +269,10 @@ impl Node {
             .map_or(&[], kafka::KafkaServer::addresses)
     }
 
+    pub fn amqp_addresses(&self) -> &[SocketAddr] {
+        self.amqp.as_ref().map_or(&[], |amqp| &amqp.addresses)
+    }
+
     /// Refuses new requests, waits for those under way, and closes the files.
     pub async fn stop(self) {
         self.app.stop();
@@ -221,15 +284,14 @@ impl Node {
         if let Some(kafka) = self.kafka {
             let _ = kafka.task.await;
         }
+        if let Some(amqp) = self.amqp {
+            let _ = amqp.task.await;
+        }
         self.services.stop().await;
         // The listeners have stopped; the last events of theirs are written when nothing else holds the queue.
         drop(self.app);
         let _ = tokio::time::timeout(AUDIT_STOP_WAIT, self.audit_writer).await;
-        let hub = self.hub;
-        let problems = tokio::task::spawn_blocking(move || hub.stop()).await;
-        for problem in problems.unwrap_or_default() {
-            tracing::warn!("{problem}; the next start repairs it");
-        }
+        self.log.stop().await;
     }
 }
 

@@ -1,4 +1,4 @@
-//! The services on top of a node's hubs: coordinators of groups and transactions, workflows, queues, jobs and processors.
+//! The services on top of a node's log: coordinators of groups and transactions, workflows, queues, jobs and processors.
 //!
 //! They start in the order of their dependencies, and stop in reverse.
 
@@ -6,15 +6,13 @@ use std::fmt::Display;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use highwater_access::Keys;
-use highwater_env::random::Random;
+use highwater_access::{AuditLog, Keys};
 use highwater_env::{Clock, shutdown_signal};
-use highwater_hub::{groups, transactions};
-use highwater_log::Log;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::NodeError;
+use super::log::{Coordinators, NodeLog};
 use crate::config::Config;
 use crate::jobs::{JobResources, Jobs};
 use crate::processors::notify::Notifier;
@@ -23,8 +21,7 @@ use crate::queues;
 use crate::workflows::Workflows;
 
 pub(super) struct Services {
-    pub(super) groups: groups::Handle,
-    pub(super) transactions: transactions::Handle,
+    pub(super) coordinators: Coordinators,
     pub(super) workflows: Workflows,
     pub(super) queues: queues::RunningQueues,
     pub(super) jobs: Jobs,
@@ -38,12 +35,13 @@ impl Services {
     pub(super) async fn start(
         config: &Config,
         keys: &Arc<Keys>,
-        log: &Arc<dyn Log>,
+        node_log: &NodeLog,
         clock: &Arc<dyn Clock>,
         url: Option<String>,
     ) -> Result<Services, NodeError> {
         let mut tasks = Tasks::default();
-        let (groups, transactions) = start_coordinators(log, clock, &mut tasks);
+        let log = &node_log.log();
+        let coordinators = node_log.coordinators(clock, &mut tasks);
         let mut notify = config.notify.clone();
         notify.public_url = notify.public_url.or(url);
         let notifier = Notifier::new(notify, config.egress.clone(), clock.clone());
@@ -51,7 +49,7 @@ impl Services {
         let mut workflows = Workflows::default();
         for workflow in &config.workflows {
             let name = workflow.definition.name.clone();
-            let (groups, notifier) = (Arc::new(groups.clone()), notifier.clone());
+            let (groups, notifier) = (coordinators.groups.clone(), notifier.clone());
             let workflow = workflow.clone();
             let egress = config.egress.clone();
             let service = workflow.open(log, groups, clock, egress, notifier).await;
@@ -63,7 +61,8 @@ impl Services {
         let queues = queues.map_err(|(queue, error)| NodeError::Queue { queue, error })?;
         let resources = JobResources {
             log: log.clone(),
-            transactions: Arc::new(transactions.clone()),
+            transactions: coordinators.transactions.clone(),
+            on_cluster: node_log.hub().is_none(),
             queues: queues.queues.clone(),
             clock: clock.clone(),
             sharded: config.sharded.clone().into(),
@@ -81,7 +80,7 @@ impl Services {
             false => {
                 let parts = NodeParts {
                     log: log.clone(),
-                    groups: Arc::new(groups.clone()),
+                    groups: coordinators.groups.clone(),
                     clock: clock.clone(),
                     egress: config.egress.clone(),
                 };
@@ -90,14 +89,21 @@ impl Services {
             }
         };
         Ok(Services {
-            groups,
-            transactions,
+            coordinators,
             workflows,
             queues,
             jobs,
             processors,
             tasks,
         })
+    }
+
+    /// Stops the jobs of keys that are revoked, expire or lose a right.
+    pub(super) fn watch_keys(&mut self, changes: watch::Receiver<()>, audit: Arc<dyn AuditLog>) {
+        let jobs = self.jobs.clone();
+        self.tasks.spawn("checks of the keys of jobs", |shutdown| {
+            jobs.watch_keys(changes, audit, shutdown)
+        });
     }
 
     pub(super) async fn stop(self) {
@@ -110,33 +116,16 @@ impl Services {
     }
 }
 
-fn start_coordinators(
-    log: &Arc<dyn Log>,
-    clock: &Arc<dyn Clock>,
-    tasks: &mut Tasks,
-) -> (groups::Handle, transactions::Handle) {
-    let options = groups::Options::default();
-    let groups = groups::Service::new(log.clone(), clock.clone(), Random::from_os(), options);
-    let group_handle = groups.handle();
-    let options = transactions::Options::default();
-    let transactions =
-        transactions::Service::new(log.clone(), clock.clone(), group_handle.clone(), options);
-    let transaction_handle = transactions.handle();
-    tasks.spawn("groups", |shutdown| groups.run(shutdown));
-    tasks.spawn("transactions", |shutdown| transactions.run(shutdown));
-    (group_handle, transaction_handle)
-}
-
 /// The tasks of services, which stop together.
 #[derive(Default)]
-struct Tasks {
+pub(super) struct Tasks {
     running: Vec<JoinHandle<()>>,
     shutdown: watch::Sender<bool>,
 }
 
 impl Tasks {
     /// Runs a service in a task that reports its error.
-    fn spawn<E: Display, S: Future<Output = Result<(), E>> + Send + 'static>(
+    pub(super) fn spawn<E: Display, S: Future<Output = Result<(), E>> + Send + 'static>(
         &mut self,
         name: &'static str,
         run: impl FnOnce(ShutdownSignal) -> S,
@@ -158,4 +147,4 @@ impl Tasks {
     }
 }
 
-type ShutdownSignal = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(super) type ShutdownSignal = Pin<Box<dyn Future<Output = ()> + Send>>;

@@ -71,7 +71,7 @@ impl TransientFailures {
         }
     }
 
-    pub fn includes_status(&self, status: u16) -> bool {
+    pub(crate) fn includes_status(&self, status: u16) -> bool {
         let (exact, class) = (status.to_string(), format!("{}xx", status / 100));
         self.words
             .iter()

@@ -26,6 +26,7 @@ pub struct Workflow {
     pub id: Option<Template>,
     pub partitions: u32,
     pub running_max: usize,
+    pub input_bytes_max: usize,
     pub keep: Duration,
     pub supervision: Supervision,
 }
@@ -47,6 +48,7 @@ impl Workflow {
         let options = Options {
             partitions: self.partitions,
             running_max: self.running_max,
+            input_bytes_max: self.input_bytes_max,
             keep: self.keep,
             egress,
             ..Options::default()

@@ -16,14 +16,14 @@ async fn start(folder: &Path, settings: &str) -> Node {
     whole_node::start(folder, settings, Arc::new(RealClock::new())).await
 }
 
-struct Client(SocketAddr);
+pub(crate) struct Client(SocketAddr);
 
 impl Client {
-    fn of(node: &Node) -> Client {
+    pub(crate) fn of(node: &Node) -> Client {
         Client(node.http_address().unwrap())
     }
 
-    async fn call(&self, line: &str, body: &str) -> (u16, Value) {
+    pub(crate) async fn call(&self, line: &str, body: &str) -> (u16, Value) {
         let (status, text) = self.text(line, body).await;
         let body = serde_json::from_str(&text).unwrap_or(Value::Null);
         (status, body)
@@ -34,7 +34,7 @@ impl Client {
         (answer.status, answer.body)
     }
 
-    async fn send(&self, hub: &str, events: &[Value]) {
+    pub(crate) async fn send(&self, hub: &str, events: &[Value]) {
         for event in events {
             let line = format!("POST /hubs/{hub}/messages?key=k");
             let (status, answer) = self.call(&line, &event.to_string()).await;
@@ -43,7 +43,7 @@ impl Client {
     }
 
     /// Repeats the request until its answer passes the check.
-    async fn until(&self, line: &str, holds: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn until(&self, line: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let mut seen = Value::Null;
         for _ in 0..3_000 {
             (_, seen) = self.call(line, "").await;
@@ -56,7 +56,7 @@ impl Client {
     }
 
     /// The rows of a hub with one partition, once there are `count` of them.
-    async fn rows(&self, hub: &str, count: usize) -> Vec<Value> {
+    pub(crate) async fn rows(&self, hub: &str, count: usize) -> Vec<Value> {
         let (mut rows, mut next) = (Vec::new(), 0);
         for _ in 0..10 {
             let line =
@@ -194,7 +194,8 @@ async fn a_job_follows_a_folder_across_restarts_and_takes_every_line_once() {
     let path = format!("path = \\\"{}\\\"", drop_in.display());
     let job = job(DOUBLE).replace("hub = \\\"in\\\"", &path);
     put("a.jsonl", 0..3);
-    let node = start(folder.path(), HUBS).await;
+    let settings = format!("jobs.folders = [\"drop-in\"]\n{HUBS}");
+    let node = start(folder.path(), &settings).await;
     let client = Client::of(&node);
     let (status, made) = client.call("PUT /api/jobs/double", &job).await;
     assert_eq!(status, 200, "{made}");
@@ -202,7 +203,7 @@ async fn a_job_follows_a_folder_across_restarts_and_takes_every_line_once() {
     node.stop().await;
 
     put("a.jsonl", 0..5);
-    let node = start(folder.path(), HUBS).await;
+    let node = start(folder.path(), &settings).await;
     let client = Client::of(&node);
     assert_eq!(numbers(&client.rows("out", 5).await), [0, 2, 4, 6, 8]);
     put("b.jsonl", 5..6);
@@ -466,6 +467,113 @@ async fn a_job_has_the_rights_of_the_key_that_deployed_it() {
     assert!(reason.contains("not a valid key"), "{reason}");
     let (status, _) = call_as(&node, "ops", "POST /api/jobs/app-double/start", "").await;
     assert_eq!(status, 403);
+    node.stop().await;
+}
+
+// proves G3, G4
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_job_stops_when_its_key_is_revoked_or_expires() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start(folder.path(), &format!("{HUBS}{KEYS}")).await;
+    let address = node.http_address().unwrap();
+    for (name, lifetime) in [("once", "1h"), ("brief", "3s")] {
+        let key = json!({
+            "name": name, "rights": ["send", "listen", "deploy"], "expires_in": lifetime,
+        });
+        let (status, added) = call_as(&node, "ops", "POST /api/keys", &key.to_string()).await;
+        assert_eq!(status, 201, "{added}");
+        let header = format!(
+            "authorization: Bearer {name}:{}",
+            added["secret"].as_str().unwrap()
+        );
+        let line = format!("PUT /api/jobs/of-{name}");
+        let made = call(address, &line, &[&header], &job(DOUBLE)).await;
+        assert_eq!(made.status, 200, "{}", made.body);
+    }
+    let (status, made) = call_as(&node, "ops", "PUT /api/jobs/other", &job(DOUBLE)).await;
+    assert_eq!(status, 200, "{made}");
+    assert_eq!(
+        call_as(&node, "ops", "DELETE /api/keys/once", "").await.0,
+        204
+    );
+    for name in ["once", "brief"] {
+        let line = format!("GET /api/jobs/of-{name}");
+        let mut seen = Value::Null;
+        for _ in 0..1000 {
+            seen = call_as(&node, "ops", &line, "").await.1;
+            if seen["state"] == "failed" {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let reason = seen["reason"].as_str().unwrap_or_default();
+        assert!(reason.contains(&format!("key `{name}`")), "{seen}");
+    }
+    let (_, other) = call_as(&node, "ops", "GET /api/jobs/other", "").await;
+    assert_eq!(other["state"], "running", "{other}");
+    let line = "GET /hubs/__audit/partitions/0/messages?wait=1s";
+    let mut audit = String::new();
+    for _ in 0..200 {
+        audit = call_as(&node, "ops", line, "").await.1.to_string();
+        if audit.matches("StopJob").count() == 2 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(audit.matches("key_invalid").count(), 2, "{audit}");
+    node.stop().await;
+
+    // It stays stopped, and another key may deploy it again.
+    let node = start(folder.path(), &format!("{HUBS}{KEYS}")).await;
+    let (_, stopped) = call_as(&node, "ops", "GET /api/jobs/of-once", "").await;
+    assert_ne!(stopped["state"], "running", "{stopped}");
+    let (status, again) = call_as(&node, "ops", "PUT /api/jobs/of-once", &job(DOUBLE)).await;
+    assert_eq!(
+        (status, &again["state"]),
+        (200, &json!("starting")),
+        "{again}"
+    );
+    node.stop().await;
+}
+
+// proves G3
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_of_a_node_without_keys_reaches_listed_folders_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = folder.path().join("other");
+    disk::create_folder(&other).unwrap();
+    let node = start(folder.path(), HUBS).await;
+    let client = Client::of(&node);
+    let put = async |job: &str| {
+        let body = json!({"files": {"job.toml": job}}).to_string();
+        client.call("PUT /api/jobs/reach", &body).await
+    };
+    let hub = "[inputs.numbers]\nhub = \"in\"\n";
+    let sql = "sql = \"SELECT n INTO out FROM numbers\"\n";
+    let path = other.display();
+    let input = format!("{sql}[inputs.numbers]\npath = \"{path}\"\n");
+    let output = format!("{sql}{hub}[outputs.out]\ntype = \"files\"\npath = \"{path}/rows\"\n");
+    let secret = format!(
+        "{sql}{hub}[outputs.out]\ntype = \"webhook\"\nurl = \"http://127.0.0.1:9/${{env:PATH}}\"\n"
+    );
+    for wrong in [input, output, secret] {
+        let (status, refused) = put(&wrong).await;
+        assert_eq!(status, 400, "{wrong}: {refused}");
+    }
+    for project in ["asaproj.json", "reach.asaproj"] {
+        let body = json!({"files": {project: "{}"}}).to_string();
+        let (status, refused) = client.call("PUT /api/jobs/reach", &body).await;
+        let message = refused["message"].as_str().unwrap_or_default();
+        assert!(
+            status == 400 && message.contains("send job.toml"),
+            "{project}: {refused}"
+        );
+    }
+    // Whatever the node can connect to, its clients can, who are on the same machine.
+    let hook =
+        format!("{sql}{hub}[outputs.out]\ntype = \"webhook\"\nurl = \"http://127.0.0.1:9/\"\n");
+    let (status, made) = put(&hook).await;
+    assert_eq!(status, 200, "{made}");
     node.stop().await;
 }
 

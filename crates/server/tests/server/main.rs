@@ -1,9 +1,18 @@
 //! A whole node over HTTP.
 
+mod amqp;
+mod amqp_rights;
+mod client_certificates;
+mod cluster;
+mod cluster_settings;
 mod formats;
 mod http;
 mod jobs;
+mod kafka_jobs;
 mod keys;
 mod node;
+mod playground;
 mod processing;
+mod service_bus;
+mod telemetry;
 mod whole_node;

@@ -22,6 +22,7 @@ async fn start_with(data: &Path, more: &[(&str, &str)]) -> Result<Node, NodeErro
             flag("data", &data.display().to_string()),
             flag("http.listen", "127.0.0.1:0"),
             flag("kafka.listen", "127.0.0.1:0"),
+            flag("amqp.listen", "127.0.0.1:0"),
             flag("hubs.t.partitions", "2"),
         ],
         ..Sources::default()
@@ -64,6 +65,7 @@ async fn acknowledged_events_are_there_after_a_restart() {
     for line in [
         "highwater_hub_append_records_total 10",
         "highwater_kafka_requests_total{api=\"Produce\"} 0",
+        "highwater_amqp_connections 0",
     ] {
         assert!(page.lines().any(|found| found == line), "{line}: {page}");
     }

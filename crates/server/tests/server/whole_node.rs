@@ -19,6 +19,7 @@ pub(crate) async fn start(folder: &Path, settings: &str, clock: Arc<dyn Clock>) 
             flag("data", &folder.join("data").display().to_string()),
             flag("http.listen", "127.0.0.1:0"),
             flag("kafka.listen", "off"),
+            flag("amqp.listen", "off"),
         ],
         ..Sources::default()
     };

@@ -1,24 +1,30 @@
 //! From settings to a checked [`Config`].
 
+mod amqp;
+mod cluster;
 mod jobs;
 mod processors;
 mod queues;
 mod sharded;
 mod workflows;
 
-use std::net::SocketAddr;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use highwater_env::disk;
+use highwater_log::batch::TimestampType;
 use highwater_log::{CleanupPolicy, HubName, HubSettings, HubSpec};
 use highwater_settings::Secrets;
+use hyper::Uri;
 
 use super::effective_settings::Settings;
 use super::error::Problem;
-use super::{Config, Durability, KafkaListener, TlsFiles};
+use super::{ClientAuth, Config, Durability, KafkaListener, TlsSettings};
 use crate::http;
+use crate::processors::parse_url;
 use crate::sharded::reserved_name;
-use crate::tokens::TokenSettings;
+use crate::tokens::{JwksLocation, TokenSettings};
 use highwater_access::{
     Key, KeyScope, KeySecret, NameLists, Quota, Right, Rights, SECRET_LEN_MIN, TokenPolicy,
 };
@@ -29,8 +35,11 @@ pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<P
         settings,
         folder,
         problems: Vec::new(),
+        certificates: HashMap::new(),
     };
     let keys = build.each("keys", Build::key);
+    let cluster = build.cluster();
+    let on_cluster = settings.text("log").is_some();
     let egress = build.egress();
     let config = Config {
         data: build.path("data").unwrap_or_default(),
@@ -44,7 +53,18 @@ pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<P
         auto_create_hubs_max: build.count("auto_create_hubs_max") as usize,
         auto_create_partitions_max: build.count("auto_create_partitions_max") as usize,
         http: build.http(!keys.is_empty()),
-        kafka: build.kafka(!keys.is_empty()),
+        kafka: match on_cluster {
+            true => Vec::new(),
+            false => build.kafka(!keys.is_empty()),
+        },
+        kafka_timestamps: match settings.text("kafka.timestamp_type") {
+            Some("LogAppendTime") => TimestampType::LogAppend,
+            _ => TimestampType::Create,
+        },
+        amqp: match on_cluster {
+            true => Vec::new(),
+            false => build.amqp(!keys.is_empty()),
+        },
         hubs: build.each("hubs", Build::hub),
         sharded: build.each("sharded", Build::sharded_hub),
         jobs: build.each("jobs", Build::job),
@@ -56,6 +76,7 @@ pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<P
         processors: build.each("processors", Build::processor),
         notify: build.notify(),
         tokens: build.tokens(),
+        cluster,
         keys,
     };
     match build.problems.is_empty() {
@@ -68,6 +89,8 @@ struct Build<'a> {
     settings: &'a Settings,
     folder: &'a Path,
     problems: Vec<Problem>,
+    /// Listed certificates, and their keys.
+    certificates: HashMap<String, String>,
 }
 
 impl Build<'_> {
@@ -107,11 +130,27 @@ impl Build<'_> {
         self.settings.time(key).unwrap_or(std::time::Duration::MAX)
     }
 
-    fn tls(&mut self, table: &str) -> Option<TlsFiles> {
+    fn tls(&mut self, table: &str) -> Option<TlsSettings> {
         let (cert, key) = (format!("{table}.tls.cert"), format!("{table}.tls.key"));
+        let client_ca = format!("{table}.tls.client_ca");
+        let client_auth = self.path(&client_ca).map(|ca| {
+            let choice = self.settings.text(&format!("{table}.tls.client_auth"));
+            let required = choice != Some("optional");
+            ClientAuth { ca, required }
+        });
         match (self.path(&cert), self.path(&key)) {
-            (Some(cert), Some(key)) => Some(TlsFiles { cert, key }),
-            (None, None) => None,
+            (Some(cert), Some(key)) => Some(TlsSettings {
+                cert,
+                key,
+                client_auth,
+            }),
+            (None, None) => {
+                if client_auth.is_some() {
+                    let message = format!("`{client_ca}` needs `{cert}`");
+                    self.problem(&client_ca, message, "give the node a certificate");
+                }
+                None
+            }
             (one, _) => {
                 let (given, missing) = match one {
                     Some(_) => (&cert, &key),
@@ -146,9 +185,11 @@ impl Build<'_> {
                 .list("http.allowed_origins")
                 .unwrap_or_default()
                 .to_vec(),
+            console: self.settings.flag("console.enabled"),
             event_bytes_max: size("event_bytes_max"),
             body_bytes_max: size("body_bytes_max"),
             in_flight_bytes_max: size("in_flight_bytes_max"),
+            unpack_bytes_max: size("unpack_bytes_max"),
             read_bytes_max: size("read_bytes_max"),
             connections_max: size("connections_max"),
             connections_reserved: size("connections_reserved"),
@@ -258,6 +299,7 @@ impl Build<'_> {
             let message = format!("keys would travel unencrypted to {address} from other machines");
             let hint = match listener.table {
                 "kafka" => "use a [[kafka.listeners]] table with tls",
+                "amqp" => "use a [[amqp.listeners]] table with tls",
                 _ => {
                     "add tls = { cert = \"..\", key = \"..\" }, or insecure = true if a proxy in front does TLS"
                 }
@@ -285,34 +327,64 @@ impl Build<'_> {
             .iter()
             .filter_map(|word| Right::parse(word))
             .collect::<Rights>();
-        let secret = self.secret(table, &name)?;
-        if secret.len() < SECRET_LEN_MIN {
-            let message =
-                format!("the secret of key `{name}` is shorter than {SECRET_LEN_MIN} characters");
-            self.problem(
-                &at("secret"),
-                message,
-                "make one with: openssl rand -base64 32",
-            );
-            return None;
-        }
-        let mut secrets = vec![KeySecret::plain(&secret)];
-        let second = self.settings.text(&at("secondary_secret"));
-        secrets.extend(second.map(KeySecret::plain));
+        let certificates = self.certificates(&at("certificates"), &name);
+        let has_secret = ["secret", "secret_file", "secondary_secret"]
+            .iter()
+            .any(|part| self.settings.text(&at(part)).is_some());
+        let secrets = match has_secret || certificates.is_empty() && !self.accepts_tokens() {
+            true => self.secrets(table, &name)?,
+            // Its clients have certificates or tokens.
+            false => Vec::new(),
+        };
         let scope = self.key_scope(table, &name);
         let expires_ms = self.expiry(&at("expires"))?;
-        let key = Key::with_secrets(&name, secrets, rights, scope);
+        let key = Key::with_secrets(&name, secrets, rights, scope).with_certificates(certificates);
         Some(key.expires(expires_ms).limited(self.quota(&at("quota"))))
     }
 
+    fn secrets(&mut self, table: &str, name: &str) -> Option<Vec<KeySecret>> {
+        let secret = self.secret(table, name)?;
+        if secret.len() < SECRET_LEN_MIN {
+            let message =
+                format!("the secret of key `{name}` is shorter than {SECRET_LEN_MIN} characters");
+            let hint = "make one with: openssl rand -base64 32";
+            self.problem(&format!("keys.{table}.secret"), message, hint);
+            return None;
+        }
+        let mut secrets = vec![KeySecret::plain(&secret)];
+        let second = format!("keys.{table}.secondary_secret");
+        secrets.extend(self.settings.text(&second).map(KeySecret::plain));
+        Some(secrets)
+    }
+
+    fn accepts_tokens(&self) -> bool {
+        self.settings.text("tokens.issuer").is_some()
+    }
+
+    /// The certificates of a key. A certificate acts for one key.
+    fn certificates(&mut self, setting: &str, key: &str) -> Vec<String> {
+        let names = self.settings.list(setting).unwrap_or_default().to_vec();
+        for name in &names {
+            if let Some(other) = self.certificates.insert(name.clone(), key.to_owned()) {
+                let message = format!("`{name}` is a certificate of key `{other}` too");
+                self.problem(setting, message, "a certificate acts for one key");
+            }
+        }
+        names
+    }
+
     fn tokens(&mut self) -> Option<TokenSettings> {
-        let jwks = self.path("tokens.jwks")?;
+        let jwks = self.jwks()?;
         let text = |key: &str| self.settings.text(key).map(str::to_owned);
         let (issuer, audience) = (text("tokens.issuer"), text("tokens.audience"));
         let (Some(issuer), Some(audience)) = (issuer, audience) else {
             let message = "tokens need an issuer and an audience".to_owned();
             let hint = "write issuer = \"https://..\" and audience = \"..\"";
-            self.problem("tokens.jwks", message, hint);
+            let given = match jwks {
+                JwksLocation::File(_) => "tokens.jwks",
+                JwksLocation::Url { .. } => "tokens.jwks_url",
+            };
+            self.problem(given, message, hint);
             return None;
         };
         let key_claim = text("tokens.key_claim").unwrap_or_default();
@@ -324,6 +396,37 @@ impl Build<'_> {
                 key_claim,
             },
         })
+    }
+
+    fn jwks(&mut self) -> Option<JwksLocation> {
+        let key = "tokens.jwks_url";
+        match (self.path("tokens.jwks"), self.settings.text(key)) {
+            (Some(path), None) => Some(JwksLocation::File(path)),
+            (None, Some(text)) => match jwks_url(text) {
+                Ok(url) => Some(JwksLocation::Url {
+                    url,
+                    ca: self.path("tokens.ca"),
+                }),
+                Err(message) => {
+                    let hint = "write https://.., or http:// for an issuer on this machine";
+                    self.problem(key, message, hint);
+                    None
+                }
+            },
+            (Some(_), Some(_)) => {
+                let message = "tokens have both jwks and jwks_url".to_owned();
+                self.problem(key, message, "keep one of them");
+                None
+            }
+            (None, None) => {
+                if self.accepts_tokens() {
+                    let message = "tokens need the keys of the issuer".to_owned();
+                    let hint = "write jwks_url = \"https://..\", or jwks = \"FILE\"";
+                    self.problem("tokens.issuer", message, hint);
+                }
+                None
+            }
+        }
     }
 
     /// The outer `None`: invalid.
@@ -426,13 +529,28 @@ impl Build<'_> {
             settings: HubSettings {
                 cleanup: match self.settings.text(&at("cleanup")) {
                     Some("compact") => CleanupPolicy::Compact,
+                    Some("compact,delete") => CleanupPolicy::CompactDelete,
                     _ => CleanupPolicy::Delete,
                 },
                 retention: self.settings.time(&at("retention")),
                 retention_bytes: self.settings.number(&at("retention_bytes")),
                 batch_bytes_max: self.count(&at("batch_bytes_max")),
+                ..HubSettings::default()
             },
         })
+    }
+}
+
+/// Keys that are fetched without encryption could be anyone's, except on this machine.
+fn jwks_url(text: &str) -> Result<Uri, String> {
+    let url = parse_url(text)?;
+    let host = url.host().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse();
+    let is_local =
+        host == "localhost" || address.is_ok_and(|address: IpAddr| address.is_loopback());
+    match url.scheme_str() == Some("https") || is_local {
+        true => Ok(url),
+        false => Err("the keys of the issuer would travel unencrypted".into()),
     }
 }
 

@@ -27,6 +27,7 @@ impl Build<'_> {
             id,
             partitions: self.count(&at("partitions")),
             running_max: self.count(&at("running_max")) as usize,
+            input_bytes_max: self.bytes(&at("input_bytes_max")),
             keep: self.time(&at("keep")),
             supervision: match self.settings.text(&at("supervisor")) {
                 Some("elsewhere") => Supervision::Elsewhere,

@@ -58,6 +58,10 @@ families! {
         "Requests with a wrong key";
     AUDIT_DROPPED: Counter "highwater_audit_dropped_total" []
         "Audit events that did not get to the hub `__audit`";
+    JWKS_FETCHES: Counter "highwater_jwks_fetches_total" []
+        "Fetches of the keys of the tokens' issuer (`tokens.jwks_url`)";
+    JWKS_FETCH_FAILURES: Counter "highwater_jwks_fetch_failures_total" []
+        "Those that failed; the keys of the last good one stay in use";
     HTTP_IN_FLIGHT: Gauge "highwater_http_in_flight_bytes" []
         "Bytes of requests in flight";
     HTTP_LATENCY: Histogram "highwater_http_request_seconds" []
@@ -147,6 +151,33 @@ families! {
         "Connections refused because there were too many";
     KAFKA_LOGINS_REFUSED: Counter "highwater_kafka_logins_refused_total" []
         "Logins with a wrong key";
+    KAFKA_SESSIONS_EXPIRED: Counter "highwater_kafka_sessions_expired_total" []
+        "Connections closed because a login with a token had expired";
+    KAFKA_CLIENT_METRIC: Gauge "highwater_kafka_client_metric" ["client", "metric"]
+        "Metrics that clients push (KIP-714), by client id: the sum of sums, the largest of others; 1,000 at most";
+
+    AMQP_EVENTS_RECEIVED: Counter "highwater_amqp_received_events_total" []
+        "Events that clients sent and that were accepted";
+    AMQP_EVENTS_SENT: Counter "highwater_amqp_sent_events_total" []
+        "Events sent to readers";
+    AMQP_REJECTED: Counter "highwater_amqp_rejected_total" []
+        "Messages of clients that were rejected";
+    AMQP_THROTTLED: Counter "highwater_amqp_throttled_total" []
+        "Pauses of clients above their quota";
+    AMQP_MALFORMED: Counter "highwater_amqp_malformed_total" []
+        "Connections closed because of a malformed frame";
+    AMQP_RECEIVED: Counter "highwater_amqp_received_bytes_total" []
+        "Bytes that clients sent";
+    AMQP_SENT: Counter "highwater_amqp_sent_bytes_total" []
+        "Bytes sent to clients";
+    AMQP_CONNECTIONS: Gauge "highwater_amqp_connections" []
+        "Open connections";
+    AMQP_CONNECTIONS_ACCEPTED: Counter "highwater_amqp_connections_accepted_total" []
+        "Connections accepted";
+    AMQP_CONNECTIONS_REFUSED: Counter "highwater_amqp_connections_refused_total" []
+        "Connections refused because there were too many";
+    AMQP_LOGINS_REFUSED: Counter "highwater_amqp_logins_refused_total" []
+        "Logins and tokens that were refused";
 
     JOB_RUNNING: Gauge "highwater_job_running" ["job"]
         "1 while a job runs";

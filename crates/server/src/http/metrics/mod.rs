@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 
-pub(super) use page::page;
+pub(super) use page::{bytes_max, page};
 
 /// Upper ends of the latency buckets, in microseconds.
 const BUCKETS_MICROS: [u64; 12] = [

@@ -7,7 +7,7 @@ use std::fmt::{Display, Write};
 use std::sync::atomic::AtomicU64;
 
 use highwater_flow::ProcessorStats;
-use highwater_kafka::MetricsSnapshot;
+use highwater_kafka::{ClientMetric, MetricsSnapshot};
 use highwater_log::Log;
 use highwater_queue::{Counts, Queues, Totals};
 use highwater_workflow::Handle;
@@ -16,11 +16,27 @@ use hyper::header::HeaderValue;
 
 use super::families::*;
 use super::{BUCKETS_MICROS, Metrics, get};
+use crate::amqp::Metrics as AmqpMetrics;
 use crate::http::app::{App, Backend};
 use crate::http::processors;
 use crate::http::reply::{self, Payload, Reply};
 use crate::processors::{Entry, Processors};
+use crate::tokens::Tokens;
 use crate::workflows::Workflows;
+
+/// Lines of a hub, and the bytes of each beside the name.
+const HUB_LINES: usize = 4;
+const HUB_LINE_BYTES: usize = 80;
+/// All that is not about hubs.
+const OTHER_BYTES: usize = 256 << 10;
+
+/// What the page may need, by the names that are on it.
+pub(in crate::http) fn bytes_max(app: &App) -> usize {
+    let hubs = app.log().map(|log| log.hubs()).unwrap_or_default();
+    let lines = |name: &str| HUB_LINES * (name.len() + HUB_LINE_BYTES);
+    let of_hubs = hubs.iter().map(|hub| lines(hub.name.as_str()));
+    OTHER_BYTES + of_hubs.sum::<usize>()
+}
 
 pub(in crate::http) async fn page(app: &App) -> Reply {
     let mut page = Page::default();
@@ -36,6 +52,10 @@ pub(in crate::http) async fn page(app: &App) -> Reply {
         workflows(&mut page, &backend.workflows);
         if let Some(kafka) = &backend.kafka {
             kafka_side(&mut page, &kafka.metrics());
+            kafka_clients(&mut page, &kafka.client_metrics());
+        }
+        if let Some(amqp) = app.amqp_metrics() {
+            amqp_side(&mut page, amqp);
         }
         if let Some(running) = &backend.processors {
             processors(&mut page, app, running).await;
@@ -58,6 +78,10 @@ fn http(page: &mut Page, app: &App) {
     page.one(&HTTP_LOGINS_REFUSED, get(&metrics.logins_refused));
     if let Ok(backend) = app.backend() {
         page.one(&AUDIT_DROPPED, backend.audit.dropped());
+    }
+    if let Some(counts) = app.tokens().and_then(Tokens::fetch_counts) {
+        page.one(&JWKS_FETCHES, counts.fetches);
+        page.one(&JWKS_FETCH_FAILURES, counts.failures);
     }
     page.one(&HTTP_IN_FLIGHT, app.budget.taken());
     latency(page, metrics);
@@ -185,6 +209,20 @@ fn queue_side(page: &mut Page, queues: &Queues) {
     }
 }
 
+fn amqp_side(page: &mut Page, amqp: &AmqpMetrics) {
+    page.one(&AMQP_EVENTS_RECEIVED, amqp.events_in.get());
+    page.one(&AMQP_EVENTS_SENT, amqp.events_out.get());
+    page.one(&AMQP_REJECTED, amqp.rejected.get());
+    page.one(&AMQP_THROTTLED, amqp.throttled.get());
+    page.one(&AMQP_MALFORMED, amqp.malformed.get());
+    page.one(&AMQP_RECEIVED, amqp.bytes_in.get());
+    page.one(&AMQP_SENT, amqp.bytes_out.get());
+    page.one(&AMQP_CONNECTIONS, amqp.connections.get());
+    page.one(&AMQP_CONNECTIONS_ACCEPTED, amqp.connections_accepted.get());
+    page.one(&AMQP_CONNECTIONS_REFUSED, amqp.connections_refused.get());
+    page.one(&AMQP_LOGINS_REFUSED, amqp.logins_refused.get());
+}
+
 fn kafka_side(page: &mut Page, kafka: &MetricsSnapshot) {
     let requests = kafka.requests.iter().map(|(api, count)| (api, *count));
     page.each(&KAFKA_REQUESTS, requests);
@@ -197,6 +235,18 @@ fn kafka_side(page: &mut Page, kafka: &MetricsSnapshot) {
     page.one(&KAFKA_CONNECTIONS_ACCEPTED, kafka.connections_total);
     page.one(&KAFKA_CONNECTIONS_REFUSED, kafka.connections_refused);
     page.one(&KAFKA_LOGINS_REFUSED, kafka.logins_refused);
+    page.one(&KAFKA_SESSIONS_EXPIRED, kafka.sessions_expired);
+}
+
+fn kafka_clients(page: &mut Page, metrics: &[ClientMetric]) {
+    if metrics.is_empty() {
+        return;
+    }
+    page.start(&KAFKA_CLIENT_METRIC);
+    for metric in metrics {
+        let labels = [metric.client.as_str(), metric.metric.as_str()];
+        page.value(&KAFKA_CLIENT_METRIC, &labels, metric.value);
+    }
 }
 
 type OfProcessor = fn(&ProcessorStats) -> &AtomicU64;

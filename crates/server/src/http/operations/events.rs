@@ -49,76 +49,37 @@ const STORED: Response = answer(
 
 const STORED_EVENT_HUBS: Response = empty(201, "The events are durable.");
 
+#[rustfmt::skip]
 const OPERATIONS: &[Operation] = &[
-    post(
-        "/hubs/{hub}/messages",
-        "Store events; the content type decides the form of the body",
-        SEND,
-        Handler::Append(Dialect::Highwater, PathTarget::Any),
-    )
-    .parameters(KEY)
-    .takes(EVENTS)
-    .answers(STORED),
-    post(
-        "/hubs/{hub}/partitions/{partition}/messages",
-        "Store events in a partition",
-        SEND,
-        Handler::Append(Dialect::Highwater, PathTarget::Partition),
-    )
-    .takes(EVENTS)
-    .answers(STORED),
-    post(
-        "/{hub}/messages",
-        "Store events, as clients of Event Hubs do",
-        SEND,
-        Handler::Append(Dialect::EventHubs, PathTarget::Any),
-    )
-    .takes(EVENTS)
-    .answers(STORED_EVENT_HUBS),
-    post(
-        "/{hub}/partitions/{partition}/messages",
-        "Store events in a partition, as clients of Event Hubs do",
-        SEND,
-        Handler::Append(Dialect::EventHubs, PathTarget::Partition),
-    )
-    .takes(EVENTS)
-    .answers(STORED_EVENT_HUBS),
-    post(
-        "/{hub}/publishers/{publisher}/messages",
-        "Store events whose key is the publisher, as clients of Event Hubs do",
-        SEND,
-        Handler::Append(Dialect::EventHubs, PathTarget::Publisher),
-    )
-    .takes(EVENTS)
-    .answers(STORED_EVENT_HUBS),
-    get(
-        "/hubs/{hub}/partitions/{partition}/messages",
-        "Read a partition; with Accept: text/event-stream, live",
-        READ,
-        handler!(read::partition),
-    )
-    .parameters(&[
-        FROM,
-        query(
-            "max",
-            "The most events to answer with",
-            r#"{"type":"integer","minimum":1,"maximum":10000,"default":100}"#,
-        ),
-        super::WAIT,
-    ])
-    .waits(WaitLimit::LongPoll)
-    .answers(answer(
-        200,
-        "Events in the order of the partition, and the offset to read on from.",
-        schema_of!("Page"),
-    )),
-    get(
-        "/hubs/{hub}/messages",
-        "Read all partitions, live: send Accept: text/event-stream",
-        READ,
-        handler!(read::all_partitions),
-    )
-    .parameters(&[FROM])
-    .waits(WaitLimit::Stream)
-    .answers(typed(200, "Server-sent events.", "text/event-stream", TEXT)),
+    post("/hubs/{hub}/messages", "Store events; the content type decides the form of the body", SEND,
+        Handler::Append(Dialect::Highwater, PathTarget::Any))
+        .parameters(KEY).takes(EVENTS).answers(STORED),
+    post("/hubs/{hub}/partitions/{partition}/messages", "Store events in a partition", SEND,
+        Handler::Append(Dialect::Highwater, PathTarget::Partition))
+        .takes(EVENTS).answers(STORED),
+    post("/{hub}/messages", "Store events, as clients of Event Hubs do", SEND,
+        Handler::Append(Dialect::EventHubs, PathTarget::Any))
+        .takes(EVENTS).answers(STORED_EVENT_HUBS),
+    post("/{hub}/partitions/{partition}/messages", "Store events in a partition, as clients of Event Hubs do", SEND,
+        Handler::Append(Dialect::EventHubs, PathTarget::Partition))
+        .takes(EVENTS).answers(STORED_EVENT_HUBS),
+    post("/{hub}/publishers/{publisher}/messages",
+        "Store events whose key is the publisher, as clients of Event Hubs do", SEND,
+        Handler::Append(Dialect::EventHubs, PathTarget::Publisher))
+        .takes(EVENTS).answers(STORED_EVENT_HUBS),
+    get("/hubs/{hub}/partitions/{partition}/messages", "Read a partition; with Accept: text/event-stream, live", READ,
+        handler!(read::partition))
+        .parameters(&[
+            FROM,
+            query("max", "The most events to answer with",
+                r#"{"type":"integer","minimum":1,"maximum":10000,"default":100}"#),
+            super::WAIT,
+        ])
+        .waits(WaitLimit::LongPoll)
+        .answers(answer(200, "Events in the order of the partition, and the offset to read on from.",
+            schema_of!("Page"))),
+    get("/hubs/{hub}/messages", "Read all partitions, live: send Accept: text/event-stream", READ,
+        handler!(read::all_partitions))
+        .parameters(&[FROM]).waits(WaitLimit::Stream)
+        .answers(typed(200, "Server-sent events.", "text/event-stream", TEXT)),
 ];

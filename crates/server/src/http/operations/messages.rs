@@ -116,170 +116,61 @@ const fn settle(path: &'static str, summary: &'static str, handler: Handler) -> 
         .answers(SETTLED)
 }
 
+#[rustfmt::skip]
 const OPERATIONS: &[Operation] = &[
-    post(
-        "/queues/{queue}/messages",
-        "Send a message: the body is the message",
-        SEND,
-        handler!(send::one),
-    )
-    .parameters(MESSAGE_HEADERS)
-    .takes(MESSAGE)
-    .answers(answer(
-        201,
-        "The message is durable.",
-        schema_of!("SentMessage"),
-    )),
-    post(
-        "/queues/{queue}/batch",
-        "Send several messages, all or none",
-        SEND,
-        handler!(send::batch),
-    )
-    .takes(json(
-        r##"{"type":"array","items":{"$ref":"#/components/schemas/NewMessage"}}"##,
-    ))
-    .answers(answer(
-        201,
-        "All messages are durable.",
-        r#"{"type":"object","required":["count","messages"]}"#,
-    )),
-    post(
-        "/queues/{queue}/cancel",
-        "Cancel scheduled messages",
-        SEND,
-        handler!(settle::cancel),
-    )
-    .takes(SEQUENCES)
-    .answers(SETTLED),
-    peek(
-        "/queues/{queue}/messages",
-        "Peek at messages in any state",
-        handler!(receive::peek, SubQueue::Main),
-    ),
-    receive(
-        "/queues/{queue}/receive",
-        "Receive messages, and settle earlier ones",
-        handler!(receive::receive, SubQueue::Main),
-    ),
-    deferred(
-        "/queues/{queue}/deferred",
-        "Receive deferred messages by sequence number",
-        handler!(receive::deferred, SubQueue::Main),
-    ),
-    settle(
-        "/queues/{queue}/complete",
-        "Complete messages: they are deleted",
-        handler!(settle::settle, Settle::Complete),
-    ),
-    settle(
-        "/queues/{queue}/abandon",
-        "Abandon messages: they are delivered again",
-        handler!(settle::settle, Settle::Abandon),
-    ),
-    settle(
-        "/queues/{queue}/defer",
-        "Defer messages",
-        handler!(settle::settle, Settle::Defer),
-    ),
-    settle(
-        "/queues/{queue}/dead-letter",
-        "Dead-letter messages",
-        handler!(settle::settle, Settle::DeadLetter),
-    ),
-    settle(
-        "/queues/{queue}/renew",
-        "Renew the locks of messages",
-        handler!(settle::settle, Settle::Renew),
-    ),
-    post(
-        "/queues/{queue}/purge",
-        "Delete all messages that are not locked",
-        MANAGE,
-        handler!(settle::purge, SubQueue::Main),
-    ),
-    peek(
-        "/queues/{queue}/$deadletter/messages",
-        "Peek at dead letters in any state",
-        handler!(receive::peek, SubQueue::DeadLetters),
-    ),
-    receive(
-        "/queues/{queue}/$deadletter/receive",
-        "Receive dead letters, and settle earlier ones",
-        handler!(receive::receive, SubQueue::DeadLetters),
-    ),
-    deferred(
-        "/queues/{queue}/$deadletter/deferred",
-        "Receive deferred dead letters by sequence number",
-        handler!(receive::deferred, SubQueue::DeadLetters),
-    ),
-    settle(
-        "/queues/{queue}/$deadletter/complete",
-        "Complete dead letters: they are deleted",
-        handler!(settle::settle, Settle::Complete),
-    ),
-    settle(
-        "/queues/{queue}/$deadletter/abandon",
-        "Abandon dead letters: they are delivered again",
-        handler!(settle::settle, Settle::Abandon),
-    ),
-    settle(
-        "/queues/{queue}/$deadletter/defer",
-        "Defer dead letters",
-        handler!(settle::settle, Settle::Defer),
-    ),
-    settle(
-        "/queues/{queue}/$deadletter/dead-letter",
-        "Refused: they are dead letters already",
-        handler!(settle::settle, Settle::DeadLetter),
-    ),
-    settle(
-        "/queues/{queue}/$deadletter/renew",
-        "Renew the locks of dead letters",
-        handler!(settle::settle, Settle::Renew),
-    ),
-    post(
-        "/queues/{queue}/$deadletter/resubmit",
-        "Send dead letters to the queue again",
-        MANAGE,
-        handler!(settle::resubmit),
-    )
-    .takes(SEQUENCES)
-    .answers(SETTLED),
-    post(
-        "/queues/{queue}/$deadletter/purge",
-        "Delete all dead letters that are not locked",
-        MANAGE,
-        handler!(settle::purge, SubQueue::DeadLetters),
-    ),
-    post(
-        "/queues/{queue}/sessions/accept",
-        "Lock a session: the named one, or any with a message",
-        LISTEN,
-        handler!(sessions::accept),
-    )
-    .parameters(ACCEPT)
-    .waits(WaitLimit::LongPoll),
-    post(
-        "/queues/{queue}/sessions/renew",
-        "Renew the lock of a session",
-        LISTEN,
-        handler!(sessions::renew),
-    )
-    .takes(SESSION_LOCK),
-    post(
-        "/queues/{queue}/sessions/release",
-        "Release a session",
-        LISTEN,
-        handler!(sessions::release),
-    )
-    .takes(SESSION_LOCK)
-    .answers(empty(204, "The session is released.")),
-    post(
-        "/queues/{queue}/sessions/state",
-        "Set or get the state of a session",
-        LISTEN,
-        handler!(sessions::state),
-    )
-    .takes(SESSION_LOCK),
+    post("/queues/{queue}/messages", "Send a message: the body is the message", SEND, handler!(send::one))
+        .parameters(MESSAGE_HEADERS).takes(MESSAGE)
+        .answers(answer(201, "The message is durable.", schema_of!("SentMessage"))),
+    post("/queues/{queue}/batch", "Send several messages, all or none", SEND, handler!(send::batch))
+        .takes(json(r##"{"type":"array","items":{"$ref":"#/components/schemas/NewMessage"}}"##))
+        .answers(answer(201, "All messages are durable.", r#"{"type":"object","required":["count","messages"]}"#)),
+    post("/queues/{queue}/cancel", "Cancel scheduled messages", SEND, handler!(settle::cancel))
+        .takes(SEQUENCES).answers(SETTLED),
+    peek("/queues/{queue}/messages", "Peek at messages in any state", handler!(receive::peek, SubQueue::Main)),
+    receive("/queues/{queue}/receive", "Receive messages, and settle earlier ones",
+        handler!(receive::receive, SubQueue::Main)),
+    deferred("/queues/{queue}/deferred", "Receive deferred messages by sequence number",
+        handler!(receive::deferred, SubQueue::Main)),
+    settle("/queues/{queue}/complete", "Complete messages: they are deleted",
+        handler!(settle::settle, Settle::Complete)),
+    settle("/queues/{queue}/abandon", "Abandon messages: they are delivered again",
+        handler!(settle::settle, Settle::Abandon)),
+    settle("/queues/{queue}/defer", "Defer messages", handler!(settle::settle, Settle::Defer)),
+    settle("/queues/{queue}/dead-letter", "Dead-letter messages", handler!(settle::settle, Settle::DeadLetter)),
+    settle("/queues/{queue}/renew", "Renew the locks of messages", handler!(settle::settle, Settle::Renew)),
+    post("/queues/{queue}/purge", "Delete all messages that are not locked", MANAGE,
+        handler!(settle::purge, SubQueue::Main)),
+    peek("/queues/{queue}/$deadletter/messages", "Peek at dead letters in any state",
+        handler!(receive::peek, SubQueue::DeadLetters)),
+    receive("/queues/{queue}/$deadletter/receive", "Receive dead letters, and settle earlier ones",
+        handler!(receive::receive, SubQueue::DeadLetters)),
+    deferred("/queues/{queue}/$deadletter/deferred", "Receive deferred dead letters by sequence number",
+        handler!(receive::deferred, SubQueue::DeadLetters)),
+    settle("/queues/{queue}/$deadletter/complete", "Complete dead letters: they are deleted",
+        handler!(settle::settle, Settle::Complete)),
+    settle("/queues/{queue}/$deadletter/abandon", "Abandon dead letters: they are delivered again",
+        handler!(settle::settle, Settle::Abandon)),
+    settle("/queues/{queue}/$deadletter/defer", "Defer dead letters", handler!(settle::settle, Settle::Defer)),
+    settle("/queues/{queue}/$deadletter/dead-letter", "Refused: they are dead letters already",
+        handler!(settle::settle, Settle::DeadLetter)),
+    settle("/queues/{queue}/$deadletter/renew", "Renew the locks of dead letters",
+        handler!(settle::settle, Settle::Renew)),
+    post("/queues/{queue}/$deadletter/resubmit", "Send dead letters to the queue again, some or all", MANAGE,
+        handler!(settle::resubmit))
+        .takes(json(r#"{"type":"object","additionalProperties":false,"properties":{
+            "sequences":{"type":"array","items":{"type":"integer","minimum":0}},
+            "all":{"type":"boolean","description":"all that are not locked"},
+            "dry_run":{"type":"boolean","description":"with all: only count them, by reason"}}}"#))
+        .answers(SETTLED),
+    post("/queues/{queue}/$deadletter/purge", "Delete all dead letters that are not locked", MANAGE,
+        handler!(settle::purge, SubQueue::DeadLetters)),
+    post("/queues/{queue}/sessions/accept", "Lock a session: the named one, or any with a message", LISTEN,
+        handler!(sessions::accept))
+        .parameters(ACCEPT).waits(WaitLimit::LongPoll),
+    post("/queues/{queue}/sessions/renew", "Renew the lock of a session", LISTEN, handler!(sessions::renew))
+        .takes(SESSION_LOCK),
+    post("/queues/{queue}/sessions/release", "Release a session", LISTEN, handler!(sessions::release))
+        .takes(SESSION_LOCK).answers(empty(204, "The session is released.")),
+    post("/queues/{queue}/sessions/state", "Set or get the state of a session", LISTEN, handler!(sessions::state))
+        .takes(SESSION_LOCK),
 ];

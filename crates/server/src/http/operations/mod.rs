@@ -4,9 +4,11 @@
 //! all read [`AREAS`], so an operation is routed, guarded and described or does not exist.
 //!
 //! To add an operation, declare it in the file of its area and write its handler, an
-//! `async fn(ApiRequest<'_>) -> Result<Reply, Error>`.
+//! `async fn(ApiRequest<'_>) -> Result<Reply, Error>`. `security_page.rs` says how to write its right into the docs.
+//! The rows are formatted by hand, to be read as a table: constructor, path, summary, right and handler, then the rest.
 
 mod access;
+mod console;
 mod events;
 mod groups;
 mod hubs;
@@ -14,9 +16,12 @@ mod jobs;
 mod keys;
 mod messages;
 mod node;
+mod playground;
 mod processors;
 mod queues;
 mod routes;
+#[cfg(test)]
+mod security_page;
 mod workflows;
 
 use std::pin::Pin;
@@ -24,6 +29,7 @@ use std::pin::Pin;
 use highwater_access::Right;
 use hyper::Method;
 
+use super::console::ViewFunction;
 use super::dispatch::ApiRequest;
 use super::error::Error;
 use super::reply::Reply;
@@ -96,6 +102,8 @@ pub(super) enum Handler {
     /// future is boxed.
     Append(Dialect, PathTarget),
     Boxed(for<'a> fn(ApiRequest<'a>) -> BoxedReply<'a>),
+    /// A page of the console.
+    Page(ViewFunction),
 }
 
 pub(super) type BoxedReply<'a> = Pin<Box<dyn Future<Output = Result<Reply, Error>> + Send + 'a>>;
@@ -123,12 +131,14 @@ pub(super) const AREAS: &[Area] = &[
     hubs::AREA,
     groups::AREA,
     jobs::AREA,
+    playground::AREA,
     workflows::AREA,
     messages::AREA,
     queues::AREA,
     processors::AREA,
     keys::AREA,
     node::AREA,
+    console::AREA,
 ];
 
 /// Every operation with its area.
@@ -140,7 +150,8 @@ pub(super) fn operations() -> impl Iterator<Item = (&'static Area, &'static Oper
 /// Whether paths of the API begin with this name. A hub or queue of this name could not be told from them in the resource of
 /// a signature.
 pub(crate) fn begins_paths(name: &str) -> bool {
-    operations().any(|(_, operation)| operation.path.split('/').nth(1) == Some(name))
+    !name.is_empty()
+        && operations().any(|(_, operation)| operation.path.split('/').nth(1) == Some(name))
 }
 
 const fn operation(
@@ -192,7 +203,27 @@ impl Operation {
             self.access,
             Access::Key(Right::Manage | Right::Deploy, _) | Access::Public
         );
-        changes && self.method != Method::GET
+        // A login is recorded by its handler, under the name of the key.
+        changes && self.method != Method::GET && self.path != LOGIN_PATH
+    }
+
+    /// The bytes that are taken from the budget of answers before the handler runs. Handlers that wait, and those that
+    /// answer with events, messages or rows, take them by themselves.
+    pub(super) fn reserved_bytes(&self) -> usize {
+        match (&self.handler, self.access) {
+            (Handler::Page(_), _) => PAGE_BYTES,
+            (Handler::Boxed(_), Access::Key(..))
+                if self.method == Method::GET && self.wait == WaitLimit::None =>
+            {
+                DESCRIPTION_BYTES
+            }
+            _ => 0,
+        }
+    }
+
+    /// Whether it is a page of the console.
+    pub(super) fn is_page(&self) -> bool {
+        matches!(self.handler, Handler::Page(_))
     }
 
     const fn takes(mut self, body: RequestBody) -> Operation {
@@ -217,6 +248,13 @@ impl Operation {
     }
 }
 
+/// A page of the console, whose lists have pages and whose values are cut.
+pub(super) const PAGE_BYTES: usize = 512 << 10;
+/// The description of one thing.
+const DESCRIPTION_BYTES: usize = 64 << 10;
+
+const LOGIN_PATH: &str = "/console/login";
+
 const JSON: &str = "application/json";
 const TEXT: &str = r#"{"type":"string"}"#;
 
@@ -226,7 +264,7 @@ const WAIT: Parameter = query(
     r#"{"type":"string","pattern":"^[0-9]{1,3}ms$","examples":["100ms"]}"#,
 );
 
-const OBJECT: Response = answer(200, "Done.", r#"{"type":"object"}"#);
+const OBJECT: Response = object("Done.");
 
 /// Content that is a type of the schemas of an area.
 macro_rules! schema_of {
@@ -235,6 +273,11 @@ macro_rules! schema_of {
     };
 }
 use schema_of;
+
+/// An answer with a JSON object that the description says enough about.
+const fn object(description: &'static str) -> Response {
+    answer(200, description, r#"{"type":"object"}"#)
+}
 
 /// A JSON answer.
 const fn answer(status: u16, description: &'static str, schema: &'static str) -> Response {
@@ -301,7 +344,7 @@ mod tests {
     #[test]
     fn names_that_begin_paths_are_known() {
         assert!(
-            ["api", "hubs", "queues", "metrics"]
+            ["api", "hubs", "queues", "metrics", "console"]
                 .into_iter()
                 .all(begins_paths)
         );

@@ -1,6 +1,6 @@
 //! The node itself.
 
-use super::{Access, Area, Operation, Scope, TEXT, answer, empty, get, handler, typed};
+use super::{Access, Area, Operation, Scope, TEXT, empty, get, handler, object, typed};
 use crate::http::node;
 use highwater_access::Right;
 
@@ -10,46 +10,20 @@ pub(super) const AREA: Area = Area {
     schemas: SCHEMAS,
 };
 
+#[rustfmt::skip]
 const OPERATIONS: &[Operation] = &[
-    get(
-        "/healthz",
-        "Whether the process is alive",
-        Access::Public,
-        handler!(node::health),
-    )
-    .answers(empty(200, "It is.")),
-    get(
-        "/readyz",
-        "Whether the node serves events, and its progress in recovering the log",
-        Access::Public,
-        handler!(node::ready),
-    )
-    .answers(answer(
-        200,
-        "The node serves events.",
-        r#"{"type":"object"}"#,
-    )),
-    get(
-        "/metrics",
-        "Metrics in Prometheus' text format",
-        Access::Key(Right::Listen, Scope::Node),
-        handler!(node::metrics),
-    )
-    .answers(typed(200, "A line for each sample.", "text/plain", TEXT)),
-    get(
-        "/api/openapi.json",
-        "This description",
-        Access::Public,
-        handler!(node::openapi_document),
-    )
-    .answers(answer(200, "An OpenAPI document.", r#"{"type":"object"}"#)),
-    get(
-        "/api/docs",
-        "This description as a page for browsers",
-        Access::Public,
-        handler!(node::openapi_page),
-    )
-    .answers(typed(200, "A page.", "text/html", TEXT)),
+    get("/healthz", "Whether the process is alive", Access::Public, handler!(node::health))
+        .answers(empty(200, "It is.")),
+    get("/readyz", "Whether the node serves events, and its progress in recovering the log", Access::Public,
+        handler!(node::ready))
+        .answers(object("The node serves events.")),
+    get("/metrics", "Metrics in Prometheus' text format", Access::Key(Right::Listen, Scope::Node),
+        handler!(node::metrics))
+        .answers(typed(200, "A line for each sample.", "text/plain", TEXT)),
+    get("/api/openapi.json", "This description", Access::Public, handler!(node::openapi_document))
+        .answers(object("An OpenAPI document.")),
+    get("/api/docs", "This description as a page for browsers", Access::Public, handler!(node::openapi_page))
+        .answers(typed(200, "A page.", "text/html", TEXT)),
 ];
 
 const SCHEMAS: &str = r#"{

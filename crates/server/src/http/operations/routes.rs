@@ -11,7 +11,7 @@ use hyper::Method;
 use super::{Operation, operations};
 
 /// More than any path of the table has.
-const VARIABLES_MAX: usize = 3;
+const VARIABLES_MAX: usize = 4;
 
 pub(in crate::http) static ROUTES: LazyLock<Routes> = LazyLock::new(|| {
     let mut root = Node::default();
@@ -225,7 +225,7 @@ mod tests {
             found(Method::GET, "/api/hubs//"),
             Some(("/api/hubs/{hub}", vec![""]))
         );
-        assert_eq!(found(Method::GET, "/"), None);
+        assert_eq!(found(Method::GET, "/"), Some(("/", vec![])));
     }
 
     #[test]

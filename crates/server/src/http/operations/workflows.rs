@@ -4,9 +4,9 @@ use highwater_workflow::Decision;
 
 use super::{
     Access, Area, Handler, Operation, RequestBody, Response, Scope, TEXT, answer, get, handler,
-    json, post, put, query, schema_of,
+    json, object, post, put, query, schema_of,
 };
-use crate::http::workflows::{self, failed_instances};
+use crate::http::workflows::{self, bulk_decision, failed_instances};
 use highwater_access::Right;
 
 pub(super) const AREA: Area = Area {
@@ -30,6 +30,15 @@ const fn decision(path: &'static str, summary: &'static str, handler: Handler) -
         .answers(INSTANCE)
 }
 
+/// The same decision about many instances.
+const fn bulk(path: &'static str, summary: &'static str, handler: Handler) -> Operation {
+    post(path, summary, MANAGE, handler)
+        .takes(json(schema_of!("WorkflowBulkDecision")))
+        .answers(object(
+            "How many were decided, which ones refused it, and where the next request continues.",
+        ))
+}
+
 /// Requests of supervisors in other processes.
 const fn supervision(
     path: &'static str,
@@ -43,110 +52,78 @@ const fn supervision(
         .answers(answer(200, "410 if the lock expired.", answered))
 }
 
+#[rustfmt::skip]
 const OPERATIONS: &[Operation] = &[
-    put(
-        "/workflows/{workflow}/{id}",
-        "Start an instance, unless this id was started before",
-        Access::Key(Right::Send, Scope::Workflow),
-        handler!(workflows::start),
-    )
-    .takes(json("{}"))
-    .answers(answer(
-        201,
-        "The instance is durable; 200 if it was started before.",
-        schema_of!("WorkflowStarted"),
-    )),
-    get(
-        "/workflows/{workflow}/{id}",
-        "Describe an instance",
-        LISTEN,
-        handler!(workflows::describe),
-    )
-    .answers(INSTANCE),
-    get(
-        "/api/workflows",
-        "List the workflows",
-        Access::Key(Right::Listen, Scope::Items),
-        handler!(workflows::list),
-    )
-    .answers(answer(
-        200,
-        "Name, version and counts of each.",
-        r#"{"type":"object"}"#,
-    )),
-    get(
-        "/api/workflows/{workflow}",
-        "List instances, newest first",
-        LISTEN,
-        handler!(workflows::list_instances),
-    )
-    .parameters(&[
-        query(
-            "state",
-            "Only instances in one of these states, such as parked,running",
-            TEXT,
-        ),
-        query(
-            "limit",
-            "The most instances to answer with",
-            r#"{"type":"integer","minimum":1,"maximum":10000,"default":100}"#,
-        ),
-    ])
-    .answers(answer(200, "Their ids and states.", r#"{"type":"object"}"#)),
-    get(
-        "/api/workflows/{workflow}/{id}",
-        "Describe an instance",
-        LISTEN,
-        handler!(workflows::describe),
-    )
-    .answers(INSTANCE),
-    decision(
-        "/api/workflows/{workflow}/{id}/cancel",
-        "Cancel an instance and undo its steps",
-        handler!(workflows::decide, |note, _| Decision::Cancel { note }),
-    ),
-    decision(
-        "/api/workflows/{workflow}/{id}/retry",
-        "Retry the undo of a parked instance",
-        handler!(workflows::decide, |note, _| Decision::Retry { note }),
-    ),
-    decision(
-        "/api/workflows/{workflow}/{id}/skip",
-        "Skip a step that cannot be undone, and undo the others",
-        handler!(workflows::decide, |note, step| Decision::Skip {
-            step,
-            note
-        }),
-    ),
-    decision(
-        "/api/workflows/{workflow}/{id}/resolve",
-        "Mark a parked instance as resolved by a person",
-        handler!(workflows::decide, |note, _| Decision::Resolve { note }),
-    ),
-    supervision(
-        "/api/workflows/{workflow}/failed/{partition}/claim",
-        "Claim failed instances to undo, until the lock expires",
-        schema_of!("WorkflowClaim"),
-        schema_of!("WorkflowOffer"),
-        handler!(failed_instances::claim),
-    ),
-    supervision(
-        "/api/workflows/{workflow}/failed/{partition}/report",
-        "Report the progress of undoing; answered when it is durable",
-        schema_of!("WorkflowReport"),
+    put("/workflows/{workflow}/{id}", "Start an instance, unless this id was started before",
+        Access::Key(Right::Send, Scope::Workflow), handler!(workflows::start))
+        .takes(json("{}"))
+        .answers(answer(201, "The instance is durable; 200 if it was started before.", schema_of!("WorkflowStarted"))),
+    get("/workflows/{workflow}/{id}", "Describe an instance", LISTEN, handler!(workflows::describe))
+        .answers(INSTANCE),
+    get("/api/workflows", "List the workflows", Access::Key(Right::Listen, Scope::Items), handler!(workflows::list))
+        .answers(object("Name, version and counts of each.")),
+    get("/api/workflows/{workflow}", "List instances, newest first", LISTEN, handler!(workflows::list_instances))
+        .parameters(&[
+            query("state", "Only instances in one of these states, such as parked,running", TEXT),
+            query("version", "Only instances whose version begins with this text", TEXT),
+            query("id", "Only instances whose id begins with this text", TEXT),
+            query("from", "Only instances started at this time or later", TIME),
+            query("until", "Only instances started before this time", TIME),
+            query("after", "Continue after the page that answered this as `next`", TEXT),
+            query("limit", "The most instances to answer with",
+                r#"{"type":"integer","minimum":1,"maximum":10000,"default":100}"#),
+        ])
+        .answers(object("Their ids and states, and where the next page continues: instances in progress, then ended ones.")),
+    get("/api/workflows/{workflow}/{id}", "Describe an instance", LISTEN, handler!(workflows::describe))
+        .answers(INSTANCE),
+    decision("/api/workflows/{workflow}/{id}/cancel", "Cancel an instance and undo its steps",
+        handler!(workflows::decide, |note, _| Decision::Cancel { note })),
+    decision("/api/workflows/{workflow}/{id}/retry", "Retry the undo of a parked instance",
+        handler!(workflows::decide, |note, _| Decision::Retry { note })),
+    decision("/api/workflows/{workflow}/{id}/skip", "Skip a step that cannot be undone, and undo the others",
+        handler!(workflows::decide, |note, step| Decision::Skip { step, note })),
+    decision("/api/workflows/{workflow}/{id}/resolve", "Mark a parked instance as resolved by a person",
+        handler!(workflows::decide, |note, _| Decision::Resolve { note })),
+    bulk("/api/workflows/{workflow}/cancel", "Cancel all running instances that match, and undo their steps",
+        handler!(bulk_decision::decide_all, |note, _| Decision::Cancel { note })),
+    bulk("/api/workflows/{workflow}/retry", "Retry the undo of all parked instances that match",
+        handler!(bulk_decision::decide_all, |note, _| Decision::Retry { note })),
+    bulk("/api/workflows/{workflow}/skip", "Skip a step that cannot be undone in all parked instances that match",
+        handler!(bulk_decision::decide_all, |note, step| Decision::Skip { step, note })),
+    bulk("/api/workflows/{workflow}/resolve", "Mark all parked instances that match as resolved by a person",
+        handler!(bulk_decision::decide_all, |note, _| Decision::Resolve { note })),
+    supervision("/api/workflows/{workflow}/failed/{partition}/claim",
+        "Claim failed instances to undo, until the lock expires", schema_of!("WorkflowClaim"),
+        schema_of!("WorkflowOffer"), handler!(failed_instances::claim)),
+    supervision("/api/workflows/{workflow}/failed/{partition}/report",
+        "Report the progress of undoing; answered when it is durable", schema_of!("WorkflowReport"),
         r#"{"type":"object","required":["refused"],"properties":{"refused":{"type":"array","items":{"type":"string"}}}}"#,
-        handler!(failed_instances::report),
-    ),
-    supervision(
-        "/api/workflows/{workflow}/failed/{partition}/return",
-        "Return the instances of a lock",
+        handler!(failed_instances::report)),
+    supervision("/api/workflows/{workflow}/failed/{partition}/return", "Return the instances of a lock",
         r#"{"type":"object","additionalProperties":false,"required":["lock"],"properties":{"lock":{"type":"string"}}}"#,
-        r#"{"type":"object"}"#,
-        handler!(failed_instances::release),
-    ),
+        r#"{"type":"object"}"#, handler!(failed_instances::release)),
 ];
 
+const TIME: &str = r#"{"type":"string","format":"date-time"}"#;
+
 const SCHEMAS: &str = r#"{
+  "WorkflowBulkDecision": {
+    "type": "object",
+    "additionalProperties": false,
+    "properties": {
+      "note": {"type": "string"},
+      "step": {"type": "string", "description": "to skip"},
+      "ids": {"type": "array", "items": {"type": "string"}, "maxItems": 1000, "description": "these instances; the other filters do not count then"},
+      "state": {"type": "string", "description": "as in the list; the default is the state in which the decision is made"},
+      "version": {"type": "string"},
+      "id": {"type": "string", "description": "the id begins with this text"},
+      "from": {"type": "string", "format": "date-time"},
+      "until": {"type": "string", "format": "date-time"},
+      "after": {"type": "string", "description": "next of the answer before"},
+      "max": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100},
+      "dry_run": {"type": "boolean", "description": "answer with would_decide, the instances, and decide nothing"}
+    }
+  },
   "WorkflowClaim": {
     "type": "object",
     "additionalProperties": false,

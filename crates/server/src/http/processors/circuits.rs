@@ -78,7 +78,7 @@ fn none(name: &str) -> Error {
     Error::new(Code::NotFound, message, "GET /api/circuits lists them")
 }
 
-pub(super) fn state_name(state: &CircuitState) -> &'static str {
+pub(in crate::http) fn state_name(state: &CircuitState) -> &'static str {
     match state {
         CircuitState::Closed => "closed",
         CircuitState::HalfOpen { .. } => "half-open",

@@ -1,9 +1,12 @@
 //! Dead letters: counted, listed, described, replayed and purged.
 
+use std::collections::BTreeSet;
+
 use highwater_flow::circuit::CircuitState;
-use highwater_flow::{DeadLetterFilter, FailedAttempt, ReplayOutcome, StoredDeadLetter};
+use highwater_flow::{
+    DeadLetterFilter, EventId, EventIdError, FailedAttempt, ReplayOutcome, StoredDeadLetter,
+};
 use highwater_log::{EnqueueTime, Offset};
-use highwater_time::Instant;
 use hyper::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -11,6 +14,7 @@ use serde_json::{Value, json};
 use super::{entry, may_see, processors};
 use crate::http::dispatch::ApiRequest;
 use crate::http::error::{Code, Error};
+use crate::http::read::unix_ms;
 use crate::http::reply::{self, Reply};
 use crate::processors::event_json;
 use crate::text::{parameter, percent_decode, time_text};
@@ -24,6 +28,9 @@ const COUNT_MAX: usize = 1000;
 #[serde(deny_unknown_fields)]
 struct Selection {
     id: Option<String>,
+    /// Several of them.
+    #[serde(default)]
+    ids: Vec<String>,
     from: Option<String>,
     until: Option<String>,
     reason: Option<String>,
@@ -68,16 +75,23 @@ impl Selection {
             .await
     }
 
+    fn event_ids(&self) -> Result<BTreeSet<EventId>, Error> {
+        if self.ids.len() > COUNT_MAX {
+            let message = format!("{} ids are too many for one request", self.ids.len());
+            return Err(Error::bad(message, format!("send up to {COUNT_MAX}")));
+        }
+        let wrong = |error: EventIdError| {
+            Error::bad(error.to_string(), "GET /api/dead-letters/NAME lists them")
+        };
+        let ids = self.id.iter().chain(&self.ids);
+        ids.map(|id| id.parse().map_err(wrong)).collect()
+    }
+
     fn filter(&self) -> Result<DeadLetterFilter, Error> {
         Ok(DeadLetterFilter {
-            id: match &self.id {
-                None => None,
-                Some(id) => Some(id.parse().map_err(|error| {
-                    Error::bad(format!("{error}"), "GET /api/dead-letters/NAME lists them")
-                })?),
-            },
-            from_ms: time(self.from.as_deref())?,
-            until_ms: time(self.until.as_deref())?,
+            ids: self.event_ids()?,
+            from_ms: unix_ms(self.from.as_deref())?,
+            until_ms: unix_ms(self.until.as_deref())?,
             reason: self.reason.clone(),
             key: self.key.clone().map(String::into_bytes),
             replays_max: None,
@@ -95,19 +109,6 @@ impl Selection {
 
 fn text_of(query: Option<&str>, name: &str) -> Option<String> {
     parameter(query, name).map(|text| text.into_owned())
-}
-
-fn time(text: Option<&str>) -> Result<Option<i64>, Error> {
-    let Some(text) = text else {
-        return Ok(None);
-    };
-    let time = Instant::parse_iso(text.as_bytes()).map(|instant| instant.to_unix_millis());
-    time.map(Some).ok_or_else(|| {
-        Error::bad(
-            format!("`{text}` is no time"),
-            "such as 2026-01-01T00:00:00Z",
-        )
-    })
 }
 
 pub(in crate::http) async fn count(request: ApiRequest<'_>) -> Result<Reply, Error> {
@@ -158,14 +159,8 @@ pub(in crate::http) async fn describe(request: ApiRequest<'_>) -> Result<Reply, 
         .find(&selection.filter()?, Offset(0), 1)
         .await
         .map_err(unreadable)?;
-    let Some(stored) = found.letters.pop() else {
-        let message = format!("`{id}` is no dead letter of `{}`", entry.spec.name);
-        return Err(Error::new(
-            Code::NotFound,
-            message,
-            "it may have been replayed or purged",
-        ));
-    };
+    let none = || no_letter(&entry.spec.name, &id);
+    let stored = found.letters.pop().ok_or_else(none)?;
     let mut facts = brief(&stored);
     let attempts: Vec<Value> = stored.letter.attempts.iter().map(attempt).collect();
     facts["attempts"] = attempts.into();
@@ -300,7 +295,16 @@ fn attempt(attempt: &FailedAttempt) -> Value {
     })
 }
 
-fn unreadable(error: highwater_flow::SourceError) -> Error {
+pub(in crate::http) fn no_letter(processor: &str, id: &str) -> Error {
+    let message = format!("`{id}` is no dead letter of `{processor}`");
+    Error::new(
+        Code::NotFound,
+        message,
+        "it may have been replayed or purged",
+    )
+}
+
+pub(in crate::http) fn unreadable(error: highwater_flow::SourceError) -> Error {
     Error::new(
         Code::Stopped,
         format!("the dead letters cannot be read: {error}"),

@@ -7,10 +7,11 @@ pub(super) mod resume;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use futures_util::future::join_all;
 use highwater_access::{Resource, Right};
 use highwater_flow::Assignment;
 use highwater_flow::circuit::CircuitState;
-use highwater_log::{OffsetAndMetadata, TopicPartition};
+use highwater_log::TopicPartition;
 use highwater_settings::redact_url;
 use hyper::StatusCode;
 use serde_json::{Value, json};
@@ -36,11 +37,21 @@ fn processors(app: &App) -> Result<&Arc<Processors>, Error> {
 
 /// The processor in the path.
 fn entry<'a>(request: &ApiRequest<'a>, name: &str) -> Result<&'a Entry, Error> {
-    let processors = processors(request.app)?;
-    let name = percent_decode(name);
+    find(request.app, &percent_decode(name))
+}
+
+pub(super) fn find<'a>(app: &'a App, name: &str) -> Result<&'a Entry, Error> {
     let message = || format!("there is no processor `{name}`");
     let none = || Error::new(Code::NotFound, message(), "GET /api/processors lists them");
-    processors.entry(&name).ok_or_else(none)
+    processors(app)?.entry(name).ok_or_else(none)
+}
+
+/// The kind of a handler, and its address or program without secrets.
+pub(super) fn target(handler: &HandlerSpec) -> (&'static str, String) {
+    match handler {
+        HandlerSpec::Webhook { url, .. } => ("webhook", redact_url(url)),
+        HandlerSpec::Command(command) => ("command", command.join(" ")),
+    }
 }
 
 /// Whether the caller may see a processor.
@@ -84,10 +95,7 @@ async fn facts(app: &App, entry: &Entry) -> Result<(Value, Vec<Value>), Error> {
         })
         .collect();
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let (handler, target) = match &spec.handler {
-        HandlerSpec::Webhook { url, .. } => ("webhook", redact_url(url)),
-        HandlerSpec::Command(command) => ("command", command.join(" ")),
-    };
+    let (handler, target) = target(&spec.handler);
     let behind: i64 = positions.iter().map(Position::behind).sum();
     let facts = json!({
         "name": spec.name, "hub": spec.hub.as_str(), "group": spec.group,
@@ -109,9 +117,9 @@ async fn facts(app: &App, entry: &Entry) -> Result<(Value, Vec<Value>), Error> {
 /// The stored position of a processor in one partition.
 pub(super) struct Position {
     pub(super) of: TopicPartition,
-    offset: Option<i64>,
+    pub(super) offset: Option<i64>,
     start: i64,
-    end: i64,
+    pub(super) end: i64,
 }
 
 impl Position {
@@ -137,17 +145,20 @@ pub(super) async fn positions(app: &App, entry: &Entry) -> Result<Vec<Position>,
         }
         None => Vec::new(),
     };
-    let position = |(of, stored): (TopicPartition, Option<OffsetAndMetadata>)| {
+    let partitions = stored.into_iter().filter_map(|(of, stored)| {
         let partition = backend.log.partition(hub.as_str(), of.partition)?;
-        let bounds = partition.bounds();
-        Some(Position {
+        Some((of, stored, partition))
+    });
+    let positions = partitions.map(|(of, stored, partition)| async move {
+        let bounds = partition.fetch_bounds().await?;
+        Ok(Position {
             of,
             offset: stored.map(|stored| stored.offset.0),
             start: bounds.start.0,
             end: bounds.visible(ISOLATION).0,
         })
-    };
-    Ok(stored.into_iter().filter_map(position).collect())
+    });
+    join_all(positions).await.into_iter().collect()
 }
 
 /// Whether the circuit stops deliveries.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use highwater_log::EnqueueTime;
 use highwater_queue::{CreateError, Queue, QueueStats, Settings};
 use hyper::StatusCode;
 use serde::Deserialize;
@@ -12,8 +13,10 @@ use super::{queue, queues};
 use crate::http::begins_paths;
 use crate::http::dispatch::ApiRequest;
 use crate::http::error::{Code, Error};
+use crate::http::json_answer::JsonAnswer;
 use crate::http::reply::{self, Reply};
 use crate::sharded::reserved_name;
+use crate::text::time_text;
 use highwater_access::{Resource, Right};
 
 const EXAMPLE: &str = "{\"name\":\"orders\",\"lock\":\"60s\",\"deliveries_max\":10}";
@@ -21,14 +24,16 @@ const EXAMPLE: &str = "{\"name\":\"orders\",\"lock\":\"60s\",\"deliveries_max\":
 /// The queues that the caller may listen to or manage.
 pub(in crate::http) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let ApiRequest { app, caller, .. } = request;
-    let mut facts = Vec::new();
+    let mut answer = JsonAnswer::new(&app.budget)?;
+    answer.begin_rows("queues")?;
     for queue in queues(app)?.list() {
         let name = Resource::Queue(queue.name());
         if caller.may(Right::Listen, name) || caller.may(Right::Manage, name) {
-            facts.push(queue_facts(queue.name(), &queue.stats().await?));
+            answer.row(&queue_facts(queue.name(), &queue.stats().await?))?;
         }
     }
-    Ok(reply::json(StatusCode::OK, &json!({"queues": facts})))
+    answer.end_rows()?;
+    answer.finish()
 }
 
 pub(in crate::http) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
@@ -55,6 +60,7 @@ fn queue_facts(name: &str, stats: &QueueStats) -> Value {
         "message_bytes_max": settings.message_bytes_max,
         "active": counts.active, "scheduled": counts.scheduled, "deferred": counts.deferred,
         "locked": counts.locked, "dead_letters": counts.dead, "bytes": counts.bytes,
+        "oldest_active": stats.oldest_ready_ms.map(|at| time_text(EnqueueTime(at))),
         "since_start": {
             "sent": totals.sent, "duplicates": totals.duplicates, "received": totals.received,
             "completed": totals.completed, "abandoned": totals.abandoned,

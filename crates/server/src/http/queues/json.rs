@@ -65,7 +65,7 @@ fn list<T>(items: &[T], size: usize, mut write: impl FnMut(&mut Vec<u8>, &T)) ->
     out
 }
 
-fn state_name(state: MessageState) -> &'static str {
+pub(in crate::http) fn state_name(state: MessageState) -> &'static str {
     match state {
         MessageState::Ready => "active",
         MessageState::Scheduled => "scheduled",

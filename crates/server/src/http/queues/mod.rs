@@ -9,6 +9,8 @@ pub(super) mod send;
 pub(super) mod sessions;
 pub(super) mod settle;
 
+pub(super) use json::state_name;
+
 use highwater_queue::{Error as QueueError, Queue, Queues, Refusal};
 
 use super::app::App;
@@ -23,13 +25,17 @@ fn queues(app: &App) -> Result<&Queues, Error> {
 /// The queue in the path.
 fn queue(request: &ApiRequest<'_>) -> Result<Queue, Error> {
     let [name] = request.variables();
+    named(request.app, name)
+}
+
+pub(super) fn named(app: &App, name: &str) -> Result<Queue, Error> {
     let unknown = || {
         let hint = format!(
             "create it: POST /api/queues with {{\"name\":\"{name}\"}}, or highwater queue create"
         );
         Error::new(Code::NotFound, format!("there is no queue `{name}`"), hint)
     };
-    queues(request.app)?.get(name).ok_or_else(unknown)
+    queues(app)?.get(name).ok_or_else(unknown)
 }
 
 impl From<QueueError> for Error {

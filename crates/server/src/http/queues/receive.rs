@@ -52,6 +52,7 @@ pub(in crate::http) async fn receive(
         mode: mode(query)?,
         wait: request.wait()?,
         session: session(query)?,
+        key: None,
     };
     let given = Settlements::read(&mut request).await?;
     let done = Settlement {
@@ -117,17 +118,17 @@ pub(in crate::http) async fn peek(
         count: count(query, "max", PEEK_DEFAULT)?.min(MESSAGES_MAX) as usize,
         bytes: request.app.options.read_bytes_max,
     };
-    let mut permit = request.app.budget.take(limit.bytes)?;
+    let mut share = request.app.budget.try_take(limit.bytes)?;
     let body = json::peeked(&queue.peek(sub_queue, from, limit).await?);
-    permit.resize(body.len())?;
-    let payload = Payload::whole(body).holding(permit);
+    share.resize(body.len())?;
+    let payload = Payload::whole(body).holding(share);
     Ok(reply::typed(StatusCode::OK, reply::JSON, payload))
 }
 
 /// A delivered message must reach its receiver, so its bytes are counted but never refused.
 fn answer(app: &App, body: Vec<u8>) -> Result<Reply, Error> {
-    let permit = app.budget.take_unchecked(body.len());
-    let payload = Payload::whole(body).holding(permit);
+    let share = app.budget.take_unchecked(body.len());
+    let payload = Payload::whole(body).holding(share);
     Ok(reply::typed(StatusCode::OK, reply::JSON, payload))
 }
 

@@ -36,7 +36,7 @@ pub(in crate::http) async fn one(mut request: ApiRequest<'_>) -> Result<Reply, E
         scheduled_ms: scheduled.as_deref().map(instant).transpose()?,
         time_to_live_ms: lives.as_deref().map(duration).transpose()?,
     };
-    let (body, _permit) = request.read_body().await?;
+    let (body, _share) = request.read_body().await?;
     // The message may stay in the queue for long, and a slice would keep the whole network buffer.
     message.content.body = Bytes::copy_from_slice(&body);
     let sent = queue.send(vec![message]).await?;
@@ -63,7 +63,7 @@ struct BatchMessage<'a> {
 /// Sends all messages or none.
 pub(in crate::http) async fn batch(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
     let queue = queue(&request)?;
-    let (body, _permit) = request.read_body().await?;
+    let (body, _share) = request.read_body().await?;
     let example = "[{\"body\":{\"order\":1}},{\"body_base64\":\"AAE=\",\"id\":\"2\"}]";
     let batch: Vec<BatchMessage<'_>> = parse_json(&body, example)?;
     let messages: Result<Vec<_>, _> = batch.into_iter().map(BatchMessage::message).collect();

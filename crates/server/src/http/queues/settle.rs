@@ -131,11 +131,51 @@ pub(in crate::http) async fn cancel(mut request: ApiRequest<'_>) -> Result<Reply
     answer(queue.cancel(seqs.clone()).await?, &seqs, Vec::new())
 }
 
+/// Which dead letters to send to their queue again.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ResubmitRequest {
+    #[serde(default)]
+    sequences: Vec<u64>,
+    /// All that are not locked.
+    #[serde(default)]
+    all: bool,
+    /// Only counts them.
+    #[serde(default)]
+    dry_run: bool,
+}
+
 /// Sends dead letters to their queue again.
 pub(in crate::http) async fn resubmit(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
     let queue = queue(&request)?;
-    let seqs = Sequences::read(&mut request).await?;
-    answer(queue.resubmit(seqs.clone()).await?, &seqs, Vec::new())
+    let example = "{\"sequences\":[1,2]} or {\"all\":true,\"dry_run\":true}";
+    let wanted: ResubmitRequest = request.read_json(example).await?;
+    match wanted {
+        ResubmitRequest {
+            all: true,
+            dry_run: true,
+            ..
+        } => {
+            let summary = queue.dead_letter_summary().await?;
+            let body = json!({
+                "dry_run": true, "messages": summary.unlocked, "locked": summary.locked,
+                "reasons": summary.reasons, "other_reasons": summary.other,
+            });
+            Ok(reply::json(StatusCode::OK, &body))
+        }
+        ResubmitRequest { all: true, .. } => {
+            let settled = queue.resubmit_all().await?;
+            let failed = Vec::new();
+            Ok(reply::json(StatusCode::OK, &Outcomes { settled, failed }))
+        }
+        ResubmitRequest { dry_run: true, .. } => Err(Error::bad(
+            "dry_run counts all dead letters",
+            format!("such as {example}"),
+        )),
+        ResubmitRequest {
+            sequences: seqs, ..
+        } => answer(queue.resubmit(seqs.clone()).await?, &seqs, Vec::new()),
+    }
 }
 
 pub(in crate::http) async fn purge(

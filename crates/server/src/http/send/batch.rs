@@ -31,10 +31,7 @@ pub(super) async fn append(
     events: &[Event<'_>],
 ) -> Result<Vec<PartitionAppend>, Error> {
     let shares = share(app, to, target, events)?;
-    let request_key = match target {
-        Target::Key(key) => Some(key.as_bytes()),
-        _ => None,
-    };
+    let request_key = target.key();
     let pending = shares.iter().map(|share| {
         let all = share.events.iter().flat_map(|at| &events[*at].headers);
         let all: Vec<Header<'_>> = all.map(|(name, value)| (&**name, Some(&**value))).collect();
@@ -107,11 +104,8 @@ fn share(
     let mut known: BTreeMap<MemberPartition, usize> = BTreeMap::new();
     let mut without_key = None;
     for (at, event) in events.iter().enumerate() {
-        let key = match (target, &event.key) {
-            (_, Some(key)) => Some(key.as_bytes()),
-            (Target::Key(key), None) => Some(key.as_bytes()),
-            _ => None,
-        };
+        let own = event.key.as_ref().map(|key| key.as_bytes());
+        let key = own.or(target.key());
         let partition = match (key, without_key) {
             (None, Some(partition)) => partition,
             _ => to.partition_for(app, target, key)?,

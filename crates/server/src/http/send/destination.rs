@@ -60,22 +60,28 @@ impl Destination {
         found.ok_or_else(|| Error::no_hub(hub.name.as_str()))
     }
 
-    /// The partition of an event with this key, or of one without.
+    /// The partition of an event with this key, or of one without, which a compacted hub refuses: compaction keeps the
+    /// last event of each key.
     pub(in crate::http) fn partition_for(
         &self,
         app: &App,
         target: &Target<'_>,
         key: Option<&[u8]>,
     ) -> Result<MemberPartition, Error> {
-        match (target, key) {
-            (Target::Partition(partition), _) => self.chosen(*partition),
-            (_, Some(key)) => Ok(self.keyed(key)),
+        let partition = match (target, key) {
+            (Target::Partition { number, .. }, _) => self.chosen(*number)?,
+            (_, Some(key)) => self.keyed(key),
             (_, None) => {
                 let now = app.clock.elapsed().as_millis() as u64;
                 let partitions = self.hubs().iter().map(|hub| hub.partitions).sum();
                 let first = self.hubs()[0].id;
-                Ok(self.counted(app.round_robin.next(first, partitions, now)))
+                self.counted(app.round_robin.next(first, partitions, now))
             }
+        };
+        let hub = &self.hubs()[partition.member];
+        match key.is_none() && hub.settings.cleanup.compacts() {
+            true => Err(no_key(hub)),
+            false => Ok(partition),
         }
     }
 
@@ -116,6 +122,15 @@ impl Destination {
             partition: number,
         }
     }
+}
+
+fn no_key(hub: &HubInfo) -> Error {
+    let message = format!(
+        "hub `{}` is compacted and takes no event without a key",
+        hub.name
+    );
+    let hint = "send the key: x-partition-key, ?key= or the key of each event";
+    Error::new(Code::BadEvent, message, hint)
 }
 
 pub(in crate::http) fn no_partition(hub: &HubInfo, number: u32) -> Error {

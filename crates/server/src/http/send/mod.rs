@@ -45,18 +45,31 @@ pub(super) enum Target<'a> {
     /// By the key of each event, else round-robin.
     Any,
     Key(Cow<'a, str>),
-    Partition(u32),
+    /// The key of the request is stored and does not choose the partition.
+    Partition {
+        number: u32,
+        key: Option<Cow<'a, str>>,
+    },
 }
 
-impl Target<'_> {
-    fn partition(id: &str) -> Result<Target<'static>, Error> {
+impl<'a> Target<'a> {
+    /// The key of events without one of their own.
+    fn key(&self) -> Option<&[u8]> {
+        match self {
+            Target::Any => None,
+            Target::Key(key) => Some(key.as_bytes()),
+            Target::Partition { key, .. } => key.as_ref().map(|key| key.as_bytes()),
+        }
+    }
+
+    fn partition(id: &str, key: Option<Cow<'a, str>>) -> Result<Target<'a>, Error> {
         let number = id.parse().map_err(|_| {
             Error::bad(
                 format!("`{id}` is no partition"),
                 "partitions are numbered from 0",
             )
         })?;
-        Ok(Target::Partition(number))
+        Ok(Target::Partition { number, key })
     }
 }
 
@@ -82,7 +95,7 @@ pub(super) async fn send(
         PathTarget::Any => None,
         PathTarget::Partition => {
             let [_, id] = request.variables();
-            Some(Target::partition(id)?)
+            Some(Target::partition(id, dialect.key(head)?)?)
         }
         PathTarget::Publisher => {
             let [_, name] = request.variables();
@@ -95,7 +108,7 @@ pub(super) async fn send(
         Some(target) => target,
         None => dialect.key(head)?.map_or(Target::Any, Target::Key),
     };
-    let (body, _permit) = request.read_body().await?;
+    let (body, _share) = request.read_body().await?;
     let appender = Appender {
         app,
         to: &to,
@@ -189,10 +202,7 @@ impl Appender<'_> {
             app, to, target, ..
         } = *self;
         check_size(app, value.len())?;
-        let key = match target {
-            Target::Key(key) => Some(key.as_bytes()),
-            _ => None,
-        };
+        let key = target.key();
         let partition = to.partition_for(app, target, key)?;
         let record = NewRecord {
             key,

@@ -1,4 +1,4 @@
-//! Lends failed instances to supervisors in other processes, and takes their reports of undoing them.
+//! Lets supervisors in other processes claim failed instances, and takes their reports of compensations.
 
 use highwater_workflow::LocalFailedInstances;
 use highwater_workflow::supervise::{FailedInstanceError, FailedInstanceSource};
@@ -12,21 +12,21 @@ use crate::http::reply::{self, Reply};
 
 pub(in crate::http) async fn claim(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
     let source = source(&request)?;
-    let (body, _permit) = request.read_body().await?;
+    let (body, _share) = request.read_body().await?;
     let offer = source.claim(parse(&body)?).await?;
     Ok(reply::json(StatusCode::OK, &offer))
 }
 
 pub(in crate::http) async fn report(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
     let source = source(&request)?;
-    let (body, _permit) = request.read_body().await?;
+    let (body, _share) = request.read_body().await?;
     let accepted = source.report(parse(&body)?).await?;
     Ok(reply::json(StatusCode::OK, &accepted))
 }
 
 pub(in crate::http) async fn release(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
     let source = source(&request)?;
-    let (body, _permit) = request.read_body().await?;
+    let (body, _share) = request.read_body().await?;
     source.release(parse(&body)?).await?;
     Ok(reply::json(StatusCode::OK, &serde_json::json!({})))
 }

@@ -1,11 +1,13 @@
-//! Workflows over HTTP: instances started, described and decided on, and failed ones lent to supervisors elsewhere.
+//! Workflows over HTTP: instances started, described and decided on, and failed ones claimed by supervisors in other
+//! processes.
 
+pub(super) mod bulk_decision;
 pub(super) mod failed_instances;
 
 use highwater_access::{Resource, Right};
 use highwater_workflow::{
-    Decision, DecisionError, Handle, JournalError, ListFilter, StartError, StartOutcome,
-    Supervision,
+    Decision, DecisionError, Handle, JournalError, ListCursor, ListFilter, STATES, StartError,
+    StartOutcome, Supervision,
 };
 use hyper::StatusCode;
 use serde::Deserialize;
@@ -14,6 +16,7 @@ use serde_json::{Value, json};
 use super::app::App;
 use super::dispatch::ApiRequest;
 use super::error::{Code, Error};
+use super::read::unix_ms;
 use super::reply::{self, Reply};
 use crate::text::{parameter, percent_decode};
 
@@ -21,7 +24,7 @@ use crate::text::{parameter, percent_decode};
 const LIMIT_DEFAULT: usize = 100;
 const LIMIT_MAX: usize = 10_000;
 
-fn workflow<'a>(app: &'a App, name: &str) -> Result<&'a Handle, Error> {
+pub(super) fn workflow<'a>(app: &'a App, name: &str) -> Result<&'a Handle, Error> {
     app.backend()?.workflows.find(name).ok_or_else(|| {
         let hint = format!("add [workflows.{name}] with file = \"{name}.toml\" to the settings");
         Error::new(
@@ -35,7 +38,7 @@ fn workflow<'a>(app: &'a App, name: &str) -> Result<&'a Handle, Error> {
 pub(super) async fn start(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
     let [name, id] = request.variables();
     let workflow = workflow(request.app, name)?;
-    let (input, _permit) = request.read_body().await?;
+    let (input, _share) = request.read_body().await?;
     if serde_json::from_slice::<serde::de::IgnoredAny>(&input).is_err() {
         return Err(Error::bad(
             "the input is not JSON",
@@ -88,9 +91,7 @@ pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
 pub(super) async fn list_instances(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let [name] = request.variables();
     let (workflow, query) = (workflow(request.app, name)?, request.query());
-    let states = parameter(query, "state").unwrap_or_default();
-    let states = states.split(',').filter(|state| !state.is_empty());
-    let limit = match parameter(query, "limit") {
+    let limit = match field(query, "limit") {
         None => LIMIT_DEFAULT,
         Some(text) => text
             .parse()
@@ -101,15 +102,61 @@ pub(super) async fn list_instances(request: ApiRequest<'_>) -> Result<Reply, Err
                 Error::bad(format!("limit=`{text}` is no limit"), hint)
             })?,
     };
-    let filter = ListFilter {
-        states: states.map(str::to_owned).collect(),
-        limit,
-    };
-    let instances = workflow.list(&filter).await?;
-    Ok(reply::json(
-        StatusCode::OK,
-        &json!({"instances": instances}),
-    ))
+    let text = |name| field(query, name);
+    let filter = ListRequest {
+        state: text("state"),
+        version: text("version"),
+        id: text("id"),
+        from: text("from"),
+        until: text("until"),
+        after: text("after"),
+    }
+    .filter(limit)?;
+    let page = workflow.list(&filter).await?;
+    let next = page.next.map(|next| next.to_string());
+    let body = json!({"instances": page.instances, "next": next});
+    Ok(reply::json(StatusCode::OK, &body))
+}
+
+fn field(query: Option<&str>, name: &str) -> Option<String> {
+    parameter(query, name).map(|text| text.into_owned())
+}
+
+/// Which instances a request is about, as texts.
+#[derive(Default)]
+pub(super) struct ListRequest {
+    /// Names of states, with commas between them.
+    pub(super) state: Option<String>,
+    pub(super) version: Option<String>,
+    pub(super) id: Option<String>,
+    pub(super) from: Option<String>,
+    pub(super) until: Option<String>,
+    pub(super) after: Option<String>,
+}
+
+impl ListRequest {
+    pub(super) fn filter(self, limit: usize) -> Result<ListFilter, Error> {
+        let states = self.state.unwrap_or_default();
+        let states = states.split(',').filter(|state| !state.is_empty());
+        let states: Vec<String> = states.map(str::to_owned).collect();
+        if let Some(unknown) = states.iter().find(|state| !STATES.contains(&&***state)) {
+            let message = format!("`{unknown}` is no state of an instance");
+            return Err(Error::bad(message, STATES.join(", ")));
+        }
+        let cursor = |text: String| {
+            text.parse::<ListCursor>()
+                .map_err(|error| Error::bad(error.to_string(), "take `next` of the page before"))
+        };
+        Ok(ListFilter {
+            states,
+            version: self.version,
+            id: self.id,
+            from_ms: unix_ms(self.from.as_deref())?,
+            until_ms: unix_ms(self.until.as_deref())?,
+            after: self.after.map(cursor).transpose()?,
+            limit,
+        })
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -146,7 +193,7 @@ pub(super) async fn decide(
 /// Longer notes are cut.
 const NOTE_CHARS_MAX: usize = 1000;
 
-fn no_instance(name: &str, id: &str) -> Error {
+pub(super) fn no_instance(name: &str, id: &str) -> Error {
     let hint = format!("start it: PUT /workflows/{name}/ID with its input");
     let message = format!("workflow `{name}` has no instance `{id}`");
     Error::new(Code::NotFound, message, hint)
@@ -163,7 +210,9 @@ impl From<StartError> for Error {
         let (code, hint) = match &error {
             StartError::Id(_) => (Code::BadRequest, "choose another id"),
             StartError::TooLarge(_) => (Code::TooLarge, "send a reference instead of the data"),
-            StartError::Full(_) => (Code::Full, "send again after the time in Retry-After"),
+            StartError::Full(_) | StartError::FullOfInputs(_) => {
+                (Code::Full, "send again after the time in Retry-After")
+            }
             StartError::Stopped => (Code::Stopped, "see the log of the node"),
         };
         Error::new(code, error.to_string(), hint)

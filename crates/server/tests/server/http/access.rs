@@ -172,18 +172,20 @@ async fn a_web_page_of_a_stranger_cannot_use_a_node_without_keys() {
         "origin: http://evil.example",
         "host: evil.example:8080",
         "origin: null",
+        // Another server of this machine, whose pages may be anybody's.
+        "origin: http://localhost:8080",
+        "sec-fetch-site: cross-site",
+        "sec-fetch-site: same-site",
     ] {
         node.call("POST /hubs/h/messages", &[header], "x")
             .await
             .is(403, "forbidden");
+        node.call("PUT /api/jobs/j", &[header], "{}")
+            .await
+            .is(403, "forbidden");
     }
-    let own = node
-        .call(
-            "POST /hubs/h/messages",
-            &["origin: http://localhost:8080"],
-            "x",
-        )
-        .await;
+    let own = ["origin: http://localhost", "sec-fetch-site: same-origin"];
+    let own = node.call("POST /hubs/h/messages", &own, "x").await;
     assert_eq!(own.status, 201);
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use highwater_env::disk::Faults;
 use highwater_env::{SimClock, SimDisk};
 use highwater_hub::Hub;
-use highwater_server::config::TlsFiles;
+use highwater_server::config::TlsSettings;
 use highwater_server::http::{App, Options, Server};
 use serde_json::json;
 
@@ -21,7 +21,7 @@ async fn hubs_are_made_shown_and_deleted() {
     node.post("/api/hubs", "application/json", body)
         .await
         .is(409, "exists");
-    node.post("/hubs/t/partitions/1/messages", "text/plain", "x")
+    node.post("/hubs/t/partitions/1/messages?key=k", "text/plain", "x")
         .await;
     let shown = node.get("/api/hubs/t").await.json();
     assert_eq!(shown["retention_seconds"], 12 * 3600);
@@ -307,9 +307,10 @@ async fn a_node_that_is_reading_its_log_says_how_far_it_is() {
 async fn with_a_certificate_http_is_https() {
     use rustls_pki_types::pem::PemObject;
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/server/http");
-    let files = TlsFiles {
+    let files = TlsSettings {
         cert: format!("{folder}/cert.pem").into(),
         key: format!("{folder}/key.pem").into(),
+        client_auth: None,
     };
     let node = node_with(Options {
         tls: Some(files.clone()),
@@ -341,7 +342,7 @@ async fn with_a_certificate_http_is_https() {
     assert!(text.starts_with("HTTP/1.1 200"), "{text}");
 
     let missing = Options {
-        tls: Some(TlsFiles {
+        tls: Some(TlsSettings {
             cert: files.key.clone(),
             ..files
         }),

@@ -92,3 +92,88 @@ async fn a_group_is_shown_with_what_it_has_left_to_read_and_deleted() {
         .await
         .is(404, "not_found");
 }
+
+// proves L2, U2
+#[tokio::test]
+async fn positions_are_reset_with_a_preview_and_only_without_members() {
+    let log = Arc::new(memory());
+    let clock = Arc::new(SimClock::at_unix_nanos(0));
+    let options = groups::Options::default();
+    let service = groups::Service::new(log.clone(), clock, Random::seeded(1), options);
+    let groups = service.handle();
+    tokio::spawn(service.run(std::future::pending()));
+    let node = node_with_groups(log, Arc::new(groups.clone())).await;
+    for _ in 0..5 {
+        node.post("/hubs/h/partitions/2/messages", "text/plain", "x")
+            .await;
+    }
+    commit(&groups, "g <b>", 2, 3).await;
+    let page = node.get("/console/hubs/h").await;
+    assert!(page.body.contains("g &lt;b&gt;") && page.body.contains("2 events behind"));
+
+    let path = "/api/groups/g%20%3Cb%3E/reset";
+    let reset = async |body: serde_json::Value| {
+        let kind = "application/json";
+        node.post(path, kind, &body.to_string()).await
+    };
+    let preview = reset(json!({"hub": "h", "to": "earliest", "dry_run": true}))
+        .await
+        .json();
+    assert_eq!(
+        (&preview["again"], &preview["skipped"]),
+        (&json!(3), &json!(0))
+    );
+    let change = json!({"partition": 2, "before": 3, "after": 0, "again": 3, "skipped": 0});
+    assert_eq!(preview["positions"][2], change);
+    assert_eq!(preview["positions"][0]["before"], json!(null));
+    let position = async || {
+        let shown = node.get("/api/groups/g%20%3Cb%3E").await.json();
+        shown["positions"][0]["offset"].clone()
+    };
+    assert_eq!(position().await, 3, "a preview changes nothing");
+    // Past the end is the end.
+    let done = reset(json!({"hub": "h", "partition": 2, "to": 99}))
+        .await
+        .json();
+    let change = json!({"partition": 2, "before": 3, "after": 5, "again": 0, "skipped": 2});
+    assert_eq!(done["positions"], json!([change]));
+    assert_eq!(position().await, 5);
+    let time = json!({"hub": "h", "partition": 2, "to": "2025-01-01T00:00:00Z"});
+    assert_eq!(reset(time).await.json()["again"], 5);
+    assert_eq!(position().await, 0);
+
+    let to = |to: &str| json!({"hub": "h", "to": to});
+    reset(to("yesterday")).await.is(400, "bad_request");
+    reset(json!({"hub": "none", "to": 0}))
+        .await
+        .is(404, "not_found");
+    reset(json!({"hub": "h", "partition": 9, "to": 0}))
+        .await
+        .is(404, "not_found");
+    let unknown = node.post(
+        "/api/groups/none/reset",
+        "application/json",
+        r#"{"hub":"h","to":0}"#,
+    );
+    unknown.await.is(404, "not_found");
+    let join = groups.join(JoinRequest {
+        group: "g <b>".into(),
+        member: String::new(),
+        instance: None,
+        client_id: "c".into(),
+        client_host: "h".into(),
+        session_timeout: Duration::from_secs(30),
+        rebalance_timeout: Duration::from_secs(30),
+        protocol_type: "consumer".into(),
+        protocols: vec![("range".into(), Default::default())],
+        expects_member_id: false,
+    });
+    let joining = tokio::spawn(join);
+    while reset(to("latest")).await.status == 200 {
+        tokio::task::yield_now().await;
+    }
+    reset(to("latest")).await.is(409, "in_use");
+    let preview = reset(json!({"hub": "h", "to": "latest", "dry_run": true})).await;
+    assert_eq!(preview.json()["members"], 1);
+    joining.abort();
+}

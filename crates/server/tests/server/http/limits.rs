@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_access::{Key, KeyScope, Rights};
+use highwater_log::batch::{BatchBuilder, BatchOptions, Codec, NewRecord};
+use highwater_log::{HubName, HubSettings, HubSpec};
 use highwater_server::http::Options;
 
 use crate::http::faulty::faulty;
@@ -100,6 +102,74 @@ async fn a_full_node_says_so_instead_of_dropping() {
     );
 }
 
+/// A request whose body is not complete, and which holds its length of the budget.
+async fn slow_request(node: &Node, body_bytes: usize) -> crate::http::node::Wire {
+    let mut slow = node.connect().await;
+    let whole = request("POST /hubs/h/messages", &[], &vec![b'x'; body_bytes]);
+    slow.send(&whole[..whole.len() - 1]).await;
+    slow
+}
+
+// proves G2
+#[tokio::test]
+async fn descriptions_and_pages_are_charged_before_they_are_built() {
+    let node = node_with(Options {
+        in_flight_bytes_max: 600 << 10,
+        body_bytes_max: 600 << 10,
+        event_bytes_max: 600 << 10,
+        ..options()
+    })
+    .await;
+    for path in ["/api/hubs/h", "/console/hubs/h"] {
+        assert_eq!(node.get(path).await.status, 200, "{path}");
+    }
+    // The answers are small, but nobody knows before they are built.
+    let mut half = slow_request(&node, 300 << 10).await;
+    while node.get("/console/hubs/h").await.status == 200 {}
+    node.get("/console/hubs/h").await.is(429, "full");
+    assert_eq!(node.get("/api/hubs/h").await.status, 200);
+    let mut rest = slow_request(&node, 250 << 10).await;
+    while node.get("/api/hubs/h").await.status == 200 {}
+    node.get("/api/hubs/h").await.is(429, "full");
+    assert_eq!(node.get("/healthz").await.status, 200);
+    for slow in [&mut half, &mut rest] {
+        slow.send(b"x").await;
+        assert_eq!(slow.answer().await.status, 201);
+    }
+    for path in ["/api/hubs/h", "/console/hubs/h"] {
+        assert_eq!(node.get(path).await.status, 200, "{path}");
+    }
+}
+
+// proves G2
+#[tokio::test]
+async fn a_list_is_charged_row_by_row() {
+    let node = node_with(Options {
+        in_flight_bytes_max: 200 << 10,
+        ..options()
+    })
+    .await;
+    let create = |from: usize, to: usize| {
+        let log = node.log.clone();
+        async move {
+            for number in from..to {
+                let spec = HubSpec {
+                    name: HubName::new(&format!("{}{number}", "n".repeat(100))).unwrap(),
+                    partitions: 1,
+                    settings: HubSettings::default(),
+                };
+                log.create(spec).await.unwrap();
+            }
+        }
+    };
+    create(0, 100).await;
+    let listed = node.get("/api/hubs").await;
+    assert_eq!(listed.json()["hubs"].as_array().unwrap().len(), 101);
+    create(100, 1000).await;
+    node.get("/api/hubs").await.is(429, "full");
+    assert_eq!(node.get("/api/hubs/h").await.status, 200, "nothing is kept");
+}
+
 /// Ten megabytes in a partition: more than the buffers of a socket take.
 async fn node_with_big_events(options: Options) -> Node {
     let node = node_with(options).await;
@@ -142,6 +212,65 @@ async fn an_answer_counts_until_it_is_read_and_a_client_that_never_reads_is_cut_
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+}
+
+// proves G2
+#[tokio::test]
+async fn unread_answers_of_pipelined_requests_are_bounded() {
+    let node = node_with_big_events(Options {
+        read_bytes_max: 12 << 20,
+        in_flight_bytes_max: 30 << 20,
+        ..options()
+    })
+    .await;
+    let mut wire = node.connect().await;
+    for _ in 0..20 {
+        wire.send(&request(BIG_READ, &[], b"")).await;
+    }
+    assert!(wire.head().await.unwrap().starts_with("HTTP/1.1 200"));
+    // The other nineteen hold nothing, so that there is room for one answer more.
+    for _ in 0..3 {
+        let answer = node.get("/hubs/h/partitions/0/messages").await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+    }
+}
+
+/// A batch of one event in a partition of hub `h`.
+async fn append_compressed(node: &Node, partition: u32, value: &str) {
+    let mut builder = BatchBuilder::new();
+    builder.push(&NewRecord {
+        key: None,
+        value: Some(value.as_bytes()),
+        headers: &[],
+    });
+    let options = BatchOptions {
+        codec: Codec::Gzip,
+        ..BatchOptions::default()
+    };
+    let batch = builder.build(&options).unwrap();
+    let partition = node.log.partition("h", partition).unwrap();
+    partition.append(batch).await.unwrap();
+}
+
+// proves G2
+#[tokio::test]
+async fn a_batch_is_charged_before_it_is_unpacked_for_a_reader() {
+    let node = node_with(Options {
+        unpack_bytes_max: 1 << 20,
+        ..options()
+    })
+    .await;
+    append_compressed(&node, 0, "small").await;
+    append_compressed(&node, 0, &"x".repeat(4 << 20)).await;
+    let first = node.get("/hubs/h/partitions/0/messages").await;
+    assert_eq!(first.status, 200, "{}", first.body);
+    assert_eq!(first.json()["next"], 1);
+    let refused = node.get("/hubs/h/partitions/0/messages?from=1").await;
+    refused.is(429, "full");
+    assert!(refused.head.contains("retry-after"), "{}", refused.head);
+    append_compressed(&node, 1, "small").await;
+    let other = node.get("/hubs/h/partitions/1/messages").await;
+    assert_eq!(other.status, 200, "{}", other.body);
 }
 
 // proves G2

@@ -3,6 +3,9 @@
 
 mod access;
 mod admin;
+mod console;
+mod console_hubs;
+mod console_workflows;
 mod faulty;
 mod groups;
 mod limits;

@@ -185,7 +185,7 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    async fn connect(address: SocketAddr) -> Wire {
+    pub(crate) async fn connect(address: SocketAddr) -> Wire {
         Wire {
             stream: TcpStream::connect(address).await.unwrap(),
             read: Vec::new(),

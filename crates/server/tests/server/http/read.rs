@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use highwater_log::batch::{BatchBuilder, BatchOptions, NewRecord};
-use highwater_log::{Producer, TransactionMarker};
+use highwater_log::batch::{BatchBuilder, BatchOptions, NewRecord, TimestampType};
+use highwater_log::{HubName, Producer, TransactionMarker};
 use serde_json::{Value, json};
 
 use crate::http::node::{Node, node, request};
@@ -164,4 +164,31 @@ async fn only_committed_records_are_shown() {
     assert_eq!(values, [json!(2)]);
     assert_eq!(next, 4, "the open transaction is still ahead");
     drop(Arc::clone(&partition));
+}
+
+// proves K4
+#[tokio::test]
+async fn an_event_shows_its_enqueue_time_whatever_its_producer_says() {
+    let node = node().await;
+    let mut settings = node.log.hub("h").unwrap().settings.clone();
+    settings.timestamps.kind = TimestampType::Create;
+    let name = HubName::new("h").unwrap();
+    node.log.change(&name, settings).await.unwrap();
+    let mut builder = BatchBuilder::new();
+    builder.push(&NewRecord {
+        key: None,
+        value: Some(b"7"),
+        headers: &[],
+    });
+    let options = BatchOptions {
+        timestamp: Some(5),
+        ..BatchOptions::default()
+    };
+    let partition = node.log.partition("h", 0).unwrap();
+    let batch = builder.build(&options).unwrap();
+    partition.append(batch).await.unwrap();
+    let page = node.get("/hubs/h/partitions/0/messages").await.json();
+    assert_eq!(page["messages"][0]["enqueued"], "2026-01-01T00:00:00.123Z");
+    let found = values(&node, "from=2025-12-31T23:59:59Z&max=1").await;
+    assert_eq!(found, (vec![json!(7)], json!(1)));
 }

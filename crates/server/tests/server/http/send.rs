@@ -30,6 +30,29 @@ async fn one_event_is_answered_with_its_place() {
     assert_eq!(page.body, expected);
 }
 
+// proves K4
+#[tokio::test]
+async fn a_compacted_hub_takes_no_event_without_a_key() {
+    let node = node().await;
+    let body = r#"{"name":"latest","partitions":2,"cleanup":"compact"}"#;
+    let made = node.post("/api/hubs", "application/json", body).await;
+    assert_eq!(made.status, 201, "{}", made.body);
+    let json = "application/json";
+    for path in [
+        "/hubs/latest/messages",
+        "/hubs/latest/partitions/1/messages",
+    ] {
+        for body in ["1", "[1,2]"] {
+            let refused = node.post(path, json, body).await;
+            assert_eq!(refused.status, 400, "{path} {body}");
+            assert!(refused.body.contains("bad_event"), "{}", refused.body);
+            assert!(refused.body.contains("without a key"), "{}", refused.body);
+        }
+    }
+    let stored = node.post("/hubs/latest/messages?key=k", json, "1").await;
+    assert_eq!(stored.status, 201, "{}", stored.body);
+}
+
 #[tokio::test]
 async fn what_is_not_json_comes_back_as_base64() {
     let node = node().await;
@@ -110,6 +133,19 @@ async fn a_key_goes_where_kafka_clients_send_it() {
     let keys: Vec<Value> = node.all().await.iter().map(|m| m["key"].clone()).collect();
     assert_eq!(keys.len(), 10);
     assert!(keys.iter().all(Value::is_string));
+}
+
+#[tokio::test]
+async fn a_chosen_partition_keeps_the_key() {
+    let node = node().await;
+    let path = "/hubs/h/partitions/3/messages?key=a";
+    for (content_type, body) in [("text/plain", "1"), ("application/x-ndjson", "2\n3\n")] {
+        let answer = node.post(path, content_type, body).await;
+        assert_eq!(answer.status, 201, "{}", answer.body);
+    }
+    let messages = node.messages(3).await;
+    assert_eq!(messages.len(), 3);
+    assert!(messages.iter().all(|message| message["key"] == "a"));
 }
 
 // proves L1

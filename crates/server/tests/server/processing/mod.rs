@@ -4,7 +4,8 @@
 
 mod api;
 mod command;
+mod console;
 mod happens;
-mod receiver;
+pub(crate) mod receiver;
 mod secure;
 mod world;

@@ -1,9 +1,17 @@
 //! Jobs over HTTP: deployed, started, stopped, described.
 
+mod event_fate;
+mod samples;
+pub(super) mod telemetry;
+
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use highwater_access::{Principal, Resource, Right};
-use highwater_job::live::{InputStatus, JobState, JobStatus, OutputStatus, PartitionStatus};
+use highwater_job::live::{
+    Handle, InputStatus, JobState, JobStatus, OutputStatus, PartitionStatus,
+};
+use highwater_job::{JobStep, LoadError};
 use highwater_time::{Instant, VerdictCounts};
 use hyper::StatusCode;
 use serde::Deserialize;
@@ -12,9 +20,13 @@ use serde_json::{Value, json};
 use super::app::App;
 use super::dispatch::ApiRequest;
 use super::error::{Code, Error};
+use super::json_answer::JsonAnswer;
 use super::reply::{self, Reply};
 use crate::jobs::{Files, JobError, JobView, Jobs};
 use crate::text::percent_decode;
+
+pub(super) use event_fate::event_fate;
+pub(super) use samples::samples;
 
 fn jobs(app: &App) -> Result<&Jobs, Error> {
     let jobs = app.backend()?.jobs.as_ref();
@@ -25,13 +37,17 @@ fn jobs(app: &App) -> Result<&Jobs, Error> {
 }
 
 pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
-    let visible = |job: &&JobView| {
-        let resource = Resource::Deployment(&job.name);
+    let visible = |name: &String| {
+        let resource = Resource::Deployment(name);
         request.caller.may(Right::Listen, resource)
     };
-    let jobs = jobs(request.app)?.list();
-    let jobs: Vec<Value> = jobs.iter().filter(visible).map(brief).collect();
-    Ok(reply::json(StatusCode::OK, &json!({"jobs": jobs})))
+    let jobs = jobs(request.app)?;
+    let names = jobs.names().into_iter().filter(visible);
+    // A job that was deleted meanwhile has no view.
+    let views = names.filter_map(|name| jobs.view(&name).ok());
+    let mut answer = JsonAnswer::new(&request.app.budget)?;
+    answer.rows("jobs", views.map(|view| brief(&view)))?;
+    answer.finish()
 }
 
 /// The jobs of the node, and the name in the path.
@@ -43,7 +59,27 @@ fn jobs_and_name<'a>(request: &ApiRequest<'a>) -> Result<(&'a Jobs, Cow<'a, str>
 pub(super) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let (jobs, name) = jobs_and_name(&request)?;
     let job = jobs.view(&name)?;
-    Ok(reply::json(StatusCode::OK, &whole(&job)))
+    let mut facts = whole(&job);
+    let (handle, history) = (jobs.handle(&name)?, jobs.history(&name)?);
+    if let (Some(handle), Some(status), Some(facts)) = (handle, &job.status, facts.as_object_mut())
+    {
+        telemetry::add(&handle, status, &history, facts);
+    }
+    Ok(reply::json(StatusCode::OK, &facts))
+}
+
+/// The instance of the job in the path that runs, or ran last.
+fn handle_of(request: &ApiRequest<'_>) -> Result<Arc<Handle>, Error> {
+    let name = percent_decode(request.variables.first().unwrap_or_default());
+    let handle = jobs(request.app)?.handle(&name)?;
+    handle.ok_or_else(|| {
+        let message = format!("job `{name}` has not run since the start of the node");
+        Error::new(
+            Code::Conflict,
+            message,
+            "start it: POST /api/jobs/NAME/start",
+        )
+    })
 }
 
 pub(super) async fn logs(request: ApiRequest<'_>) -> Result<Reply, Error> {
@@ -56,6 +92,12 @@ pub(super) async fn logs(request: ApiRequest<'_>) -> Result<Reply, Error> {
         .map(|line| json!({"time": line.time.to_string(), "text": line.text}))
         .collect();
     Ok(reply::json(StatusCode::OK, &json!({"lines": lines})))
+}
+
+pub(super) async fn files(request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let (jobs, name) = jobs_and_name(&request)?;
+    let files = jobs.files(&name).await?;
+    Ok(reply::json(StatusCode::OK, &json!({"files": files})))
 }
 
 #[derive(Deserialize)]
@@ -166,7 +208,7 @@ pub(super) fn state_name(job: &JobView) -> &'static str {
     }
 }
 
-fn reason(job: &JobView) -> Option<&str> {
+pub(super) fn reason(job: &JobView) -> Option<&str> {
     let failed = job.status.as_ref().and_then(|status| match &status.state {
         JobState::Failed { reason } => Some(reason.as_str()),
         _ => None,
@@ -221,6 +263,17 @@ fn checkpoint(status: &JobStatus) -> Value {
     })
 }
 
+/// A step of the plan, without figures.
+pub(super) fn step(step: &JobStep) -> Value {
+    json!({
+        "id": step.id,
+        "kind": step.kind,
+        "label": step.label,
+        "inputs": step.inputs,
+        "per_partition": step.is_per_partition,
+    })
+}
+
 /// `None` before the first event and after the last.
 fn time(time: Instant) -> Option<String> {
     time.is_in_calendar().then(|| time.to_string())
@@ -232,11 +285,18 @@ impl From<JobError> for Error {
             JobError::Unknown(_) => (Code::NotFound, "GET /api/jobs lists them"),
             JobError::Name(_) => (Code::BadRequest, "choose another name"),
             JobError::Path(_) => (Code::BadRequest, "name each file by its path in the folder"),
-            JobError::Declared(_) => (Code::Conflict, "change the settings, and restart the node"),
+            JobError::Declared(_) => (
+                Code::Conflict,
+                "to use its changed files, stop it and start it by name; otherwise change the settings and restart the node",
+            ),
             JobError::Running(_) => (Code::Conflict, "stop it first"),
             JobError::Start(_) => (
                 Code::BadRequest,
                 "use resume, now, beginning or a time such as 2026-01-31T10:00:00Z",
+            ),
+            JobError::Load(LoadError::Access { .. }) => (
+                Code::BadRequest,
+                "the operator may list it in the settings, or have the job there",
             ),
             JobError::Load(_) => (Code::BadRequest, "highwater check shows what is wrong"),
             JobError::Follow(_) => (Code::BadRequest, "highwater run reads files once"),
@@ -249,6 +309,9 @@ impl From<JobError> for Error {
                 "a job reads and writes with the rights of the key that deployed it",
             ),
             JobError::Project => (Code::BadRequest, "docs/jobs.md says what a job may reach"),
+            JobError::OnCluster(_) => {
+                (Code::BadRequest, "docs/remote.md has what a cluster can do")
+            }
             JobError::Storage(_) => (Code::Stopped, "look at the node and its disk"),
         };
         Error::new(code, error.to_string(), hint)

@@ -1,0 +1,227 @@
+//! The parts of a node that AMQP clients use, and the hubs and queues among them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use highwater_access::{AuditEvent, AuditLog, Keys, Principal, Usage};
+use highwater_amqp::{AmqpError, condition};
+use highwater_env::{Clock, MemoryBudget};
+use highwater_log::{HubInfo, HubName, HubSettings, HubSpec, Log, TransactionCoordinator};
+use highwater_queue::{Queue, Queues};
+
+use super::error::{ARGUMENT_OUT_OF_RANGE, SERVER_BUSY, not_found};
+use super::metrics::Metrics;
+use super::operations::{self, AmqpOperation};
+use super::owner_levels::OwnerLevels;
+use crate::http::round_robin::RoundRobin;
+use crate::tokens::Tokens;
+
+/// What AMQP needs of the node.
+pub(crate) struct Services {
+    pub(crate) log: Arc<dyn Log>,
+    pub(crate) queues: Queues,
+    pub(crate) transactions: Arc<dyn TransactionCoordinator>,
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) tokens: Option<Arc<Tokens>>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) audit: Arc<dyn AuditLog>,
+    /// The partitions of a hub that is created by the first sender; `None`: none is created.
+    pub(crate) auto_create: Option<u32>,
+}
+
+/// Limits of the listeners.
+#[derive(Clone, Debug)]
+pub(super) struct Limits {
+    /// The largest message, which may be a batch of events.
+    pub(super) message_bytes_max: usize,
+    /// Messages that a sending link may have unsettled.
+    pub(super) credit: u32,
+    /// A connection with this many bytes of unsettled messages is not read.
+    pub(super) inflight_bytes_max: usize,
+    /// Received messages of all connections that are not settled.
+    pub(super) server_incoming_bytes_max: usize,
+    /// Read events of all connections that are not sent.
+    pub(super) server_outgoing_bytes_max: usize,
+    /// Compressed batches while they are unpacked for readers.
+    pub(super) server_unpack_bytes_max: usize,
+    /// The bytes of one read from a partition.
+    pub(super) read_bytes_max: usize,
+    /// For the TLS handshake, the login and the first token.
+    pub(super) login_timeout: Duration,
+    /// For a client that does not read, and for memory.
+    pub(super) write_timeout: Duration,
+    pub(super) stop_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            message_bytes_max: 1 << 20,
+            credit: 500,
+            inflight_bytes_max: 8 << 20,
+            server_incoming_bytes_max: 256 << 20,
+            server_outgoing_bytes_max: 256 << 20,
+            server_unpack_bytes_max: 256 << 20,
+            read_bytes_max: 256 << 10,
+            login_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(30),
+            stop_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+pub(super) struct Broker {
+    pub(super) log: Arc<dyn Log>,
+    queues: Queues,
+    pub(super) transactions: Arc<dyn TransactionCoordinator>,
+    pub(super) keys: Arc<Keys>,
+    pub(super) tokens: Option<Arc<Tokens>>,
+    pub(super) clock: Arc<dyn Clock>,
+    audit: Arc<dyn AuditLog>,
+    auto_create: Option<u32>,
+    pub(super) limits: Limits,
+    pub(super) incoming_memory: MemoryBudget,
+    pub(super) outgoing_memory: MemoryBudget,
+    pub(super) unpack_memory: MemoryBudget,
+    pub(super) owner_levels: OwnerLevels,
+    round_robin: RoundRobin,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+impl Broker {
+    pub(super) fn new(services: Services, limits: Limits) -> Broker {
+        Broker {
+            log: services.log,
+            queues: services.queues,
+            transactions: services.transactions,
+            keys: services.keys,
+            tokens: services.tokens,
+            clock: services.clock,
+            audit: services.audit,
+            auto_create: services.auto_create,
+            incoming_memory: MemoryBudget::new(limits.server_incoming_bytes_max),
+            outgoing_memory: MemoryBudget::new(limits.server_outgoing_bytes_max),
+            unpack_memory: MemoryBudget::new(limits.server_unpack_bytes_max),
+            limits,
+            owner_levels: OwnerLevels::default(),
+            round_robin: RoundRobin::default(),
+            metrics: Arc::default(),
+        }
+    }
+
+    /// The hub of this name; else the only one whose name differs in case, because some clients write names in lower case.
+    pub(super) fn hub(&self, name: &str) -> Option<Arc<HubInfo>> {
+        self.log.hub(name).or_else(|| {
+            let hubs = self.log.hubs().into_iter();
+            let mut alike = hubs.filter(|hub| hub.name.as_str().eq_ignore_ascii_case(name));
+            let found = alike.next()?;
+            alike.next().is_none().then_some(found)
+        })
+    }
+
+    /// The queue of this name; else the only one whose name differs in case.
+    pub(super) fn queue(&self, name: &str) -> Option<Queue> {
+        self.queues.get(name).or_else(|| {
+            let queues = self.queues.list().into_iter();
+            let mut alike = queues.filter(|queue| queue.name().eq_ignore_ascii_case(name));
+            let found = alike.next()?;
+            alike.next().is_none().then_some(found)
+        })
+    }
+
+    pub(super) fn partition_id(&self, hub: &HubInfo, text: &str) -> Result<u32, AmqpError> {
+        let id = text.parse().ok().filter(|id| *id < hub.partitions);
+        id.ok_or_else(|| {
+            let (name, last) = (&hub.name, hub.partitions - 1);
+            let text: String = text.chars().take(50).collect();
+            let description = format!(
+                "The specified partition '{text}' is invalid for EventHub '{name}': its partitions are 0 to {last}."
+            );
+            AmqpError::new(ARGUMENT_OUT_OF_RANGE, description)
+        })
+    }
+
+    /// The hub that a client sends to. Creates a missing one if the settings and the client's rights allow it.
+    pub(super) async fn hub_to_send(
+        &self,
+        name: &str,
+        operation: AmqpOperation,
+        caller: &Principal,
+        from: SocketAddr,
+    ) -> Result<Arc<HubInfo>, AmqpError> {
+        if HubName::is_internal_name(name) {
+            let description = format!("Hub '{name}' belongs to the node.");
+            return Err(AmqpError::new(condition::NOT_ALLOWED, description));
+        }
+        if let Some(hub) = self.hub(name) {
+            return Ok(hub);
+        }
+        let spec = HubName::new(name).ok().zip(self.auto_create);
+        let Some((hub, partitions)) =
+            spec.filter(|_| operations::may_create(caller, operation, name))
+        else {
+            return Err(not_found(name));
+        };
+        self.charge_partitions(caller, partitions)?;
+        let created = self.log.create_automatically(HubSpec {
+            name: hub,
+            partitions,
+            settings: HubSettings::default(),
+        });
+        match created.await {
+            Ok(hub) => {
+                self.audit(caller.name(), from, "create hub by sending", name, "ok");
+                Ok(hub)
+            }
+            // Another client may have created it meanwhile.
+            Err(error) => self.log.hub(name).ok_or_else(|| {
+                let text = format!("Hub '{name}' cannot be created: {error}.");
+                AmqpError::new(condition::NOT_ALLOWED, text)
+            }),
+        }
+    }
+
+    fn charge_partitions(&self, caller: &Principal, partitions: u32) -> Result<(), AmqpError> {
+        let Some(limiter) = caller.limiter() else {
+            return Ok(());
+        };
+        let now = self.clock.elapsed();
+        if !limiter.partition_delay(now).is_zero() {
+            let text = "The key has created as many partitions as it may for now.";
+            return Err(AmqpError::new(SERVER_BUSY, text));
+        }
+        limiter.charge(Usage::Partitions, partitions.into(), now);
+        Ok(())
+    }
+
+    /// The next partition for events without a key.
+    pub(super) fn next_partition(&self, hub: &HubInfo) -> u32 {
+        let now_ms = self.clock.elapsed().as_millis() as u64;
+        self.round_robin.next(hub.id, hub.partitions, now_ms)
+    }
+
+    pub(super) fn audit(
+        &self,
+        who: &str,
+        from: SocketAddr,
+        operation: &str,
+        resource: &str,
+        outcome: &str,
+    ) {
+        self.audit.record(AuditEvent {
+            who: who.to_owned(),
+            from: Some(from),
+            operation: operation.into(),
+            resource: resource.to_owned(),
+            outcome: outcome.into(),
+        });
+    }
+
+    /// Records a refused login, and returns how long its answer must wait.
+    pub(super) fn refuse_login(&self, who: &str, from: SocketAddr) -> Duration {
+        self.metrics.logins_refused.add(1);
+        self.audit(who, from, "login", "", "refused");
+        self.keys.login_failed(from.ip(), self.clock.elapsed())
+    }
+}

@@ -1,0 +1,147 @@
+//! Accepts connections and runs a task for each.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use highwater_env::shutdown_signal;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use super::broker::Broker;
+use super::connection::ConnectionTask;
+
+/// The pause after a failed accept: when the system is out of sockets, an immediate retry fails too.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A bound address.
+pub(super) struct Listener {
+    pub(super) socket: TcpListener,
+    pub(super) tls: Option<TlsAcceptor>,
+    /// Clients need no key.
+    pub(super) anonymous: bool,
+}
+
+/// Counts a connection for as long as it is held.
+struct Slot {
+    broker: Arc<Broker>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Slot {
+    fn take(broker: &Arc<Broker>, free: &Arc<Semaphore>) -> Option<Slot> {
+        let Ok(permit) = free.clone().try_acquire_owned() else {
+            broker.metrics.connections_refused.add(1);
+            return None;
+        };
+        broker.metrics.connections.add(1);
+        broker.metrics.connections_accepted.add(1);
+        Some(Slot {
+            broker: broker.clone(),
+            _permit: permit,
+        })
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.broker.metrics.connections.subtract(1);
+    }
+}
+
+/// Serves all listeners until `shutdown`, then finishes what is under way within the stop timeout.
+pub(super) async fn run(
+    broker: Arc<Broker>,
+    listeners: Vec<Listener>,
+    connections_max: usize,
+    shutdown: impl Future<Output = ()>,
+) {
+    let free = Arc::new(Semaphore::new(connections_max));
+    let stop = watch::Sender::new(false);
+    let mut accepting = JoinSet::new();
+    for listener in listeners {
+        accepting.spawn(accept(
+            broker.clone(),
+            listener,
+            free.clone(),
+            stop.subscribe(),
+        ));
+    }
+    shutdown.await;
+    stop.send_replace(true);
+    let finish = async { while accepting.join_next().await.is_some() {} };
+    let limit = broker.limits.stop_timeout;
+    if tokio::time::timeout(limit, finish).await.is_err() {
+        tracing::warn!(
+            "AMQP connections were aborted because they took longer than {limit:?} to stop"
+        );
+    }
+}
+
+/// Accepts until shutdown, then waits for the connections. Dropping the future drops them.
+async fn accept(
+    broker: Arc<Broker>,
+    listener: Listener,
+    free: Arc<Semaphore>,
+    stop: watch::Receiver<bool>,
+) {
+    let mut connections = JoinSet::new();
+    let mut stopped = std::pin::pin!(shutdown_signal(stop.clone()));
+    loop {
+        tokio::select! {
+            () = &mut stopped => break,
+            accepted = listener.socket.accept() => match accepted {
+                Ok((stream, from)) => {
+                    if let Some(slot) = Slot::take(&broker, &free) {
+                        let (tls, anonymous) = (listener.tls.clone(), listener.anonymous);
+                        connections.spawn(serve(slot, stream, from, tls, anonymous, stop.clone()));
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+async fn serve(
+    slot: Slot,
+    stream: TcpStream,
+    from: SocketAddr,
+    tls: Option<TlsAcceptor>,
+    anonymous: bool,
+    stop: watch::Receiver<bool>,
+) {
+    let broker = slot.broker.clone();
+    // Answers are small and awaited. A socket that refuses this works without it.
+    let _ = stream.set_nodelay(true);
+    let failed = match tls {
+        None => {
+            ConnectionTask::new(broker, stream, from, anonymous, stop)
+                .run()
+                .await
+        }
+        Some(tls) => {
+            let limit = broker.limits.login_timeout;
+            let Ok(Ok(stream)) = tokio::time::timeout(limit, tls.accept(stream)).await else {
+                broker.metrics.malformed.add(1);
+                return;
+            };
+            let certificates = stream.get_ref().1.peer_certificates();
+            let certificate = certificates.and_then(<[_]>::first).cloned();
+            let task = ConnectionTask::new(broker, stream, from, anonymous, stop);
+            let task = task.with_certificate(certificate.as_deref());
+            task.run().await
+        }
+    };
+    if let Some(error) = failed {
+        tracing::debug!(client = %from.ip(), "AMQP connection closed: {error}");
+    }
+}

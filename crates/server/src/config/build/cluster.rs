@@ -1,0 +1,237 @@
+//! The cluster that is the log of a node.
+
+use highwater_kafka::client::{Mechanism, Profile};
+use highwater_settings::Secrets;
+
+use super::super::Origin;
+use super::Build;
+use crate::cluster::{ClusterIdentity, ClusterLogin, ClusterSettings, ClusterTls};
+use crate::processors::Secret;
+
+/// The start of a `log` that is a cluster.
+const SCHEME: &str = "kafka://";
+
+/// The longest prefix, so that enough of the 249 characters of a topic is left.
+const PREFIX_LENGTH_MAX: usize = 100;
+
+impl Build<'_> {
+    pub(super) fn cluster(&mut self) -> Option<ClusterSettings> {
+        let Some(log) = self.settings.text("log").map(str::to_owned) else {
+            self.refuse_cluster_table();
+            return None;
+        };
+        let servers = self.servers(&log)?;
+        self.refuse_doors();
+        let tls = self.cluster_tls();
+        let login = self.cluster_login();
+        self.check_cluster_secrets(&servers, tls.is_some(), login.as_ref());
+        let text = |key: &str| self.settings.text(key).unwrap_or_default().to_owned();
+        let settings = ClusterSettings {
+            servers,
+            prefix: text("cluster.prefix"),
+            client_id: text("cluster.client_id"),
+            replication: self
+                .settings
+                .number("cluster.replication")
+                .map(|n| n as i16),
+            profile: match text("cluster.profile").as_str() {
+                "event-hubs" => Profile::EventHubs,
+                _ => Profile::Kafka,
+            },
+            create_time_counts: text("cluster.arrival") == "create-time",
+            tls,
+            login,
+        };
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+        if settings.profile == Profile::EventHubs {
+            self.refuse_journals();
+        }
+        let prefix = &settings.prefix;
+        if prefix.len() > PREFIX_LENGTH_MAX || !prefix.bytes().all(plain) {
+            let message = format!("`{prefix}` cannot begin the names of topics");
+            let hint = "use up to 100 letters, digits, dots, dashes and underscores";
+            self.problem("cluster.prefix", message, hint);
+        }
+        Some(settings)
+    }
+
+    fn servers(&mut self, log: &str) -> Option<Vec<String>> {
+        let hint = "write log = \"kafka://broker-1:9092,broker-2:9092\"";
+        let Some(list) = log.strip_prefix(SCHEME) else {
+            self.problem("log", "the log is no Kafka cluster".into(), hint);
+            return None;
+        };
+        let servers: Vec<String> = list
+            .trim_end_matches('/')
+            .split(',')
+            .map(|server| server.trim().to_owned())
+            .collect();
+        let is_address = |server: &str| {
+            let parts = server.rsplit_once(':');
+            parts.is_some_and(|(host, port)| {
+                let host_is_plain = !host.is_empty() && !host.contains(['/', '@', '?']);
+                host_is_plain && port.parse::<u16>().is_ok_and(|port| port > 0)
+            })
+        };
+        if let Some(wrong) = servers.iter().find(|server| !is_address(server)) {
+            // What stands before `@` may be a password.
+            let shown = wrong.rsplit('@').next().unwrap_or_default();
+            self.problem("log", format!("`{shown}` is not host:port"), hint);
+            return None;
+        }
+        Some(servers)
+    }
+
+    /// Services whose journals Event Hubs cannot have.
+    fn refuse_journals(&mut self) {
+        for table in ["processors", "queues", "workflows"] {
+            if let Some(name) = self.settings.tables(table).first() {
+                let message = format!("{table} need transactions and compaction of the cluster");
+                let hint = "use profile = \"kafka\" with a cluster that has them";
+                self.problem(&format!("{table}.{name}."), message, hint);
+            }
+        }
+    }
+
+    /// Settings of a cluster without one.
+    fn refuse_cluster_table(&mut self) {
+        let keys = [
+            "prefix",
+            "replication",
+            "tls.ca",
+            "tls.cert",
+            "sasl.mechanism",
+            "sasl.password",
+            "sasl.token",
+        ];
+        for key in keys.map(|key| format!("cluster.{key}")) {
+            if self.settings.origin(&key) != Origin::Default {
+                let message = format!("`{key}` is for a node whose log is a cluster");
+                self.problem(&key, message, "write log = \"kafka://host:port\"");
+                return;
+            }
+        }
+    }
+
+    /// Listeners of the embedded log, which the defaults have and a cluster does not need.
+    fn refuse_doors(&mut self) {
+        for (key, clients) in [("kafka", "Kafka"), ("amqp", "AMQP")] {
+            let listen = format!("{key}.listen");
+            let is_off = self.settings.address(&listen).is_none();
+            let more = self.settings.tables(&format!("{key}.listeners"));
+            let is_default = self.settings.origin(&listen) == Origin::Default;
+            let at = match more.first() {
+                Some(name) => format!("{key}.listeners.{name}."),
+                None if is_default || is_off => continue,
+                None => listen,
+            };
+            let message = format!("a node over a cluster does not serve {clients} clients");
+            let hint = match key {
+                "kafka" => "they connect to the brokers: remove the listener",
+                _ => "remove the listener",
+            };
+            self.problem(&at, message, hint);
+        }
+    }
+
+    fn cluster_tls(&mut self) -> Option<ClusterTls> {
+        let [ca, cert, key] = ["ca", "cert", "key"].map(|part| format!("cluster.tls.{part}"));
+        let identity = match (self.path(&cert), self.path(&key)) {
+            (Some(cert), Some(key)) => Some(ClusterIdentity { cert, key }),
+            (None, None) => None,
+            (given, _) => {
+                let at = if given.is_some() { &cert } else { &key };
+                let message = "a client certificate needs a certificate and a key".into();
+                self.problem(at, message, "write both cert and key");
+                None
+            }
+        };
+        match (self.path(&ca), identity) {
+            (Some(ca), identity) => Some(ClusterTls { ca, identity }),
+            (None, Some(_)) => {
+                let message = "TLS needs the authorities of the brokers".into();
+                let hint = "write ca = \"ca.pem\", or the system's file of certificates";
+                self.problem(&cert, message, hint);
+                None
+            }
+            (None, None) => None,
+        }
+    }
+
+    fn cluster_login(&mut self) -> Option<ClusterLogin> {
+        let key = "cluster.sasl.mechanism";
+        let text = |part: &str| {
+            let text = self.settings.text(&format!("cluster.sasl.{part}"));
+            text.map(str::to_owned)
+        };
+        let (user, password, token) = (text("user"), text("password"), text("token"));
+        let Some(mechanism) = self.settings.text(key).map(str::to_owned) else {
+            for (part, given) in [("password", &password), ("token", &token)] {
+                if given.is_some() {
+                    let message = "a login needs a mechanism".into();
+                    let hint = "write mechanism = \"SCRAM-SHA-512\", or what the cluster has";
+                    self.problem(&format!("cluster.sasl.{part}"), message, hint);
+                }
+            }
+            return None;
+        };
+        match (Mechanism::parse(&mechanism), user, password, token) {
+            (Some(mechanism), Some(user), Some(password), None) => Some(ClusterLogin::Password {
+                mechanism,
+                user,
+                password: Secret(password),
+            }),
+            (Some(_), ..) => {
+                let message = format!("{mechanism} needs a user and a password, and no token");
+                self.problem(key, message, "write user and password = \"${env:NAME}\"");
+                None
+            }
+            (None, None, None, Some(token)) => Some(ClusterLogin::Token(Secret(token))),
+            (None, ..) => {
+                let message = format!("{mechanism} needs a token, and neither user nor password");
+                self.problem(key, message, "write token = \"${file:/path}\"");
+                None
+            }
+        }
+    }
+
+    /// References must resolve, and secrets that are sent as they are need encryption.
+    fn check_cluster_secrets(
+        &mut self,
+        servers: &[String],
+        encrypted: bool,
+        login: Option<&ClusterLogin>,
+    ) {
+        let (key, secret, is_sent) = match login {
+            None => return,
+            Some(ClusterLogin::Token(token)) => ("cluster.sasl.token", token, true),
+            Some(ClusterLogin::Password {
+                mechanism,
+                password,
+                ..
+            }) => {
+                let is_sent = *mechanism == Mechanism::Plain;
+                ("cluster.sasl.password", password, is_sent)
+            }
+        };
+        if let Err(error) = Secrets::default().resolve(&secret.0) {
+            let hint = "write \"${env:NAME}\" or \"${file:/path}\"";
+            self.problem(key, error.to_string(), hint);
+        }
+        let remote = servers.iter().find(|server| !is_local(server));
+        let is_exposed = is_sent && !encrypted && !self.settings.flag("cluster.insecure");
+        if let (true, Some(server)) = (is_exposed, remote) {
+            let message = format!("the login would travel unencrypted to {server}");
+            let hint = "add cluster.tls.ca, use SCRAM, or cluster.insecure = true";
+            self.problem(key, message, hint);
+        }
+    }
+}
+
+/// Whether a server is on this machine.
+fn is_local(server: &str) -> bool {
+    let host = server.rsplit_once(':').map_or(server, |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let address = host.parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
