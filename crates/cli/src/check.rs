@@ -4,7 +4,7 @@ use std::io::{Write, stdout};
 use std::path::PathBuf;
 
 use highwater_env::disk;
-use highwater_job::{Job, LoadError};
+use highwater_job::{Job, LoadError, project};
 use highwater_query::{Catalog, Diagnostic, Severity, compile};
 
 use crate::diagnostics;
@@ -56,7 +56,9 @@ impl Check {
     }
 
     fn check(&self) -> anyhow::Result<CheckedQuery> {
-        let is_job = self.query.is_dir() || self.query.extension().is_some_and(|e| e == "toml");
+        let is_job = self.query.is_dir()
+            || self.query.extension().is_some_and(|e| e == "toml")
+            || project::is_project(&self.query);
         if !is_job {
             let name = self.query.display().to_string();
             let text = disk::read_to_string(&self.query)

@@ -1,6 +1,7 @@
 //! A small HTTP/1.1 client with one connection, opened on demand and reopened after a loss.
 
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{HeaderMap, Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 use tokio::net::TcpStream;
@@ -53,7 +54,10 @@ pub(crate) struct Server {
     key: Option<String>,
     /// A PEM file of trusted certificates, instead of the system's
     #[arg(long, value_name = "FILE", env = "HIGHWATER_CA")]
-    ca: Option<std::path::PathBuf>,
+    ca: Option<PathBuf>,
+    /// A PEM file with a client certificate and its private key, for a node that asks for one
+    #[arg(long, value_name = "FILE", env = "HIGHWATER_CLIENT_CERT")]
+    client_cert: Option<PathBuf>,
 }
 
 impl Server {
@@ -63,7 +67,12 @@ impl Server {
             url: url.to_owned(),
             key: None,
             ca: None,
+            client_cert: None,
         }
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
     }
 
     pub(crate) fn is_https(&self) -> bool {
@@ -137,12 +146,29 @@ impl Server {
             }
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
+        let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        let config = match &self.client_cert {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let (chain, key) = read_client_cert(path)
+                    .with_context(|| format!("cannot use {}", path.display()))?;
+                builder.with_client_auth_cert(chain, key)?
+            }
+        };
         Ok(Some(TlsConnector::from(Arc::new(config))))
     }
+}
+
+fn read_client_cert(
+    path: &Path,
+) -> anyhow::Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
+    let pem = disk::read_to_string(path)?;
+    let chain = CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<Vec<_>, _>>()?;
+    anyhow::ensure!(!chain.is_empty(), "it has no certificate");
+    let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).context("it has no private key")?;
+    Ok((chain, key))
 }
 
 /// A response with its whole body.
@@ -353,6 +379,7 @@ mod tests {
             url: url.into(),
             key: Some("a:b".into()),
             ca: None,
+            client_cert: None,
         }
     }
 
@@ -365,6 +392,27 @@ mod tests {
         assert_eq!(parts("http://[::1]:82"), ("[::1]:82".into(), "".into()));
         assert_eq!(parts("http://[::1]"), ("[::1]:80".into(), "".into()));
         assert!(server("ftp://h").check().is_err() && server("http://").check().is_err());
+    }
+
+    #[test]
+    fn a_client_certificate_needs_its_private_key() {
+        let certificate = include_str!("../../server/tests/server/http/client.pem");
+        let key = include_str!("../../server/tests/server/http/client.key");
+        let folder = tempfile::tempdir().unwrap();
+        let connector = |name: &str, pem: &str| {
+            let path = folder.path().join(name);
+            disk::write_private(&path, pem.as_bytes()).unwrap();
+            Server {
+                client_cert: Some(path),
+                ..server("https://h")
+            }
+            .tls()
+        };
+        assert!(connector("both", &format!("{key}{certificate}")).is_ok());
+        for (pem, reason) in [(certificate, "no private key"), (key, "no certificate")] {
+            let error = connector("one", pem).err().unwrap();
+            assert!(format!("{error:#}").contains(reason), "{error:#}");
+        }
     }
 
     #[test]

@@ -1,15 +1,20 @@
 //! Diagnostics of a query as JSON, for editors and other programs.
 
 use highwater_job::Job;
-use highwater_query::{Diagnostic, Severity};
+use highwater_query::{Diagnostic, Severity, Span, TextPosition};
 use serde_json::{Value, json};
-
-use crate::summary::line_and_column;
 
 /// A diagnostic of the query `text` in the file `name`.
 pub(crate) fn json(diagnostic: &Diagnostic, name: &str, text: &str) -> Value {
-    let (line, column) = line_and_column(text, diagnostic.span.start as usize);
-    let (end_line, end_column) = line_and_column(text, diagnostic.span.end as usize);
+    let span = diagnostic.span;
+    let start = TextPosition::of(text, span);
+    let end = TextPosition::of(
+        text,
+        Span {
+            start: span.end,
+            ..span
+        },
+    );
     json!({
         "file": name,
         "severity": match diagnostic.severity { Severity::Error => "error", Severity::Warning => "warning" },
@@ -17,10 +22,10 @@ pub(crate) fn json(diagnostic: &Diagnostic, name: &str, text: &str) -> Value {
         "message": diagnostic.message,
         "label": diagnostic.label,
         "help": diagnostic.help,
-        "line": line,
-        "column": column,
-        "end_line": end_line,
-        "end_column": end_column,
+        "line": start.line,
+        "column": start.column,
+        "end_line": end.line,
+        "end_column": end.column,
     })
 }
 

@@ -3,6 +3,7 @@
 use std::io::{Write, stdout};
 
 use highwater_engine::{StateEstimate, VALUE_BYTES, estimate};
+use highwater_job::Job;
 use highwater_query::{explain, lookback};
 use highwater_time::Duration;
 use serde_json::json;
@@ -51,12 +52,24 @@ impl Explain {
                     "early_arrival_off": policy.early_arrival.is_none(),
                     "warnings": diagnostics::warnings(&job),
                     "remarks": job.file.remarks,
+                    "early_results": job.early_results(),
+                    "repeated_rows": repeats(&job),
                 })
             )?;
             return Ok(ExitStatus::Success);
         }
         write!(stdout(), "{plan}")?;
         show(&state)?;
+        let early_results = job.early_results();
+        if !early_results.is_empty() {
+            writeln!(stdout(), "\nearly results:")?;
+            for line in early_results {
+                writeln!(stdout(), "  {line}")?;
+            }
+        }
+        for line in repeats(&job) {
+            writeln!(stdout(), "\n{line}")?;
+        }
         writeln!(stdout())?;
         writeln!(
             stdout(),
@@ -76,6 +89,16 @@ impl Explain {
         }?;
         Ok(ExitStatus::Success)
     }
+}
+
+/// A line for each output that may get a row again.
+fn repeats(job: &Job) -> Vec<String> {
+    let outputs = job.file.outputs.iter();
+    let lines = outputs.filter_map(|output| {
+        let repeats = output.settings.repeats()?;
+        Some(format!("output {}: {repeats}", output.name))
+    });
+    lines.collect()
 }
 
 /// Prints the state of each operator.

@@ -45,6 +45,9 @@ struct Add {
     /// A job or processor of the key, by name or prefix [default: as for --group]
     #[arg(long = "deployment", value_name = "NAME")]
     deployments: Vec<String>,
+    /// A client certificate that acts for the key, by its CN, DNS name, URI or e-mail address; may be repeated
+    #[arg(long = "certificate", value_name = "NAME")]
+    certificates: Vec<String>,
     /// The key expires after this time, such as 90d
     #[arg(long, value_name = "TIME")]
     expires_in: Option<String>,
@@ -114,6 +117,7 @@ impl Add {
             ("groups", &self.groups),
             ("transactional_ids", &self.transactional_ids),
             ("deployments", &self.deployments),
+            ("certificates", &self.certificates),
         ];
         for (name, list) in lists {
             if !list.is_empty() {

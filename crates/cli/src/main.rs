@@ -10,9 +10,14 @@ mod client;
 mod config;
 mod demo;
 mod diagnostics;
+mod emulator_config;
+mod examples;
 mod exit;
 mod explain;
+mod function_watchdog;
+mod generate;
 mod hub;
+mod init;
 mod job;
 mod key;
 mod logging;
@@ -30,6 +35,7 @@ mod timeline;
 mod up;
 mod why;
 mod workflow;
+mod write_file;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -46,8 +52,10 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a demo: a node, generated toll-booth events and four live queries
+    /// Run a demo: a node, generated toll-booth events, live queries, a handler, a queue and a workflow
     Demo(demo::Demo),
+    /// Make a project: settings, a job, a golden case
+    Init(init::Init),
     /// Run a node: hubs for Kafka and HTTP clients, jobs, queues, processors and workflows
     Up(up::Up),
     /// Manage and use the hubs of a running node
@@ -82,6 +90,10 @@ enum Command {
     Timeline(timeline::Timeline),
     /// Print the reference of the query language's functions
     Manual(manual::Manual),
+    /// Print completions for a shell
+    Completions(generate::Completions),
+    /// Print a man page
+    Man(generate::ManPage),
     /// Run benchmarks
     Bench(bench::Bench),
 }
@@ -89,13 +101,17 @@ enum Command {
 /// The job to work on.
 #[derive(clap::Args)]
 struct JobArgument {
-    /// A job.toml, or the folder that holds one
+    /// A job.toml or a Stream Analytics project, or the folder that holds one
     job: PathBuf,
+    /// Apply the time policy of a Stream Analytics project, whose local files are read in order of event time otherwise
+    #[arg(long)]
+    policies: bool,
 }
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
+    let result = match examples::parse_arguments().command {
         Command::Demo(command) => command.run(),
+        Command::Init(command) => command.run(),
         Command::Up(command) => command.run(),
         Command::Hub(command) => command.run(),
         Command::Job(command) => command.run(),
@@ -113,6 +129,8 @@ fn main() -> ExitCode {
         Command::Why(command) => command.run(),
         Command::Timeline(command) => command.run(),
         Command::Manual(command) => command.run(),
+        Command::Completions(command) => command.run(),
+        Command::Man(command) => command.run(),
         Command::Bench(command) => command.run(),
     };
     exit::code(result)

@@ -5,14 +5,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use highwater_env::{RealClock, disk};
+use highwater_job::config::JobFile;
 use highwater_job::live::{JobState, PartitionStatus};
 use highwater_job::{Job, Options, Outputs, run};
 use highwater_server::jobs::run_at_rest;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::JobArgument;
 use crate::exit::ExitStatus;
-use crate::summary;
+use crate::function_watchdog::FunctionWatchdog;
+use crate::runtime::run_on;
+use crate::{JobArgument, summary};
 
 #[derive(clap::Args)]
 pub(crate) struct Run {
@@ -36,6 +38,7 @@ impl Run {
             let threads = self.threads.unwrap_or_else(cores);
             return run_stored_hubs(job, data, threads, self.json);
         }
+        let _watchdog = FunctionWatchdog::start(&job)?;
         let outputs = Outputs::declared(&job.file, &job.plan)?;
         let bar = progress_bar(&job);
         let mut progress = |bytes| bar.set_position(bytes);
@@ -69,7 +72,8 @@ fn run_stored_hubs(
 ) -> anyhow::Result<ExitStatus> {
     let runtime = tokio::runtime::Runtime::new()?;
     let clock = Arc::new(RealClock::new());
-    let status = runtime.block_on(run_at_rest(job, data, threads, clock))?;
+    let work = async { Ok(run_at_rest(job, data, threads, clock).await?) };
+    let status = run_on(&runtime, Box::pin(work))?;
     if let JobState::Failed { reason } = &status.state {
         anyhow::bail!("error: {reason}");
     }
@@ -107,7 +111,10 @@ fn run_stored_hubs(
 
 /// Loads the job and prints the warnings of its query; with `json` the output holds them instead.
 pub(crate) fn load(argument: &JobArgument, json: bool) -> anyhow::Result<Job> {
-    let job = Job::load(&argument.job)?;
+    let job = match argument.policies {
+        true => Job::new(JobFile::load(&argument.job)?)?,
+        false => Job::load(&argument.job)?,
+    };
     if json {
         return Ok(job);
     }

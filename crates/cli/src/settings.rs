@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use highwater_server::config::{LoadedConfig, Sources};
 
+use crate::emulator_config::EmulatorConfig;
 use crate::exit::UsageError;
 
 /// The default settings file, if it exists.
@@ -23,6 +24,12 @@ pub(crate) struct SettingsArgs {
     /// The Kafka listen address, or `off`
     #[arg(long, value_name = "ADDRESS")]
     kafka: Option<String>,
+    /// The AMQP listen address (Event Hubs and Service Bus SDKs), or `off`
+    #[arg(long, value_name = "ADDRESS")]
+    amqp: Option<String>,
+    /// A `Config.json` of Microsoft's Event Hubs or Service Bus emulator, whose hubs and queues are created
+    #[arg(long, value_name = "FILE")]
+    emulator_config: Option<PathBuf>,
     /// Override any setting, such as `hubs.alerts.partitions=2`
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -48,11 +55,24 @@ impl SettingsArgs {
             .map_err(|error| UsageError(error.to_string()))?)
     }
 
+    /// The settings of the emulator's file.
+    fn emulator_flags(&self) -> Result<Vec<(String, String)>, UsageError> {
+        let Some(file) = &self.emulator_config else {
+            return Ok(Vec::new());
+        };
+        let config = EmulatorConfig::read(file)?;
+        for left_out in &config.left_out {
+            eprintln!("{}: {left_out} is left out: not supported", file.display());
+        }
+        Ok(config.flags)
+    }
+
     fn flags(&self) -> Result<Vec<(String, String)>, UsageError> {
         let named = [
             ("data", &self.data),
             ("http.listen", &self.http),
             ("kafka.listen", &self.kafka),
+            ("amqp.listen", &self.amqp),
         ];
         let named = named
             .into_iter()
@@ -62,6 +82,11 @@ impl SettingsArgs {
             None => Err(UsageError(format!("--set {text}: write KEY=VALUE"))),
         };
         let set = self.set.iter().map(pair).collect::<Result<Vec<_>, _>>()?;
-        Ok(named.chain(set).collect())
+        Ok(self
+            .emulator_flags()?
+            .into_iter()
+            .chain(named)
+            .chain(set)
+            .collect())
     }
 }

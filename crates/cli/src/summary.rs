@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use highwater_engine::DataError;
 use highwater_job::{InputReport, Job, Report, data_errors};
+use highwater_query::TextPosition;
 use serde_json::{Value, json};
 
 use crate::diagnostics;
@@ -47,7 +48,7 @@ pub(crate) fn text(job: &Job, report: &Report) -> String {
 
 /// An error with its position in the query and its time.
 fn located(job: &Job, error: &DataError) -> String {
-    let (line, column) = line_and_column(&job.query, error.span.start as usize);
+    let TextPosition { line, column, .. } = TextPosition::of(&job.query, error.span);
     let (name, time) = (&job.query_name, highwater_job::short_time(error.time));
     format!("{name}:{line}:{column} at {time}: {}", error.reason)
 }
@@ -137,16 +138,4 @@ pub(crate) fn json(job: &Job, report: &Report) -> Value {
         "warnings": diagnostics::warnings(job),
         "remarks": job.file.remarks,
     })
-}
-
-/// Line and column, from 1, of a byte in the query.
-pub(crate) fn line_and_column(query: &str, at: usize) -> (usize, usize) {
-    let before = &query[..at.min(query.len())];
-    let line = before.matches('\n').count() + 1;
-    let column = before
-        .rsplit('\n')
-        .next()
-        .map_or(0, |text| text.chars().count())
-        + 1;
-    (line, column)
 }

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::JobArgument;
 use crate::exit::{ExitStatus, UsageError};
+use crate::function_watchdog::FunctionWatchdog;
 use crate::run::load;
 
 #[derive(clap::Args)]
@@ -72,6 +73,7 @@ pub(crate) fn draw(job: &Job, input: Option<&str>) -> anyhow::Result<Picture> {
         let text = format!("the job has no input {name:?}; it has {}", known.join(", "));
         return Err(UsageError(text).into());
     }
+    let _watchdog = FunctionWatchdog::start(job)?;
     let outcome = why::trace_events(job)?;
     job_picture(job, &outcome, input)
         .ok_or_else(|| UsageError("nothing to draw: the input has no events".into()).into())
@@ -100,7 +102,12 @@ fn as_json(picture: &Picture) -> serde_json::Value {
             .map(|step| json!([step.arrival.to_string(), step.watermark.to_string()]));
         json!({"lane": line.lane, "steps": steps.collect::<Vec<_>>()})
     });
-    json!({"points": points.collect::<Vec<_>>(), "watermarks": lines.collect::<Vec<_>>()})
+    let revisions = picture.revisions.iter().map(ToString::to_string);
+    json!({
+        "points": points.collect::<Vec<_>>(),
+        "watermarks": lines.collect::<Vec<_>>(),
+        "revisions": revisions.collect::<Vec<_>>(),
+    })
 }
 
 /// The size of the terminal, or a default without one.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use highwater_job::{Job, Outcome, TracedEvent, origin_file, origin_line};
+use highwater_job::{Job, Outcome, TracedEvent, origin_file, origin_line, why};
 use highwater_time::Instant;
 
 use crate::picture::{Picture, Point, WatermarkLine, WatermarkStep};
@@ -58,6 +58,7 @@ pub fn job_picture(job: &Job, outcome: &Outcome, input: Option<&str>) -> Option<
             .into_iter()
             .map(|(lane, steps)| WatermarkLine { lane, steps })
             .collect(),
+        revisions: why::revision_times(job, outcome),
         policy: job.file.time,
         arrivals_known,
     })

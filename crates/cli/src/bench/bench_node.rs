@@ -12,6 +12,7 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use crate::client::{Client, Server};
+use crate::runtime::run_on;
 
 pub(super) struct BenchNode {
     node: Node,
@@ -29,6 +30,7 @@ impl BenchNode {
             ("data", folder.display().to_string()),
             ("http.listen", "127.0.0.1:0".to_owned()),
             ("kafka.listen", "off".to_owned()),
+            ("amqp.listen", "off".to_owned()),
         ];
         let flags = common.iter().chain(settings);
         let sources = Sources {
@@ -127,7 +129,7 @@ pub(super) fn in_new_folder<T>(
     let folder = folder.map_or_else(|| std::env::temp_dir().join(name), Path::to_owned);
     anyhow::ensure!(!folder.exists(), "{} already exists", folder.display());
     let runtime = tokio::runtime::Runtime::new()?;
-    let result = runtime.block_on(work(&folder));
+    let result = run_on(&runtime, Box::pin(work(&folder)));
     drop(runtime);
     if folder.exists() {
         std::fs::remove_dir_all(&folder)?;

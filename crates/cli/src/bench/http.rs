@@ -12,9 +12,9 @@ use highwater_env::{Clock, RealClock, usage};
 use hyper::Method;
 use serde_json::json;
 
-use super::connection::RequestHead;
 use super::http_load::{self, Load, LoadResult};
 use super::percentiles::{percentiles_json, percentiles_text};
+use super::request_head::RequestHead;
 use super::schedule::Schedule;
 use crate::client::{Client, Server};
 use crate::exit::{ExitStatus, UsageError};

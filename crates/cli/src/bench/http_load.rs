@@ -10,10 +10,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use highwater_devtools::LoadConnection;
 use highwater_env::{Clock, RealClock};
 use mio::{Events, Poll, Token};
 
-use super::connection::LoadConnection;
 use super::schedule::Schedule;
 
 pub(super) struct Load {

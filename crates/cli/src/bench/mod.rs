@@ -1,7 +1,6 @@
 //! `highwater bench`: rates, latencies and CPU time of jobs and requests on this machine.
 
 mod bench_node;
-mod connection;
 mod http;
 mod http_load;
 mod job;
@@ -9,6 +8,7 @@ mod latency;
 mod percentiles;
 mod queue;
 mod queue_load;
+mod request_head;
 mod schedule;
 mod toll_events;
 mod webhook;

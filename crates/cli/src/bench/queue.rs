@@ -11,9 +11,9 @@ use highwater_env::{Clock, RealClock, usage};
 use hyper::Method;
 use serde_json::json;
 
-use super::connection::RequestHead;
 use super::http::server_cpu;
 use super::queue_load::{self, Load};
+use super::request_head::RequestHead;
 use crate::client::{Client, Server};
 use crate::exit::{ExitStatus, UsageError};
 use crate::runtime::block_on;

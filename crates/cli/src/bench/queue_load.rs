@@ -7,11 +7,12 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use highwater_devtools::LoadConnection;
 use highwater_env::{Clock, RealClock};
 use mio::{Events, Poll, Token};
 use serde::{Deserialize, Serialize};
 
-use super::connection::{LoadConnection, RequestHead};
+use super::request_head::RequestHead;
 
 pub(super) struct Load {
     pub address: SocketAddr,

@@ -1,16 +1,20 @@
-//! The files of the demo: the settings of the node, its jobs, and afterwards a job over the recorded events.
+//! The files of the demo: the settings of the node, its jobs and workflow, and a job over the recorded events.
 //!
 //! The demo runs faster than real time, so all tolerances and windows are shortened by the same factor.
 
-use std::io::Write;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use highwater_env::disk;
+use crate::write_file::write_file;
 
 /// The hub that receives the events, and its partitions.
 pub(super) const EVENT_HUB: &str = "traffic";
 pub(super) const PARTITIONS: u32 = 2;
+
+pub(super) const QUEUE: &str = "audits";
+pub(super) const PROCESSOR: &str = "police";
+pub(super) const WORKFLOW: &str = "fines";
 
 /// A job whose rows go to a hub of the same name. `{80s}` in the query is a scaled duration; see [`scale_times`].
 pub(super) struct DemoJob {
@@ -72,7 +76,7 @@ GROUP BY TollId, PartitionId, TumblingWindow(millisecond, {160s})
 
 const TIME: &str = "[time]
 late_arrival = \"{60s}ms\"        # a booth may lose its line for a while
-out_of_order = \"{10s}ms\"        # and the network may shuffle what it delivers
+out_of_order = \"{8s}ms\"         # and the network may shuffle what it delivers
 early_arrival = \"{300s}ms\"      # a clock that runs further ahead is broken
 ";
 
@@ -94,8 +98,63 @@ pub(super) fn completion_time(speed: u32) -> Duration {
     Duration::from_secs(180) / speed
 }
 
-/// Writes the settings and jobs for `highwater up -c`.
-pub(super) fn write_node(folder: &Path, stolen: &str, speed: u32) -> anyhow::Result<()> {
+/// The processor, the queue and the workflow. `{services}` is the address of the services.
+const SETTINGS: &str = r#"
+# Stolen cars go to a webhook that fails now and then.
+[processors.police]
+hub = "stolen"
+handler = { url = "http://{services}/police" }
+retry = { first = "500ms", longest = "5s", tries = 4 }
+circuit = { failures = 10, window = "30s", open_for = "forever" }
+
+# The takings of each window are work for one of two auditors.
+[queues.audits]
+feed = "counts"
+lock = "30s"
+deliveries_max = 3
+
+# Each stolen car starts a transaction across three services.
+[workflows.fines]
+file = "fines.toml"
+hub = "stolen"
+id = "{{input.LicensePlate}}, {{input.SeenAt}}"
+"#;
+
+const WORKFLOW_FILE: &str = r#"name = "fines"
+deadline = "5m"
+
+[services.city]
+url = "http://{services}"
+timeout = "2s"
+retry = { tries = 4, delay = "300ms" }
+
+[[steps]]
+name = "officer"
+service = "city"
+call = "PUT /officers/{{id}}"
+undo = { call = "DELETE /officers/{{id}}" }
+
+[[steps]]
+name = "tow"
+service = "city"
+call = "PUT /tows/{{id}}"
+body = { plate = "{{input.LicensePlate}}", booth = "{{input.TollId}}" }
+undo = { call = "DELETE /tows/{{id}}" }
+
+[[steps]]
+name = "fine"
+service = "city"
+call = "PUT /fines/{{id}}"
+refuse = [409]
+"#;
+
+/// Writes the settings, jobs and workflow for `highwater up -c`.
+pub(super) fn write_node(
+    folder: &Path,
+    stolen: &str,
+    speed: u32,
+    services: SocketAddr,
+) -> anyhow::Result<()> {
     let mut settings = "data = \"data\"\n\n[http]\nlisten = \"127.0.0.1:8080\"\n\n[kafka]\nlisten = \"127.0.0.1:9092\"\n".to_owned();
     settings += &format!("\n[hubs.{EVENT_HUB}]\npartitions = {PARTITIONS}\n");
     let time = scale_times(TIME, speed);
@@ -111,14 +170,18 @@ pub(super) fn write_node(folder: &Path, stolen: &str, speed: u32) -> anyhow::Res
             job.extra_inputs
         );
         let job_folder = folder.join("jobs").join(name);
-        write(&job_folder.join("job.toml"), file.as_bytes())?;
-        write(
+        write_file(&job_folder.join("job.toml"), file.as_bytes())?;
+        write_file(
             &job_folder.join("query.saql"),
             scale_times(job.query, speed).as_bytes(),
         )?;
     }
-    write(&folder.join("jobs/stolen/stolen.jsonl"), stolen.as_bytes())?;
-    write(&folder.join("highwater.toml"), settings.as_bytes())
+    write_file(&folder.join("jobs/stolen/stolen.jsonl"), stolen.as_bytes())?;
+    let services = services.to_string();
+    let workflow = WORKFLOW_FILE.replace("{services}", &services);
+    write_file(&folder.join("fines.toml"), workflow.as_bytes())?;
+    settings += &SETTINGS.replace("{services}", &services);
+    write_file(&folder.join("highwater.toml"), settings.as_bytes())
 }
 
 /// Writes the recorded events with their arrival times, and a job with the first query over them.
@@ -130,20 +193,11 @@ pub(super) fn write_replay(folder: &Path, recorded: &[Vec<u8>], speed: u32) -> a
         "name = \"toll-booth\"\nquery = \"query.saql\"\n\n{time}\n\
          [inputs.Entry]\npath = \"input\"\narrival = \"ArrivalTime\"\n"
     );
-    write(&folder.join("job.toml"), job.as_bytes())?;
+    write_file(&folder.join("job.toml"), job.as_bytes())?;
     let query = scale_times(JOBS[0].query, speed);
-    write(&folder.join("query.saql"), query.as_bytes())?;
+    write_file(&folder.join("query.saql"), query.as_bytes())?;
     for (partition, events) in recorded.iter().enumerate() {
-        write(&folder.join(format!("input/{partition}.jsonl")), events)?;
+        write_file(&folder.join(format!("input/{partition}.jsonl")), events)?;
     }
     Ok(())
-}
-
-pub(super) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    if let Some(folder) = path.parent() {
-        disk::create_folder(folder)?;
-    }
-    let mut file = disk::create_atomic(path)?;
-    file.write_all(bytes)?;
-    Ok(file.commit()?)
 }

@@ -1,15 +1,20 @@
 //! `highwater demo`: the whole system on generated events, live.
 //!
-//! The demo starts a node in this process and sends the events of toll booths with skewed clocks to a hub. Four jobs run
-//! queries over it, and the demo prints their rows. All files are in one folder: a demo that was interrupted or killed
-//! resumes when it is started again. At the end the events are also stored as a job over files, for `why` and `timeline`.
+//! The demo starts a node in this process and sends the events of toll booths with skewed clocks to a hub, until Ctrl-C.
+//! Four jobs run queries over it; a processor, a queue and a workflow work on their rows. All files are in one folder: a
+//! demo that was interrupted or killed resumes when it is started again. With `--once` the demo sends the events once,
+//! prints every row, and stores the events as a job over files, for `why` and `timeline`.
 
+mod auditors;
 mod files;
+mod guide;
+mod progress;
 mod row_printer;
+mod services;
 mod traffic_sender;
 
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,23 +28,31 @@ use tokio::task::JoinSet;
 
 use crate::client::Server;
 use crate::exit::ExitStatus;
+use crate::runtime::block_on_node;
 use crate::signals::ShutdownSignals;
 use crate::summary;
 use crate::timeline::{draw, write_svg};
-use files::JOBS;
+use files::{DemoJob, JOBS};
 use row_printer::RowPrinter;
+use services::Services;
 use traffic_sender::{SentEvents, TrafficSender};
+
+/// Receivers of the queue.
+const AUDITORS: usize = 2;
 
 #[derive(clap::Args)]
 pub(crate) struct Demo {
     /// The folder for all files of the demo
     #[arg(long, default_value = "highwater-demo")]
     dir: PathBuf,
-    /// Number of events to send
-    #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    /// Number of events in a round
+    #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     events: u64,
-    /// Speed relative to real time; with 8, eight minutes of traffic take one
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=200))]
+    /// Send one round of events, print every row and end
+    #[arg(long)]
+    once: bool,
+    /// Speed relative to real time; with 10, ten minutes of traffic take one
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=200))]
     speed: u32,
     /// Seed of the event generator
     #[arg(long, default_value_t = 1)]
@@ -51,66 +64,84 @@ pub(crate) struct Demo {
 
 impl Demo {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()?;
-        let sent = runtime.block_on(self.run_node());
-        runtime.shutdown_background();
-        match sent? {
+        match block_on_node(self.run_node())? {
             Some(sent) => self.summarize(&sent),
             None => Ok(ExitStatus::Success),
         }
     }
 
-    /// Runs the node and sends the events. Returns the sent events, or `None` after a signal before the first one.
+    /// Runs the node and sends the events. Returns the sent events of `--once`, if any were sent.
     async fn run_node(&self) -> anyhow::Result<Option<SentEvents>> {
         let mut signals = ShutdownSignals::new()?;
         let passages = tollbooth::passages(self.events as usize, self.seed);
-        files::write_node(&self.dir, &stolen_plates(&passages), self.speed)?;
+        let services = Services::bind(&self.dir).await?;
+        let stolen = stolen_plates(&passages);
+        files::write_node(&self.dir, &stolen, self.speed, services.address()?)?;
         let clock = Arc::new(RealClock::new());
         let node = Node::start(self.settings()?, clock.clone()).await?;
         let url = node.http_url().unwrap_or_default().to_owned();
-        self.welcome(&url);
+        guide::print(self, &url);
         let server = Server::at(&url);
-        let complete = Arc::new(AtomicBool::new(false));
-        let mut printers = JoinSet::new();
-        for job in JOBS {
-            let printer = RowPrinter {
-                job: job.name,
-                server: server.clone(),
-                position_file: RowPrinter::position_file(&self.dir, job.name),
-                json: self.json,
-                complete: complete.clone(),
-            };
-            printers.spawn(printer.run());
+        let mut workers = JoinSet::new();
+        workers.spawn(services.run());
+        for _ in 0..AUDITORS {
+            workers.spawn(auditors::run(server.clone()));
         }
         let mut sender = TrafficSender {
             server: &server,
             clock: &*clock as &dyn Clock,
-            passages,
+            passages: &passages,
             speed: self.speed,
             events: SentEvents::default(),
             count: 0,
         };
-        let sent = tokio::select! {
-            sent = sender.run() => Some(sent),
-            () = signals.next() => None,
+        let outcome = tokio::select! {
+            outcome = self.send(&mut sender, &server, &clock) => outcome,
+            () = signals.next() => Ok(()),
         };
-        if let Some(sent) = sent {
-            sent?;
-            eprintln!(
-                "\nAll {} events are sent; waiting for the last windows to close.\n",
-                sender.count
-            );
-            tokio::select! {
-                finished = self.finish(&server, &clock, &complete, &mut printers) => finished?,
-                () = signals.next() => {}
-            }
-        }
-        printers.abort_all();
-        let sent = sender.events;
+        workers.abort_all();
         node.stop().await;
-        Ok(Some(sent).filter(|sent| sent.iter().any(|events| !events.is_empty())))
+        outcome?;
+        let sent = Some(sender.events).filter(|_| self.once);
+        Ok(sent.filter(|sent| sent.iter().any(|events| !events.is_empty())))
+    }
+
+    async fn send(
+        &self,
+        sender: &mut TrafficSender<'_>,
+        server: &Server,
+        clock: &RealClock,
+    ) -> anyhow::Result<()> {
+        let complete = Arc::new(AtomicBool::new(false));
+        let mut printers = self.start_printers(server, &complete);
+        if !self.once {
+            return tokio::try_join!(
+                sender.run_forever(),
+                progress::run(server, printers, self.json)
+            )
+            .map(drop);
+        }
+        sender.run().await?;
+        eprintln!(
+            "\nAll {} events are sent; waiting for the last windows to close.\n",
+            sender.count
+        );
+        self.finish(server, clock, &complete, &mut printers).await
+    }
+
+    fn start_printers(
+        &self,
+        server: &Server,
+        complete: &Arc<AtomicBool>,
+    ) -> JoinSet<anyhow::Result<()>> {
+        let printer = |job: &DemoJob| RowPrinter {
+            job: job.name,
+            server: server.clone(),
+            position_file: (self.once).then(|| RowPrinter::position_file(&self.dir, job.name)),
+            json: self.json,
+            complete: complete.clone(),
+        };
+        JOBS.iter().map(|job| printer(job).run()).collect()
     }
 
     /// Waits until every row is written and printed.
@@ -147,25 +178,6 @@ impl Demo {
         Ok(sources.load()?.config)
     }
 
-    fn welcome(&self, url: &str) {
-        let dir = self.dir.display();
-        eprintln!(
-            "Four toll booths with skewed clocks send events to a hub; some are late, early or out of order."
-        );
-        eprintln!(
-            "The demo runs at {} times real speed. Jobs run queries over the hub:
-",
-            self.speed
-        );
-        for job in JOBS {
-            eprintln!("  {:8} {}", job.name, job.about);
-        }
-        eprintln!("\nThe node is at {url}, its files are in {dir}. In another terminal, try:\n");
-        eprintln!("  highwater job list --server {url}");
-        eprintln!("  highwater job status counts --server {url}");
-        eprintln!("\nStop the demo with Ctrl-C, or kill -9 it, and start it again: it resumes.\n");
-    }
-
     /// Runs the first query over the recorded events and prints a summary.
     fn summarize(&self, sent: &SentEvents) -> anyhow::Result<ExitStatus> {
         let replay = self.dir.join("replay");
@@ -180,7 +192,7 @@ impl Demo {
             false => {
                 let text = summary::text(&job, &report);
                 eprintln!("\nSummary:\n\n{text}");
-                print_next_steps(&replay, &picture);
+                guide::print_files(&replay, &picture);
             }
         }
         Ok(match report.lost_data() {
@@ -190,9 +202,9 @@ impl Demo {
     }
 }
 
-/// Reference data with every fortieth plate, so that the query finds some.
+/// Reference data with every twentieth plate, so that the query finds some.
 fn stolen_plates(passages: &[tollbooth::Passage]) -> String {
-    let stolen = passages.iter().step_by(40);
+    let stolen = passages.iter().step_by(20);
     stolen
         .map(|passage| {
             format!(
@@ -201,15 +213,4 @@ fn stolen_plates(passages: &[tollbooth::Passage]) -> String {
             )
         })
         .collect()
-}
-
-fn print_next_steps(replay: &Path, picture: &Path) {
-    let replay = replay.display();
-    eprintln!(
-        "Event time against arrival time:          {}",
-        picture.display()
-    );
-    eprintln!("Why events were adjusted or dropped:      highwater why {replay} --moved");
-    eprintln!("The same picture in the terminal:         highwater timeline {replay}");
-    eprintln!("Run the query over the recorded events:   highwater run {replay}");
 }

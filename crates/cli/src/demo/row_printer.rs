@@ -10,8 +10,9 @@ use highwater_env::disk;
 use highwater_time::Instant;
 use serde_json::{Value, json};
 
-use super::files::{JOBS, write};
+use super::files::JOBS;
 use crate::client::{Client, Server};
+use crate::write_file::write_file;
 
 /// Pause between two polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -20,8 +21,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 pub(super) struct RowPrinter {
     pub job: &'static str,
     pub server: Server,
-    /// Holds the offset of the next row to print, so that a restarted demo resumes there.
-    pub position_file: PathBuf,
+    /// Holds the offset of the next row to print, so that a restarted demo resumes there. `None`: only new rows are printed.
+    pub position_file: Option<PathBuf>,
     pub json: bool,
     /// All rows are written: the printer ends after the last stored row.
     pub complete: Arc<AtomicBool>,
@@ -55,10 +56,7 @@ impl RowPrinter {
     /// Prints rows until `complete`.
     pub(super) async fn run(self) -> anyhow::Result<()> {
         let mut client = Client::new(&self.server)?;
-        let position = disk::read_to_string(&self.position_file).ok();
-        let mut next: i64 = position
-            .and_then(|text| text.trim().parse().ok())
-            .unwrap_or(0);
+        let mut next = self.first_position();
         loop {
             let complete = self.complete.load(Ordering::Acquire);
             let path = format!(
@@ -79,11 +77,24 @@ impl RowPrinter {
             if complete && messages.is_empty() {
                 return Ok(());
             }
-            if let Some(end) = page["next"].as_i64().filter(|end| *end != next) {
-                next = end;
-                write(&self.position_file, next.to_string().as_bytes())?;
+            if let Some(end) = page["next"].as_i64() {
+                next = end.to_string();
+                if let Some(file) = self.position_file.as_ref().filter(|_| !messages.is_empty()) {
+                    write_file(file, next.as_bytes())?;
+                }
             }
         }
+    }
+
+    fn first_position(&self) -> String {
+        let Some(file) = &self.position_file else {
+            return "latest".to_owned();
+        };
+        let position = disk::read_to_string(file).ok();
+        let offset: i64 = position
+            .and_then(|text| text.trim().parse().ok())
+            .unwrap_or(0);
+        offset.to_string()
     }
 
     fn print(&self, row: &Value) -> anyhow::Result<()> {

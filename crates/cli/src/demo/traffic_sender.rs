@@ -15,7 +15,7 @@ pub(super) type SentEvents = [Vec<u8>; PARTITIONS as usize];
 pub(super) struct TrafficSender<'a> {
     pub server: &'a Server,
     pub clock: &'a dyn Clock,
-    pub passages: Vec<Passage>,
+    pub passages: &'a [Passage],
     /// The factor by which the demo is faster than real time.
     pub speed: u32,
     pub events: SentEvents,
@@ -23,18 +23,25 @@ pub(super) struct TrafficSender<'a> {
 }
 
 impl TrafficSender<'_> {
-    /// Sends all events.
+    /// Sends all events again and again. Each round is recorded in place of the one before.
+    pub(super) async fn run_forever(&mut self) -> anyhow::Result<()> {
+        loop {
+            self.run().await?;
+            self.events = SentEvents::default();
+        }
+    }
+
+    /// Sends all events once.
     pub(super) async fn run(&mut self) -> anyhow::Result<()> {
         let mut client = Client::new(self.server)?;
         let opening = Instant::from_unix_nanos(self.clock.unix_nanos());
         let started = self.clock.elapsed();
-        for index in 0..self.passages.len() {
-            let passage = self.passages[index].clone();
+        for passage in self.passages {
             let due = passage.arrives_after(self.speed);
             let since = self.clock.elapsed() - started;
             tokio::time::sleep(due.saturating_sub(since)).await;
-            let arrived = self.send(&mut client, &passage, opening).await?;
-            let sent = &mut self.events[partition_of(&passage) as usize];
+            let arrived = self.send(&mut client, passage, opening).await?;
+            let sent = &mut self.events[partition_of(passage) as usize];
             passage.write(opening, self.speed, Some(arrived), sent);
             sent.push(b'\n');
             self.count += 1;

@@ -25,8 +25,8 @@ pub(crate) struct Set {
     /// Minimum size of a partition before events are removed, in bytes, or `unlimited`
     #[arg(long, value_parser = bytes)]
     retention_bytes: Option<Value>,
-    /// Cleanup policy: delete old events, or compact to the last event of each key
-    #[arg(long, value_parser = ["delete", "compact"])]
+    /// Cleanup policy: delete old events, compact to the last event of each key, or both
+    #[arg(long, value_parser = ["delete", "compact", "compact,delete"])]
     cleanup: Option<String>,
     /// The largest batch accepted, in bytes
     #[arg(long)]

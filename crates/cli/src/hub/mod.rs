@@ -55,8 +55,8 @@ struct Create {
     /// Minimum size of a partition before events are removed, in bytes
     #[arg(long)]
     retention_bytes: Option<u64>,
-    /// Cleanup policy: delete old events, or compact to the last event of each key
-    #[arg(long, default_value = "delete", value_parser = ["delete", "compact"])]
+    /// Cleanup policy: delete old events, compact to the last event of each key, or both
+    #[arg(long, default_value = "delete", value_parser = ["delete", "compact", "compact,delete"])]
     cleanup: String,
     #[command(flatten)]
     node: NodeArgs,

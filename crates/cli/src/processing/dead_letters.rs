@@ -280,7 +280,7 @@ fn print_ids(out: &mut impl Write, ids: &Value) -> anyhow::Result<()> {
     items(ids).try_for_each(|id| Ok(writeln!(out, "{}", id.as_str().unwrap_or_default())?))
 }
 
-/// Repeats a request until the last page, since one request handles a bounded number of letters, and adds up the answers.
+/// Repeats a request until the last page and adds up the answers: one request handles a bounded number of dead letters.
 async fn post_all_pages(node: &NodeArgs, path: &str, mut body: Value) -> anyhow::Result<Value> {
     let mut sum = json!({});
     loop {

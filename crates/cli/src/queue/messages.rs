@@ -62,9 +62,16 @@ impl Send {
                 }
             }
         }
-        let count = sequences.len();
-        let response = json!({"sent": count, "messages": sequences});
-        self.node.print(&response, || format!("sent {count}"))
+        // A message whose id was seen before is accepted and dropped.
+        let duplicates = sequences.iter().filter(|one| one["duplicate"] == true);
+        let duplicates = duplicates.count();
+        let sent = sequences.len() - duplicates;
+        let response = json!({"sent": sent, "duplicates": duplicates, "messages": sequences});
+        self.node.print(&response, || match duplicates {
+            0 => format!("sent {sent}"),
+            1 => format!("sent {sent}, 1 duplicate dropped"),
+            _ => format!("sent {sent}, {duplicates} duplicates dropped"),
+        })
     }
 
     /// JSON is sent as JSON, anything else as bytes.

@@ -176,6 +176,30 @@ fn a_runtime_error_is_reported_with_its_position_in_the_query() {
     );
 }
 
+// proves G2
+#[test]
+#[cfg_attr(not(feature = "javascript"), ignore = "needs the feature `javascript`")]
+fn a_function_that_does_not_return_ends_the_run_with_its_name() {
+    let made = TestJob::new(
+        "SELECT udf.slow(id) AS id FROM a TIMESTAMP BY t",
+        EVENT.as_bytes(),
+    );
+    // Inside of this native function no step is counted.
+    let slow = "function main(n) { return [].reverse.call({ length: 2 ** 53 - 1 }).length; }";
+    made.write("slow.js", slow.as_bytes());
+    made.write(
+        "job.toml",
+        b"query = \"query.saql\"\n[inputs.a]\npath = \"in.jsonl\"\n[functions.slow]\npath = \"slow.js\"\n\
+          [work]\nfunction_timeout = \"1s\"\n",
+    );
+    let output = made.run();
+    ends(&output, 1);
+    says(
+        &stderr(&output),
+        &["function 'slow' has not returned for 1s"],
+    );
+}
+
 #[test]
 fn unusual_files_lose_nothing() {
     let pad = "x".repeat(10_000_000);
@@ -551,13 +575,73 @@ fn explain_shows_the_plan_and_how_far_a_start_reads_back() {
     );
 }
 
+// proves U4
+#[test]
+fn a_new_project_passes_its_golden_case_and_is_not_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let project = folder.path().join("project");
+    let path = |name: &str| project.join(name).to_str().unwrap().to_owned();
+    let init = ["init", project.to_str().unwrap()];
+    ends(&highwater(&init), 0);
+    let tested = highwater(&["test", &path("cases")]);
+    ends(&tested, 0);
+    says(&stdout(&tested), &["averages"]);
+    ends(&highwater(&["check", &path("jobs/averages")]), 0);
+    let moved = stdout(&highwater(&["why", &path("cases/averages"), "--moved"]));
+    says(&moved, &["late"]);
+    std::fs::write(path("README.md"), "mine").unwrap();
+    let again = highwater(&init);
+    ends(&again, 2);
+    says(&stderr(&again), &["README.md exists"]);
+    assert_eq!(std::fs::read_to_string(path("README.md")).unwrap(), "mine");
+}
+
+#[test]
+fn examples_of_help_work_in_a_new_project() {
+    let folder = tempfile::tempdir().unwrap();
+    ends(&highwater(&["init", folder.path().to_str().unwrap()]), 0);
+    for name in ["run", "test", "check", "explain", "why", "timeline"] {
+        let help = stdout(&highwater(&[name, "--help"]));
+        let example = help.trim_end().lines().last().unwrap_or_default();
+        let arguments: Vec<&str> = example.split_whitespace().skip(1).collect();
+        assert_eq!(arguments.first(), Some(&name), "{help}");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_highwater"));
+        ends(
+            &command
+                .args(&arguments)
+                .current_dir(folder.path())
+                .output()
+                .unwrap(),
+            0,
+        );
+    }
+}
+
+#[test]
+fn completions_and_man_pages_are_printed() {
+    says(
+        &stdout(&highwater(&["completions", "bash"])),
+        &["_highwater", "dead-letter"],
+    );
+    says(
+        &stdout(&highwater(&["man"])),
+        &[".TH highwater", "highwater"],
+    );
+    let page = stdout(&highwater(&["man", "hub", "create"]));
+    says(&page, &["partitions", "hub create orders"]);
+    ends(&highwater(&["man", "hub", "paint"]), 2);
+    ends(&highwater(&["completions", "abacus"]), 2);
+}
+
 // proves U1
 #[test]
 fn the_demo_makes_a_job_that_can_be_run_again() {
     let folder = tempfile::tempdir().unwrap();
     let demo = folder.path().join("demo");
     let demo = demo.to_str().unwrap();
-    let fast = ["demo", "--dir", demo, "--events", "200", "--speed", "120"];
+    let fast = [
+        "demo", "--once", "--dir", demo, "--events", "200", "--speed", "120",
+    ];
     let first = highwater(&fast);
     ends(&first, 0);
     let printed = stdout(&first);

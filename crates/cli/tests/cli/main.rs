@@ -3,4 +3,5 @@
 mod commands;
 mod manual;
 mod node;
+mod pages;
 mod specification;

@@ -1,5 +1,5 @@
 //! The manual of the language is true: what it shows compiles, runs and gives the rows that it says, its generated
-//! parts are what `highwater manual` prints, its list of error codes is complete, and its links lead somewhere.
+//! parts are what `highwater manual` prints, and its list of error codes is complete.
 //!
 //! How a page says what to check:
 //!
@@ -345,21 +345,4 @@ fn every_code_is_shown_with_a_query_that_earns_it() {
     let mut expected = codes();
     expected.remove("HW1003");
     assert_eq!(shown, expected);
-}
-
-// Links.
-
-#[test]
-fn links_between_pages_lead_somewhere() {
-    let mut lost = Vec::new();
-    for page in pages() {
-        for link in page.text.split("](").skip(1) {
-            let target = link.split([')', '#']).next().unwrap_or_default();
-            let elsewhere = target.is_empty() || target.starts_with("http");
-            if !elsewhere && !page.path.parent().unwrap().join(target).exists() {
-                lost.push(format!("{}: {target}", page.name()));
-            }
-        }
-    }
-    assert!(lost.is_empty(), "{lost:?}");
 }

@@ -35,6 +35,11 @@ impl Node {
     fn start_with(settings: &str) -> Node {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("highwater.toml"), settings).unwrap();
+        Node::start_in(folder)
+    }
+
+    /// With the settings in the folder.
+    fn start_in(folder: TempDir) -> Node {
         let mut child = highwater(&["up", "--http", "127.0.0.1:0", "--kafka", "off"])
             .current_dir(folder.path())
             .stderr(Stdio::piped())
@@ -50,7 +55,7 @@ impl Node {
                 "it did not start:\n{printed}"
             );
             printed.push_str(&line);
-            if let Some(url) = line.trim().strip_prefix("HTTP   ") {
+            if let Some(url) = line.trim().strip_prefix("HTTP ").map(str::trim) {
                 break url.to_owned();
             }
         };
@@ -87,6 +92,52 @@ impl Drop for Node {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+// proves T18
+#[test]
+fn an_event_of_a_running_job_is_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let project = folder.path().to_str().unwrap();
+    assert!(highwater(&["init", project]).status().unwrap().success());
+    let node = Node::start_in(folder);
+    let event = r#"{"device":"a","time":"2020-01-01T00:00:00Z","temperature":20}"#;
+    let sent = node.json(&["hub", "send", "readings", event, "--json"]);
+    let place = format!("readings/{}/{}", sent["partition"], sent["offset"]);
+    let shown = node.ok(&["why", "--job", "averages", &place]);
+    let verdict = format!("readings/{}:{}  late", sent["partition"], sent["offset"]);
+    assert!(shown.starts_with(&verdict), "{shown}");
+    assert!(
+        shown.contains("happened   2020-01-01T00:00:00.000Z"),
+        "{shown}"
+    );
+    assert!(shown.contains(event), "{shown}");
+    let fate = node.json(&["why", "--job", "averages", &place, "--json"]);
+    assert_eq!(fate["verdict"], "late", "{fate}");
+    let wrong = node.run(&["why", "--job", "averages", "readings"]);
+    let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert!(said.contains("INPUT/PARTITION/OFFSET"), "{said}");
+    assert!(
+        !node
+            .run(&["why", "--job", "averages", "readings/0/999"])
+            .status
+            .success()
+    );
+}
+
+#[test]
+fn a_new_project_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let project = folder.path().to_str().unwrap();
+    assert!(highwater(&["init", project]).status().unwrap().success());
+    let node = Node::start_in(folder);
+    let job = node.json(&["job", "status", "averages", "--json"]);
+    assert_ne!(job["state"], "failed", "{job}");
+    let hubs = node.ok(&["hub", "list"]);
+    assert!(
+        hubs.contains("readings") && hubs.contains("averages"),
+        "{hubs}"
+    );
 }
 
 // proves L6
@@ -475,7 +526,10 @@ fn a_queue_is_made_filled_worked_off_and_deleted() {
     let node = Node::start();
     let made = node.ok(&["queue", "create", "work", "--deliveries-max", "1"]);
     assert_eq!(made, "queue work\n");
-    assert_eq!(node.ok(&["queue", "send", "work", "{\"n\":0}"]), "sent 1\n");
+    node.ok(&["queue", "set", "work", "--duplicates-within", "10m"]);
+    let send = ["queue", "send", "work", "{\"n\":0}", "--id", "n-0"];
+    assert_eq!(node.ok(&send), "sent 1\n");
+    assert_eq!(node.ok(&send), "sent 0, 1 duplicate dropped\n");
     node.ok(&["queue", "send", "work", "not JSON"]);
     let peeked = node.ok(&["queue", "peek", "work"]);
     assert_eq!(peeked.lines().count(), 2);

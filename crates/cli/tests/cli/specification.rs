@@ -162,6 +162,38 @@ fn files_that_coverage_names_exist() {
 }
 
 #[test]
+fn tests_that_the_table_of_faults_names_exist() {
+    let text = read("tests/security/README.md");
+    let quoted = pattern(r"`([^`]+)`");
+    let mut tests = 0;
+    for row in text.lines().filter(|line| line.starts_with("| ")) {
+        let cell = row.rsplit("| ").next().unwrap_or_default();
+        let mut source = String::new();
+        for name in captures(cell, &quoted) {
+            if name.contains('/') {
+                source = read(name);
+            } else if name.contains('_') {
+                assert!(source.contains(&format!("fn {name}(")), "{name}");
+                tests += 1;
+            }
+        }
+    }
+    assert!(tests > 30, "the table is read");
+}
+
+#[test]
+fn the_table_of_faults_has_every_check() {
+    let (table, script) = (
+        read("tests/security/README.md"),
+        read("tests/security/faults"),
+    );
+    let checks: BTreeSet<&str> = captures(&script, &pattern(r"(?m)^    (\w+),$")).collect();
+    let listed: BTreeSet<&str> = captures(&table, &pattern(r"\| `(\w+)` \|")).collect();
+    assert!(checks.len() > 25, "the checks are read");
+    assert_eq!(listed, checks);
+}
+
+#[test]
 fn references_to_the_language_lead_to_a_section_or_a_decision() {
     let text = read("docs/spec/language.md");
     let sections: BTreeSet<&str> =

@@ -465,6 +465,83 @@ fn batch() {
     fuzz("batch", batches::batch, batch_files(), &words);
 }
 
+/// A conversation: headers, Open, Begin, both kinds of links, credit, messages in one and in two frames.
+fn amqp_conversations() -> Vec<Vec<u8>> {
+    let frame = |body: &[u8]| {
+        let length = u32::try_from(body.len() + 8).unwrap().to_be_bytes();
+        [&length[..], &[2, 0, 0, 0], body].concat()
+    };
+    let list = |code: u8, fields: &[&[u8]]| {
+        let fields_bytes = fields.concat();
+        let size = u8::try_from(fields_bytes.len() + 1).unwrap();
+        let count = u8::try_from(fields.len()).unwrap();
+        [&[0, 0x53, code, 0xc0, size, count][..], &fields_bytes].concat()
+    };
+    let (null, zero, name): (&[u8], &[u8], &[u8]) = (&[0x40], &[0x43], &[0xa1, 1, b'c']);
+    let (yes, no, big): (&[u8], &[u8], &[u8]) = (&[0x41], &[0x42], &[0x52, 200]);
+    let terminus = list(0x29, &[name]);
+    let attach = |handle: &[u8], role: &[u8]| {
+        frame(&list(
+            0x12,
+            &[
+                name, handle, role, null, null, &terminus, &terminus, null, null, zero,
+            ],
+        ))
+    };
+    let transfer = |more: &[u8]| {
+        let performative = list(0x14, &[zero, zero, &[0xa0, 1, 7], zero, no, more]);
+        frame(&[&performative[..], &[0, 0x53, 0x75, 0xa0, 2, b'h', b'i']].concat())
+    };
+    let start = [
+        b"AMQP\0\x01\0\0".to_vec(),
+        frame(&list(0x10, &[name])),
+        frame(&list(0x11, &[null, zero, big, big])),
+    ]
+    .concat();
+    let sends = [
+        &start[..],
+        &attach(zero, no),
+        &transfer(no),
+        &transfer(yes),
+        &transfer(no),
+    ]
+    .concat();
+    let credit = frame(&list(
+        0x13,
+        &[zero, big, zero, big, &[0x52, 1], zero, big, null, yes, yes],
+    ));
+    let reads = [
+        &start[..],
+        &attach(&[0x52, 1], yes),
+        &credit,
+        &frame(&list(0x17, &[])),
+    ]
+    .concat();
+    let login = [
+        &b"AMQP\x03\x01\0\0"[..],
+        &[0, 0, 0, 22, 2, 1, 0, 0],
+        &list(0x41, &[&[0xa3, 1, b'X']]),
+        &[0; 5],
+    ];
+    vec![sends, reads, login.concat()]
+}
+
+// proves A1, G2
+#[test]
+fn amqp() {
+    let words = ["\0S", "\0", "AMQP", "@", "\u{1}", "C"].map(String::from);
+    fuzz("amqp", targets::amqp, amqp_conversations(), &words);
+}
+
+/// The conversations of the corpus get as far as messages.
+#[test]
+fn conversations_of_the_corpus_are_understood() {
+    let nothing = targets::amqp(&[]);
+    for conversation in amqp_conversations().iter().take(2) {
+        assert_ne!(targets::amqp(conversation), nothing);
+    }
+}
+
 // proves L6, U3
 #[test]
 fn kafka() {

@@ -1,7 +1,7 @@
 //! The legend below the plot, with the number of events of each kind.
 
 use super::label_layout::text_width;
-use super::plot_content::{arrow, cross, dot};
+use super::plot_content::{arrow, cross, diamond, dot};
 use super::svg::{WIDTH, line, text};
 use super::{LANE_COLOURS, Picture, PointKind, with_thousands};
 
@@ -57,6 +57,15 @@ pub(super) fn draw(out: &mut String, picture: &Picture, left: f64, top: f64) -> 
             },
         ),
         _ => lanes(&mut layout, picture),
+    }
+    if !picture.revisions.is_empty() {
+        let label = format!(
+            "early results ({})",
+            with_thousands(picture.revisions.len())
+        );
+        layout.item(26.0, &label, "neutral", |out, x, y| {
+            diamond(out, (x + 13.0, y));
+        });
     }
     layout.y - top + ROW - 12.0
 }

@@ -32,6 +32,8 @@ pub struct Picture {
     pub points: Vec<Point>,
     /// One, or one for each lane.
     pub watermarks: Vec<WatermarkLine>,
+    /// The event times of the revisions of early results, in order.
+    pub revisions: Vec<Instant>,
     pub policy: TimePolicy,
     /// False if arrivals are derived from event times. The late and early bounds do not apply then and are not drawn.
     pub arrivals_known: bool,
@@ -137,6 +139,25 @@ impl Picture {
     /// The watermarks that are drawn. More would be indistinguishable, and too large for a browser.
     fn drawn_watermarks(&self) -> &[WatermarkLine] {
         &self.watermarks[..self.watermarks.len().min(WATERMARKS_MAX)]
+    }
+
+    /// Where the watermarks let each revision take place. A revision that comes with the end of the input has no place.
+    fn revision_steps(&self) -> Vec<WatermarkStep> {
+        let lines = self.watermarks.iter();
+        let mut steps: Vec<_> = lines.map(|line| line.drawable_steps().peekable()).collect();
+        let mut places = Vec::new();
+        for &watermark in &self.revisions {
+            let mut arrival: Option<Instant> = None;
+            for line in &mut steps {
+                while line.next_if(|step| step.watermark < watermark).is_some() {}
+                let Some(passed) = line.peek() else {
+                    return places;
+                };
+                arrival = arrival.max(Some(passed.arrival));
+            }
+            places.extend(arrival.map(|arrival| WatermarkStep { arrival, watermark }));
+        }
+        places
     }
 
     /// The policy in one line.

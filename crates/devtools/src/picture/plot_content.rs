@@ -14,6 +14,7 @@ const LABELLED_MAX: usize = 60;
 /// With more events than this only adjusted and dropped ones have tooltips.
 const EXPLAINED_MAX: usize = 600;
 const LABEL_SIZE: f64 = 12.0;
+const REVISION_RADIUS: f64 = 4.5;
 
 pub(super) struct PlotContent<'a> {
     picture: &'a Picture,
@@ -65,6 +66,7 @@ impl<'a> PlotContent<'a> {
         for watermark in self.picture.drawn_watermarks() {
             self.watermark(out, watermark);
         }
+        self.revisions(out);
         // Adjusted and dropped events are drawn on top.
         for kind in [PointKind::OnTime, PointKind::Adjusted, PointKind::Dropped] {
             for point in self.points.iter().filter(|p| p.kind() == kind) {
@@ -130,6 +132,22 @@ impl<'a> PlotContent<'a> {
             out,
             r#"<path class="watermark {colour}{weight}" d="{path}"/>"#
         );
+    }
+
+    /// A mark where each revision takes place. Marks that would cover each other are left out.
+    fn revisions(&self, out: &mut String) {
+        let mut last_y = f64::INFINITY;
+        for step in self.picture.revision_steps() {
+            let (x, y) = (self.area.x(step.arrival), self.area.y(step.watermark));
+            if last_y - y < 2.0 * REVISION_RADIUS {
+                continue;
+            }
+            last_y = y;
+            out.push_str(r#"<g class="neutral">"#);
+            diamond(out, (x, y));
+            let time = date_and_time(step.watermark);
+            let _ = writeln!(out, "<title>early results as of {time}</title></g>");
+        }
     }
 
     fn lane_colour(&self, lane: &str) -> &'static str {
@@ -294,6 +312,15 @@ pub(super) fn dot(out: &mut String, class: &str, (x, y): Position, radius: f64) 
     let _ = write!(
         out,
         r#"<circle class="{class}" cx="{x:.1}" cy="{y:.1}" r="{radius:.1}"/>"#
+    );
+}
+
+pub(super) fn diamond(out: &mut String, (x, y): Position) {
+    let arm = REVISION_RADIUS;
+    let (left, right, top, bottom) = (x - arm, x + arm, y - arm, y + arm);
+    let _ = write!(
+        out,
+        r#"<path class="hollow" d="M{left:.1} {y:.1}L{x:.1} {top:.1}L{right:.1} {y:.1}L{x:.1} {bottom:.1}Z"/>"#
     );
 }
 

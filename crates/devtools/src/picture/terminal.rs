@@ -60,6 +60,7 @@ impl Terminal {
         plot.axes(&mut grid, &ticks);
         plot.guides(&mut grid, picture);
         plot.watermarks(&mut grid, picture);
+        plot.revisions(&mut grid, picture);
         plot.points(&mut grid, picture);
         grid.text(0, height - 1, &legend(picture, width), Style::Plain);
         grid.render(self.colour)
@@ -83,6 +84,10 @@ fn legend(picture: &Picture, width: usize) -> String {
     let (on_time, adjusted) = (count(PointKind::OnTime), count(PointKind::Adjusted));
     let mut text = format!("● on time {on_time}   ○↑◆ adjusted {adjusted}   ");
     text += &format!("✗ dropped {}   ━ watermark", count(PointKind::Dropped));
+    if !picture.revisions.is_empty() {
+        let revisions = with_thousands(picture.revisions.len());
+        text += &format!("   ◇ early results {revisions}");
+    }
     let long = format!("{text}   · no delay   ∙ bounds");
     if long.chars().count() <= width {
         long
@@ -240,6 +245,13 @@ impl Plot {
                     style,
                 );
             }
+        }
+    }
+
+    fn revisions(&self, grid: &mut CharGrid, picture: &Picture) {
+        for step in picture.revision_steps() {
+            let (column, row) = (self.column(step.arrival), self.row(step.watermark));
+            grid.set(column, row, '◇', Style::Plain);
         }
     }
 

@@ -106,6 +106,7 @@ fn worked_example(variant: Variant) -> Picture {
         subtitle: Some(subtitle.to_owned()),
         points,
         watermarks: lines,
+        revisions: Vec::new(),
         policy,
         arrivals_known: true,
     }
@@ -305,6 +306,7 @@ fn toll_booth(events: usize) -> Picture {
         subtitle: Some(format!("{} events at four booths", with_thousands(events))),
         points,
         watermarks: vec![WatermarkLine { lane: None, steps }],
+        revisions: Vec::new(),
         policy: job.time,
         arrivals_known: true,
     }
@@ -340,6 +342,7 @@ fn picture_of(points: Vec<Point>) -> Picture {
         subtitle: None,
         points,
         watermarks: vec![WatermarkLine { lane: None, steps }],
+        revisions: Vec::new(),
         policy: TimePolicy::default(),
         arrivals_known: true,
     }
@@ -357,6 +360,32 @@ fn text_from_outside_cannot_break_the_file() {
     check_well_formed(&drawing);
     assert!(!drawing.contains("<script") && !drawing.contains("<b>") && !drawing.contains('\u{0}'));
     assert!(!terminal(&picture, 80, 24).contains('\u{0}'));
+}
+
+#[test]
+fn revisions_are_drawn_where_the_watermark_passes_them() {
+    let mut picture = picture_of(vec![on_time(0), on_time(5), on_time(12)]);
+    let at = |seconds| on_time(seconds).event_time;
+    // The watermark passes 4 with the second event and 10 with the third; 14 comes with the end of the input.
+    picture.revisions = vec![at(4), at(10), at(14)];
+    let places = picture.revision_steps();
+    assert_eq!(places, [step(at(5), at(4)), step(at(12), at(10))]);
+    let drawing = svg(&picture);
+    check_well_formed(&drawing);
+    assert_eq!(drawing.matches("<title>early results as of").count(), 2);
+    assert!(drawing.contains("early results (3)"));
+    assert_eq!(terminal(&picture, 100, 30).matches('◇').count(), 2 + 1);
+
+    // With a watermark for each lane, the last one to pass decides.
+    let late = vec![step(at(9), at(4)), step(at(20), at(11))];
+    picture.watermarks.push(WatermarkLine {
+        lane: Some("b".to_owned()),
+        steps: late,
+    });
+    assert_eq!(
+        picture.revision_steps(),
+        [step(at(9), at(4)), step(at(20), at(10))]
+    );
 }
 
 #[test]

@@ -37,12 +37,6 @@ FROM Entry TIMESTAMP BY EntryTime
 GROUP BY TollId, TumblingWindow(minute, 1)
 ";
 
-/// The path of [`QUERY`], relative to the job file.
-pub const QUERY_PATH: &str = "query.saql";
-
-/// The path of the events, relative to the job file.
-pub const EVENTS_PATH: &str = "input/Entry.jsonl";
-
 const BOOTHS: usize = 4;
 /// The duration of the demo, gap included.
 const DURATION_MS: u64 = 8 * 60_000;

@@ -24,11 +24,8 @@ fn times(rows: &[Value], field: &str) -> Vec<Instant> {
 #[test]
 fn the_demo_files_fit_together() {
     let job = JobFile::parse(JOB, "job.toml").unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(
-        job.query,
-        QuerySource::File(Path::new(QUERY_PATH).to_owned())
-    );
-    assert_eq!(job.inputs[0].paths, [Path::new(EVENTS_PATH)]);
+    assert_eq!(job.query, QuerySource::File("query.saql".into()));
+    assert_eq!(job.inputs[0].paths, [Path::new("input/Entry.jsonl")]);
     assert_eq!(job.inputs[0].arrival.as_deref(), Some("ArrivalTime"));
     assert!(QUERY.contains(&format!(
         "FROM {} TIMESTAMP BY EntryTime",

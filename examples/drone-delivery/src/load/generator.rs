@@ -41,7 +41,6 @@ pub(super) struct Generator<'a> {
     next: Option<Due>,
     /// Deliveries to cancel after all requests are sent, when some are in progress.
     to_cancel: Vec<String>,
-    buffer: Box<[u8]>,
     report: &'a mut LoadReport,
 }
 
@@ -98,7 +97,6 @@ impl<'a> Generator<'a> {
             number: 0,
             next: None,
             to_cancel: Vec::new(),
-            buffer: vec![0; 64 << 10].into(),
             report,
             load,
         };
@@ -216,9 +214,8 @@ impl<'a> Generator<'a> {
     /// The action after an expected response; `None` while the response is incomplete.
     fn settle(&mut self, slot: usize) -> Result<Option<NextAction>, AttemptError> {
         let to = &mut self.slots[slot];
-        to.connection.send().map_err(AttemptError::Broken)?;
-        let received = to.connection.receive(&mut self.buffer);
-        let Some((status, body)) = received.map_err(AttemptError::Broken)? else {
+        let received = to.connection.poll().map_err(AttemptError::Broken)?;
+        let Some((status, body)) = received else {
             return Ok(None);
         };
         let Some(task) = to.task.as_ref().filter(|_| to.left.is_some()) else {

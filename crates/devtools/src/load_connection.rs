@@ -10,10 +10,7 @@ use std::ops::Range;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 
-use crate::client::Server;
-use crate::exit::UsageError;
-
-pub(super) struct LoadConnection {
+pub struct LoadConnection {
     stream: TcpStream,
     /// Bytes of the request sent.
     sent: usize,
@@ -28,7 +25,7 @@ pub(super) struct LoadConnection {
 const RESPONSE_BYTES: usize = 4 << 10;
 
 impl LoadConnection {
-    pub(super) fn open(
+    pub fn open(
         address: SocketAddr,
         registry: &Registry,
         token: Token,
@@ -46,13 +43,13 @@ impl LoadConnection {
         })
     }
 
-    pub(super) fn start_request(&mut self, request: &[u8]) -> io::Result<()> {
+    pub fn start_request(&mut self, request: &[u8]) -> io::Result<()> {
         (self.sent, self.filled, self.busy) = (0, 0, true);
         self.send(request)
     }
 
     /// Sends as much of the request in flight as the socket takes.
-    pub(super) fn send(&mut self, request: &[u8]) -> io::Result<()> {
+    pub fn send(&mut self, request: &[u8]) -> io::Result<()> {
         if !self.busy {
             return Ok(());
         }
@@ -67,7 +64,7 @@ impl LoadConnection {
     }
 
     /// The status and body, once the response is complete. Nothing follows it before the next request.
-    pub(super) fn receive(&mut self) -> io::Result<Option<(u16, &[u8])>> {
+    pub fn receive(&mut self) -> io::Result<Option<(u16, &[u8])>> {
         loop {
             if self.filled == self.response.len() {
                 self.response.resize(2 * self.filled, 0);
@@ -83,29 +80,6 @@ impl LoadConnection {
                 return Ok(Some((status, &self.response[body])));
             }
         }
-    }
-}
-
-/// The head of requests that differ only in their bodies.
-pub(super) struct RequestHead(Vec<u8>);
-
-impl RequestHead {
-    pub(super) fn post(server: &Server, path: &str) -> Result<RequestHead, UsageError> {
-        let mut head = format!(
-            "POST {}{path} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\n",
-            server.base_path(),
-            server.authority(),
-        );
-        if let Some(key) = server.authorization()? {
-            head.push_str(&format!("authorization: {key}\r\n"));
-        }
-        head.push_str("content-length: ");
-        Ok(RequestHead(head.into_bytes()))
-    }
-
-    pub(super) fn with_body(&self, body: &[u8]) -> Vec<u8> {
-        let length = body.len().to_string();
-        [&self.0, length.as_bytes(), b"\r\n\r\n", body].concat()
     }
 }
 
@@ -127,7 +101,7 @@ fn complete_response(bytes: &[u8]) -> Option<(u16, Range<usize>)> {
         let named = name.eq_ignore_ascii_case("content-length");
         named.then(|| value.trim().parse::<usize>().ok()).flatten()
     });
-    let body = head + 4..head + 4 + length.unwrap_or(0);
+    let body = head + 4..(head + 4).checked_add(length.unwrap_or(0))?;
     (bytes.len() >= body.end).then_some((status, body))
 }
 
@@ -144,5 +118,9 @@ mod tests {
         );
         assert_eq!(complete_response(&text[..text.len() - 1]), None);
         assert_eq!(complete_response(b"HTTP/1.1 201 Created\r\n"), None);
+        let empty = b"HTTP/1.1 204 No Content\r\n\r\n";
+        assert_eq!(complete_response(empty), Some((204, 27..27)));
+        let text = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", usize::MAX);
+        assert_eq!(complete_response(text.as_bytes()), None);
     }
 }

@@ -1,0 +1,226 @@
+//! `Config.json` of Microsoft's emulators for Event Hubs and Service Bus, as settings of a node.
+//!
+//! Hubs and queues become settings below `hubs` and `queues`, which flags override. What a node has no equal for is left
+//! out, and the user is told.
+
+use std::path::Path;
+
+use highwater_env::disk;
+use serde_json::Value;
+
+use crate::exit::UsageError;
+
+/// A time to live of more days than this stands for ever.
+const DAYS_MAX: u64 = 36_500;
+
+/// Settings, and what was left out.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct EmulatorConfig {
+    pub(crate) flags: Vec<(String, String)>,
+    pub(crate) left_out: Vec<String>,
+}
+
+impl EmulatorConfig {
+    pub(crate) fn read(file: &Path) -> Result<EmulatorConfig, UsageError> {
+        let shown = file.display();
+        let text = disk::read_to_string(file)
+            .map_err(|error| UsageError(format!("cannot read {shown}: {error}")))?;
+        EmulatorConfig::parse(&text).map_err(|error| UsageError(format!("{shown}: {error}")))
+    }
+
+    fn parse(text: &str) -> Result<EmulatorConfig, String> {
+        let json: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let user = &json["UserConfig"];
+        let event_hubs = list(&user["NamespaceConfig"]);
+        let service_bus = list(&user["Namespaces"]);
+        if event_hubs.is_empty() && service_bus.is_empty() {
+            return Err(
+                "it has neither UserConfig.NamespaceConfig nor UserConfig.Namespaces".into(),
+            );
+        }
+        let mut config = EmulatorConfig::default();
+        for hub in event_hubs
+            .iter()
+            .flat_map(|namespace| list(&namespace["Entities"]))
+        {
+            config.add_hub(hub)?;
+        }
+        for namespace in service_bus {
+            for queue in list(&namespace["Queues"]) {
+                config.add_queue(queue)?;
+            }
+            for topic in list(&namespace["Topics"]) {
+                config.left_out.push(format!("topic {}", name(topic)?));
+            }
+        }
+        Ok(config)
+    }
+
+    fn set(&mut self, table: &str, name: &str, setting: &str, value: String) {
+        let key = match name.contains('.') {
+            true => format!("{table}.\"{name}\".{setting}"),
+            false => format!("{table}.{name}.{setting}"),
+        };
+        self.flags.push((key, value));
+    }
+
+    fn add_hub(&mut self, hub: &Value) -> Result<(), String> {
+        let name = name(hub)?;
+        let partitions = &hub["PartitionCount"];
+        let partitions = partitions
+            .as_u64()
+            .or_else(|| partitions.as_str()?.parse().ok());
+        let partitions = partitions.ok_or_else(|| format!("{name} has no PartitionCount"))?;
+        self.set("hubs", name, "partitions", partitions.to_string());
+        Ok(())
+    }
+
+    fn add_queue(&mut self, queue: &Value) -> Result<(), String> {
+        let name = name(queue)?;
+        let properties = &queue["Properties"];
+        let flag = |key: &str| properties[key].as_bool().unwrap_or_default();
+        let time = |key: &str| {
+            let text = properties[key].as_str();
+            text.map(|text| duration(text).ok_or_else(|| format!("{name}: {key} is no duration")))
+                .transpose()
+        };
+        self.set(
+            "queues",
+            name,
+            "sessions",
+            flag("RequiresSession").to_string(),
+        );
+        if let Some(lock) = time("LockDuration")?.flatten() {
+            self.set("queues", name, "lock", lock);
+        }
+        let expires = flag("DeadLetteringOnMessageExpiration");
+        self.set("queues", name, "dead_letter_expired", expires.to_string());
+        if let Some(live) = time("DefaultMessageTimeToLive")? {
+            let live = live.unwrap_or_else(|| "forever".into());
+            self.set("queues", name, "time_to_live", live);
+        }
+        if flag("RequiresDuplicateDetection") {
+            let window = time("DuplicateDetectionHistoryTimeWindow")?.flatten();
+            let window = window.unwrap_or_else(|| "10m".into());
+            self.set("queues", name, "duplicates_within", window);
+        }
+        if let Some(count) = properties["MaxDeliveryCount"].as_u64() {
+            self.set("queues", name, "deliveries_max", count.to_string());
+        }
+        for key in ["ForwardTo", "ForwardDeadLetteredMessagesTo"] {
+            if properties[key].as_str().is_some_and(|to| !to.is_empty()) {
+                self.left_out.push(format!("{key} of queue {name}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+fn name(entity: &Value) -> Result<&str, String> {
+    let name = entity["Name"].as_str();
+    name.filter(|name| !name.contains('"'))
+        .ok_or_else(|| "an entity has no name".into())
+}
+
+/// An ISO 8601 duration such as `P1DT2H30M0.5S` in the form of our settings, such as `1d2h30m500ms`. The outer `None`: it
+/// is no duration; the inner: it is one without an end.
+fn duration(text: &str) -> Option<Option<String>> {
+    let (days, times) = match text.strip_prefix('P')?.split_once('T') {
+        Some((days, times)) => (days, times),
+        None => (text.strip_prefix('P')?, ""),
+    };
+    let mut parts = String::new();
+    if !days.is_empty() {
+        let days: u64 = days.strip_suffix('D')?.parse().ok()?;
+        if days > DAYS_MAX {
+            return Some(None);
+        }
+        parts += &format!("{days}d");
+    }
+    let mut rest = times;
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| c.is_ascii_alphabetic())?;
+        let (number, unit) = (&rest[..end], &rest[end..=end]);
+        rest = &rest[end + 1..];
+        match unit {
+            "H" => parts += &format!("{}h", number.parse::<u32>().ok()?),
+            "M" => parts += &format!("{}m", number.parse::<u32>().ok()?),
+            "S" => {
+                let seconds: f64 = number.parse().ok()?;
+                parts += &format!("{}ms", (seconds * 1000.0).round() as u64);
+            }
+            _ => return None,
+        }
+    }
+    (!parts.is_empty()).then_some(Some(parts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags(text: &str) -> (Vec<String>, Vec<String>) {
+        let config = EmulatorConfig::parse(text).unwrap();
+        let shown = |(key, value): &(String, String)| format!("{key}={value}");
+        (config.flags.iter().map(shown).collect(), config.left_out)
+    }
+
+    // proves A3
+    #[test]
+    fn the_file_of_the_event_hubs_emulator_makes_hubs() {
+        let text = r#"{"UserConfig": {"NamespaceConfig": [{"Type": "EventHub", "Name": "emulatorNs1", "Entities": [
+            {"Name": "eh1", "PartitionCount": "2", "ConsumerGroups": [{"Name": "cg1"}]},
+            {"Name": "eh.2", "PartitionCount": 4}
+        ]}], "LoggingConfig": {"Type": "File"}}}"#;
+        let expected = ["hubs.eh1.partitions=2", r#"hubs."eh.2".partitions=4"#];
+        assert_eq!(flags(text).0, expected);
+    }
+
+    // proves A3
+    #[test]
+    fn the_file_of_the_service_bus_emulator_makes_queues() {
+        let text = r#"{"UserConfig": {"Namespaces": [{"Name": "sbemulatorns", "Queues": [{"Name": "queue.1", "Properties": {
+            "DeadLetteringOnMessageExpiration": true, "DefaultMessageTimeToLive": "PT1H",
+            "DuplicateDetectionHistoryTimeWindow": "PT20S", "ForwardDeadLetteredMessagesTo": "", "ForwardTo": "other",
+            "LockDuration": "PT1M", "MaxDeliveryCount": 3, "RequiresDuplicateDetection": true, "RequiresSession": false
+        }}], "Topics": [{"Name": "topic.1"}]}]}}"#;
+        let (flags, left_out) = flags(text);
+        let expected = [
+            "sessions=false",
+            "lock=1m",
+            "dead_letter_expired=true",
+            "time_to_live=1h",
+            "duplicates_within=20000ms",
+            "deliveries_max=3",
+        ];
+        let expected = expected.map(|setting| format!(r#"queues."queue.1".{setting}"#));
+        assert_eq!(flags, expected);
+        assert_eq!(left_out, ["ForwardTo of queue queue.1", "topic topic.1"]);
+    }
+
+    #[test]
+    fn durations_are_those_of_iso_8601() {
+        let some = |text: &str| Some(Some(text.to_owned()));
+        assert_eq!(duration("P1DT2H30M0.5S"), some("1d2h30m500ms"));
+        assert_eq!(duration("P14D"), some("14d"));
+        assert_eq!(duration("P10675199DT2H48M5.4775807S"), Some(None));
+        for wrong in ["", "P", "1h", "PT", "PT5", "PT5X", "PTS", "P1W"] {
+            assert_eq!(duration(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn other_files_are_refused() {
+        for wrong in [
+            "",
+            "{}",
+            r#"{"UserConfig":{"Namespaces":[{"Queues":[{}]}]}}"#,
+        ] {
+            assert!(EmulatorConfig::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}
