@@ -19,7 +19,9 @@ class Node:
         self.binary, self.folder, self.port = binary, folder, port
         self.process = None
         listen = f'http = {{ listen = "127.0.0.1:{port}" }}\nkafka = {{ listen = "{kafka}" }}\n'
-        write(f"{folder}/highwater.toml", f'data = "{folder}/data"\n{listen}{settings}')
+        # Jobs that come over HTTP read and write below the folder of the trial.
+        folders = f'jobs.folders = ["{os.path.dirname(folder)}"]\n'
+        write(f"{folder}/highwater.toml", f'data = "{folder}/data"\n{listen}{folders}{settings}')
 
     def start(self, wait=True):
         log = open(f"{self.folder}/log", "ab")

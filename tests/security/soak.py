@@ -2,7 +2,10 @@
 
 The well-behaved clients run alone first, then beside the hostile ones. At the end every acknowledged event is on the hub
 and in the job's output, no request of the well-behaved failed, and the node's memory stayed below its bound. With
-`--slower` p99 of the well-behaved stays within that factor of the undisturbed one. Hostile clients are bounded in number and rate, use loopback only, and end with the script.
+`--slower` p99 of the well-behaved stays within that factor of the undisturbed one.
+
+Hostile clients have a process of their own, so that their work does not delay the measurement, at a low priority: on a network
+they would have a machine of their own. They are bounded in number and rate, use loopback only, and end with the script.
 """
 
 import argparse
@@ -265,8 +268,18 @@ async def fill_evil(port):
     http.close()
 
 
+async def attack(arguments):
+    """Every attack, until this process is killed, or a little longer than the soak."""
+    os.nice(10)
+    attacks = hostile(arguments.port, arguments.port + 1, arguments.connections)
+    tasks = [asyncio.create_task(task) for task in attacks]
+    await asyncio.wait(tasks, timeout=arguments.seconds + 10, return_when=asyncio.FIRST_EXCEPTION)
+    for task in tasks:
+        if task.done():
+            task.result()
+
+
 async def soak(node, arguments):
-    broker = arguments.port + 1
     await fill_evil(arguments.port)
     ops = Http(arguments.port, "ops")
     body = json.dumps({"files": {"job.toml": JOB, "q.saql": QUERY}, "start": "beginning"}).encode()
@@ -281,13 +294,16 @@ async def soak(node, arguments):
     await asyncio.sleep(arguments.seconds / 2)
     alone, quiet_memory = good.take_p99(), memory.most
     check(f"nothing fails without hostile clients: {good.failures[:3]}", not good.failures)
-    attacks = [asyncio.create_task(task) for task in hostile(arguments.port, broker, arguments.connections)]
+    attackers = await asyncio.create_subprocess_exec(sys.executable, __file__, *sys.argv[1:], "--attack")
     await asyncio.sleep(arguments.seconds)
     beside = good.take_p99()
     check("the node runs", node.is_up())
-    for task in attacks + tasks:
+    check("the hostile clients run", attackers.returncode is None)
+    attackers.kill()
+    await attackers.wait()
+    for task in tasks:
         task.cancel()
-    await asyncio.gather(*attacks, *tasks, return_exceptions=True)
+    await asyncio.gather(*tasks, return_exceptions=True)
     print(f"memory: {quiet_memory:.0f} MiB alone, at most {memory.most:.0f} MiB beside hostile clients")
     for name, (before, count) in alone.items():
         after, count_after = beside[name]
@@ -326,9 +342,12 @@ def main():
     parser.add_argument("--connections", type=int, default=1200, help="idle ones")
     parser.add_argument("--memory-mib", type=float, default=700)
     parser.add_argument("--slower", type=float, help="the factor that p99 may grow by; unset: it is only printed")
+    parser.add_argument("--attack", action="store_true", help="be the hostile clients of a soak that runs")
     arguments = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if arguments.attack:
+        return asyncio.run(attack(arguments))
     folder = tempfile.mkdtemp(prefix="highwater-soak-")
     node = Node(arguments.binary, folder, arguments.port, settings(), kafka=f"{HOST}:{arguments.port + 1}").start()
     try:
