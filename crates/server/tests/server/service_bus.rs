@@ -176,8 +176,8 @@ async fn credit_is_drained_and_what_is_not_sent_goes_back() {
             .await,
         None
     );
-    client.give_credit(1, 10).await;
     send(&mut client, &["only"]).await;
+    client.give_credit(1, 10).await;
     receive(&mut client).await;
     // The client has nine credits, and wants them back.
     let zero = Value::U32(0);
