@@ -554,6 +554,33 @@ const checks = {
   }
 }
 
+// Not checks: they run only if they are named.
+const tools = {
+  // Draws the pictures of the documentation anew, in docs/images.
+  async pictures () {
+    const images = path.join(__dirname, '../../docs/images')
+    const take = (page, name, height) => page.screenshot({ path: path.join(images, name), clip: { x: 0, y: 0, width: 1280, height } })
+    const job = await open(`${demo.url}/console/jobs/counts`)
+    // The picture shows a minute.
+    await sleep(65 * SECOND)
+    await job.mouse.click(...await placeOfLast(job, { adjusted: true }))
+    await job.waitForSelector('#fate-body pre')
+    await job.keyboard.press('p')
+    await job.evaluate(() => document.activeElement.blur())
+    await job.setViewportSize({ width: 1280, height: 880 })
+    await job.waitForSelector('#paused', { state: 'hidden' })
+    await take(job, 'console-job.png', 880)
+    await close(job)
+    const playground = await open(`${demo.url}/console/playground`)
+    await playground.waitForSelector('#verdict.good')
+    await playground.setViewportSize({ width: 1280, height: 1180 })
+    await playground.click('#event-table tbody tr:nth-child(6) button')
+    await playground.waitForSelector('#fate-body .verdict')
+    await take(playground, 'console-playground.png', 1180)
+    await close(playground)
+  }
+}
+
 // A command of the console, against a node.
 async function runCommand (node, command) {
   const [name, ...args] = command.split(' ')
@@ -572,7 +599,7 @@ async function checkGoldenCase (file) {
 async function main () {
   fs.writeFileSync(path.join(folder, 'keyed.toml'), '[[keys]]\nname = "root"\nsecret = "root-secret"\nrights = ["send", "listen", "manage", "deploy"]\n')
   const wanted = process.argv.slice(2)
-  const names = Object.keys(checks).filter(name => !wanted.length || wanted.includes(name))
+  const names = wanted.length ? wanted : Object.keys(checks)
   let failed = 0
   try {
     await Promise.all([demo.start(), keyed.start(), plain.start()])
@@ -580,7 +607,7 @@ async function main () {
     for (const name of names) {
       const started = Date.now()
       try {
-        await checks[name]()
+        await (checks[name] ?? tools[name])()
         console.log(`ok   ${name} (${((Date.now() - started) / SECOND).toFixed(1)} s)`)
       } catch (error) {
         failed++
