@@ -187,6 +187,29 @@ impl RequestContext {
         }
     }
 
+    /// Takes what a response whose size was unknown needs beyond its share, before it is encoded.
+    pub(crate) async fn reserve_encoded(
+        &self,
+        mut share: MemoryShare,
+        response: &impl Encodable,
+    ) -> MemoryShare {
+        let bytes = response.compute_size(self.version).unwrap_or(0);
+        let Some(missing) = bytes.checked_sub(share.bytes()) else {
+            return share;
+        };
+        match self.broker.response_memory.try_take(missing) {
+            Ok(more) => {
+                share.add(more);
+                share
+            }
+            Err(_) => {
+                // Released first: two requests that wait for each other's share would never end.
+                drop(share);
+                self.broker.response_memory.take(bytes).await
+            }
+        }
+    }
+
     /// Encodes a response that holds this memory until it is written.
     pub(crate) fn encode_within<A: Encodable + HeaderVersion + Throttle>(
         &self,
