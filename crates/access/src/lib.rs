@@ -18,7 +18,7 @@ mod scram_client;
 mod secret;
 mod token;
 
-pub use audit::{AuditEvent, AuditLog, NoAudit};
+pub use audit::{AuditEvent, AuditLog, NoAudit, RefusalLog};
 pub use certificate::ClientCertificate;
 pub use key::{Key, KeyScope, Keys, NameLists};
 pub use names::NamePatterns;

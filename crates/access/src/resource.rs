@@ -21,6 +21,21 @@ pub enum Resource<'a> {
     Deployment(&'a str),
 }
 
+impl<'a> Resource<'a> {
+    /// The name in the audit log; empty for the node as a whole.
+    pub fn name(&self) -> &'a str {
+        match self {
+            Resource::Node | Resource::AnyHub => "",
+            Resource::Hub(name)
+            | Resource::Queue(name)
+            | Resource::Group(name)
+            | Resource::TransactionalId(name)
+            | Resource::Workflow(name)
+            | Resource::Deployment(name) => name,
+        }
+    }
+}
+
 impl fmt::Display for Resource<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -97,7 +97,7 @@ pub trait Authorizer: Send + Sync {
         None
     }
 
-    /// Records a change of topics or groups in the audit log.
+    /// Records a change or a refusal in the audit log.
     fn audit(&self, _event: AuditEvent) {}
 
     fn may(&self, who: &Identity, right: Right, on: Resource<'_>) -> bool;

@@ -143,6 +143,9 @@ macro_rules! respond {
             share = MemoryShare::default();
         }
         let response = $handler($context, request).await;
+        if estimate >= UNKNOWN_BYTES {
+            share = $context.reserve_encoded(share, &response).await;
+        }
         $context.encode_within(share, response)
     }};
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use highwater_access::{ConnectionPermit, Limiter, Usage};
+use highwater_access::{ConnectionPermit, Limiter, RefusalLog, Usage};
 use highwater_env::{MemoryBudget, MemoryShare};
 use kafka_protocol::messages::ApiKey;
 use kafka_protocol::protocol::StrBytes;
@@ -82,6 +82,7 @@ struct Client {
     /// The quota of the user.
     limiter: Option<Arc<Limiter>>,
     permit: Option<ConnectionPermit>,
+    refusals: Arc<RefusalLog>,
 }
 
 enum Event {
@@ -118,6 +119,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 sasl: listener.sasl.then(Arc::default),
                 limiter: None,
                 permit: None,
+                refusals: Arc::default(),
                 listener,
             },
             frames: Frames::new(options.frame_bytes_max),
@@ -422,6 +424,7 @@ impl Client {
             limiter: self.limiter.clone(),
             listener: Arc::clone(&self.listener),
             sasl: self.sasl.clone(),
+            refusals: Arc::clone(&self.refusals),
         };
         Ok((context, frame))
     }

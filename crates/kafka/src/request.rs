@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use highwater_access::{AuditEvent, Limiter, Right, Usage};
+use highwater_access::{AuditEvent, Limiter, RefusalLog, Right, Usage};
 use highwater_env::MemoryShare;
 use highwater_log::{
     GroupCoordinator, HubInfo, HubName, Log, Partition, TopicPartition, TransactionCoordinator,
@@ -67,6 +67,8 @@ pub(crate) struct RequestContext {
     pub listener: Arc<ListenerInfo>,
     /// The login of the connection; `None` if the listener has no authentication.
     pub sasl: Option<Arc<Mutex<SaslExchange>>>,
+    /// The refusals of the connection.
+    pub refusals: Arc<RefusalLog>,
 }
 
 /// Why a connection is closed.
@@ -185,6 +187,29 @@ impl RequestContext {
         }
     }
 
+    /// Takes what a response whose size was unknown needs beyond its share, before it is encoded.
+    pub(crate) async fn reserve_encoded(
+        &self,
+        mut share: MemoryShare,
+        response: &impl Encodable,
+    ) -> MemoryShare {
+        let bytes = response.compute_size(self.version).unwrap_or(0);
+        let Some(missing) = bytes.checked_sub(share.bytes()) else {
+            return share;
+        };
+        match self.broker.response_memory.try_take(missing) {
+            Ok(more) => {
+                share.add(more);
+                share
+            }
+            Err(_) => {
+                // Released first: two requests that wait for each other's share would never end.
+                drop(share);
+                self.broker.response_memory.take(bytes).await
+            }
+        }
+    }
+
     /// Encodes a response that holds this memory until it is written.
     pub(crate) fn encode_within<A: Encodable + HeaderVersion + Throttle>(
         &self,
@@ -226,16 +251,23 @@ impl RequestContext {
         self.broker.services.clock.elapsed()
     }
 
-    /// Records a change in the audit log, or its refusal.
+    /// Records a change in the audit log, or why it failed. A refusal for want of a right is recorded where it is
+    /// decided.
     pub(crate) fn audit(&self, resource: &str, code: Option<Code>) {
-        let code = code.map(|code| code.to_string());
-        self.broker.services.authorizer.audit(AuditEvent {
+        if !code.is_some_and(rights::is_refusal) {
+            let authorizer = &self.broker.services.authorizer;
+            authorizer.audit(self.audit_event(resource, code));
+        }
+    }
+
+    fn audit_event(&self, resource: &str, code: Option<Code>) -> AuditEvent {
+        AuditEvent {
             who: self.identity.name().to_owned(),
             from: Some(self.client),
             operation: format!("{:?}", self.api.key),
             resource: resource.to_owned(),
-            outcome: code.unwrap_or_else(|| "ok".into()),
-        });
+            outcome: code.map_or_else(|| "ok".into(), |code| code.to_string()),
+        }
     }
 
     pub(crate) fn log(&self) -> &dyn Log {
@@ -271,21 +303,42 @@ impl RequestContext {
         rights.iter().any(|right| self.has_right(*right, on))
     }
 
-    /// Checks the right that this request needs on the resource, by the table of rights.
+    /// Checks the right that this request needs on a resource that it names, by the table of rights, and records a
+    /// refusal.
     pub(crate) fn allow(&self, on: Resource<'_>) -> Result<(), Code> {
-        self.allow_kind(ResourceKind::of(on), on)
-    }
-
-    /// Checks the right that this request needs to create a hub.
-    pub(crate) fn allow_creation(&self, hub: &str) -> Result<(), Code> {
-        self.allow_kind(ResourceKind::NewHub, Resource::Hub(hub))
-    }
-
-    fn allow_kind(&self, kind: ResourceKind, on: Resource<'_>) -> Result<(), Code> {
-        match self.has_any(rights::required(self.api.key, kind), on) {
+        match self.may(on) {
             true => Ok(()),
-            false => Err(kind.refusal()),
+            false => Err(self.refuse(on)),
         }
+    }
+
+    /// Checks the right that this request needs to create a hub that it names.
+    pub(crate) fn allow_creation(&self, hub: &str) -> Result<(), Code> {
+        match self.may_create(hub) {
+            true => Ok(()),
+            false => Err(self.refuse(Resource::Hub(hub))),
+        }
+    }
+
+    /// Records that a resource is refused to the client, once for the connection.
+    pub(crate) fn refuse(&self, on: Resource<'_>) -> Code {
+        let code = ResourceKind::of(on).refusal();
+        let event = self.audit_event(on.name(), Some(code));
+        if let Some(event) = self.refusals.admit(event) {
+            self.broker.services.authorizer.audit(event);
+        }
+        code
+    }
+
+    /// Whether the client has the right that this request needs on the resource. What it does not name is left out of
+    /// the response rather than refused.
+    pub(crate) fn may(&self, on: Resource<'_>) -> bool {
+        self.has_any(rights::required(self.api.key, ResourceKind::of(on)), on)
+    }
+
+    pub(crate) fn may_create(&self, hub: &str) -> bool {
+        let rights = rights::required(self.api.key, ResourceKind::NewHub);
+        self.has_any(rights, Resource::Hub(hub))
     }
 
     /// Whether the client may know that the hub exists.

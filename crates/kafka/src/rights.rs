@@ -178,6 +178,13 @@ impl ResourceKind {
     }
 }
 
+/// Whether the code is that of a client without the right.
+pub(crate) fn is_refusal(code: Code) -> bool {
+    [Node, Hub, Group, TransactionalId]
+        .map(ResourceKind::refusal)
+        .contains(&code)
+}
+
 /// The client's rights as a bit field of Kafka's operations, of those that Kafka has for this kind of resource.
 pub(crate) fn authorized_operations(kind: ResourceKind, has: impl Fn(Right) -> bool) -> i32 {
     const READ: i32 = 1 << 3;

@@ -49,7 +49,7 @@ pub use message::{
     Properties,
 };
 pub use service::{
-    AcceptedSession, CreateError, Disposition, Error, ExchangeResult, Options, PropertyEdit, Queue,
-    QueueStats, Queues, ReceiveRequest, Settlement, WaitKey, feed,
+    AcceptedSession, CreateError, DeferredRequest, Disposition, Error, ExchangeResult, Options,
+    PropertyEdit, Queue, QueueStats, Queues, ReceiveRequest, Settlement, WaitKey, feed,
 };
 pub use settings::{Settings, SettingsError};

@@ -125,7 +125,10 @@ impl Queue {
         available: usize,
     ) -> Result<PendingAppend, AppendError> {
         self.check_size(batch.size())?;
-        match self.producers.check(batch.header())? {
+        let checked = self
+            .producers
+            .check(batch.header(), now, &self.topic_partition)?;
+        match checked {
             SequenceCheck::Duplicate { first, time, .. } => {
                 let (responder, outcome) = oneshot::channel();
                 let first = append_info(first, time, true);
@@ -187,7 +190,7 @@ impl Queue {
     ) -> Result<PendingAppend, AppendError> {
         self.check_size(0)?;
         self.producers
-            .check_marker(producer, &self.topic_partition)?;
+            .check_marker(producer, now, &self.topic_partition)?;
         Ok(self.push_single(Batch::marker(producer, marker), Some(marker), now))
     }
 

@@ -117,7 +117,7 @@ fn consumer_heartbeat(
         owned: request.topic_partitions.map(of_topics),
         client_id: context.client_id.to_string(),
         client_host: context.client_host.to_string(),
-        visible: HubFilter::new(move |hub| reader.allow(Resource::Hub(hub)).is_ok()),
+        visible: HubFilter::new(move |hub| reader.may(Resource::Hub(hub))),
     }
 }
 
@@ -224,7 +224,9 @@ fn described_assignment(
 ) -> DescribedAssignment {
     let topics = partitions.iter().filter_map(|(hub, partitions)| {
         let hub = context.log().hub_by_id(*hub)?;
-        context.allow(Resource::Hub(hub.name.as_str())).ok()?;
+        if !context.may(Resource::Hub(hub.name.as_str())) {
+            return None;
+        }
         Some(
             DescribedTopic::default()
                 .with_topic_id(Uuid::from_bytes(hub.id.0))

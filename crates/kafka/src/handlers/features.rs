@@ -69,7 +69,6 @@ pub(crate) async fn update(
         .collect();
     let response = UpdateFeaturesResponse::default().with_error_message(None);
     if let Err(code) = context.allow(Resource::Node) {
-        context.audit("features", Some(code));
         return response
             .with_error_code(context.error_code(&code))
             .with_error_message(some_text(code));

@@ -306,7 +306,7 @@ pub(crate) async fn list(
     };
     let groups = context.groups().list().await.into_iter();
     let listed = groups
-        .filter(|info| context.allow(Resource::Group(&info.group)).is_ok())
+        .filter(|info| context.may(Resource::Group(&info.group)))
         .filter(|info| matches(&request.states_filter, state_name(info.state)))
         .filter(|info| matches(&request.types_filter, type_name(info)))
         .map(|info| {

@@ -78,7 +78,7 @@ async fn write_to(
 ) -> Result<(), Code> {
     context.allow(Resource::Node)?;
     if HubName::is_internal_name(name) {
-        return Err(Code::ClusterAuthorizationFailed);
+        return Err(context.refuse(Resource::Node));
     }
     let partition = context.partition(name, index)?;
     let written = partition.append_marker(producer, marker).await;

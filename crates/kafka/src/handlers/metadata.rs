@@ -87,7 +87,7 @@ fn this_node(context: &RequestContext) -> MetadataResponseBroker {
 
 fn all_topics(context: &RequestContext, with_rights: bool) -> Vec<MetadataResponseTopic> {
     let hubs = context.log().hubs().into_iter();
-    hubs.filter(|hub| context.allow(Resource::Hub(hub.name.as_str())).is_ok())
+    hubs.filter(|hub| context.may(Resource::Hub(hub.name.as_str())))
         .map(|hub| topic_response(context, &hub, with_rights))
         .collect()
 }
@@ -128,7 +128,7 @@ async fn by_name(
     let may_create = may_create
         && context.broker.options.auto_create
         && !name.is_internal()
-        && context.allow_creation(name.as_str()).is_ok();
+        && context.may_create(name.as_str());
     match may_create {
         true => create(context, name).await,
         false => Err(Code::UnknownTopicOrPartition),
@@ -157,7 +157,7 @@ async fn create(context: &RequestContext, name: HubName) -> Result<Arc<HubInfo>,
 
 fn by_id(context: &RequestContext, id: Uuid) -> Result<Arc<HubInfo>, Code> {
     let hub = context.log().hub_by_id(hub_id(id));
-    hub.filter(|hub| context.allow(Resource::Hub(hub.name.as_str())).is_ok())
+    hub.filter(|hub| context.may(Resource::Hub(hub.name.as_str())))
         .ok_or(Code::UnknownTopicId)
 }
 

@@ -235,9 +235,8 @@ async fn check_member(
         None if request.member_epoch < 0 => return Ok(()),
         member => member.as_ref().map(ToString::to_string).unwrap_or_default(),
     };
-    if context.allow(Resource::Group(&request.group_id)).is_err() {
-        return Err(Code::GroupAuthorizationFailed.code());
-    }
+    let allowed = context.allow(Resource::Group(&request.group_id));
+    allowed.map_err(|code| code.code())?;
     let group = request.group_id.to_string();
     let checked = context
         .groups()
@@ -293,7 +292,7 @@ async fn all_offsets(
         .fetch_offsets(group.to_string(), None, stable)
         .await;
     let mut stored = fetched.map_err(|error| error.code())?;
-    stored.retain(|(at, _)| context.allow(Resource::Hub(at.hub.as_str())).is_ok());
+    stored.retain(|(at, _)| context.may(Resource::Hub(at.hub.as_str())));
     stored.sort_by(|(one, _), (other, _)| one.cmp(other));
     let topics = stored
         .chunk_by(|(one, _), (other, _)| one.hub == other.hub)

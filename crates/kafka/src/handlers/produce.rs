@@ -124,7 +124,7 @@ fn writable_hub(context: &RequestContext, data: &TopicProduceData) -> Result<Arc
         .map_or(data.name.as_str(), |hub| hub.name.as_str());
     context.allow(Resource::Hub(name))?;
     if HubName::is_internal_name(name) {
-        return Err(Code::TopicAuthorizationFailed);
+        return Err(context.refuse(Resource::Hub(name)));
     }
     let hub = by_id.clone().or_else(|| context.log().hub(name));
     hub.ok_or(Code::UnknownTopicOrPartition)

@@ -98,7 +98,7 @@ fn wanted(
 ) -> BTreeMap<String, Result<Arc<HubInfo>, Code>> {
     if request.topics.is_empty() {
         let hubs = context.log().hubs().into_iter();
-        let visible = |hub: &Arc<HubInfo>| context.allow(Resource::Hub(hub.name.as_str())).is_ok();
+        let visible = |hub: &Arc<HubInfo>| context.may(Resource::Hub(hub.name.as_str()));
         return hubs
             .filter(visible)
             .map(|hub| (hub.name.to_string(), Ok(hub)))

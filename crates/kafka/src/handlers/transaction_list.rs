@@ -89,7 +89,7 @@ pub(crate) async fn list(
     };
     let listed = all
         .iter()
-        .filter(|info| context.allow(Resource::TransactionalId(&info.id)).is_ok())
+        .filter(|info| context.may(Resource::TransactionalId(&info.id)))
         .filter(|info| is_wanted(info))
         .map(|info| {
             Listed::default()
@@ -126,7 +126,7 @@ pub(crate) async fn describe(
 
 fn described(context: &RequestContext, info: &TransactionInfo) -> Described {
     let partitions = info.topic_partitions.iter();
-    let visible = partitions.filter(|at| context.allow(Resource::Hub(at.hub.as_str())).is_ok());
+    let visible = partitions.filter(|at| context.may(Resource::Hub(at.hub.as_str())));
     let visible: Vec<_> = visible.collect();
     let topics = visible
         .chunk_by(|one, other| one.hub == other.hub)

@@ -108,6 +108,31 @@ async fn a_client_that_does_not_read_holds_the_memory_no_longer_than_the_write_t
     assert_eq!(client.call(9, &all).await.topics.len(), 100);
 }
 
+// proves G2
+#[tokio::test(start_paused = true)]
+async fn descriptions_of_groups_are_charged_before_they_are_encoded() {
+    let server = start_with(|options, _| {
+        options.server_response_bytes_max = 38 << 20;
+        options.write_timeout = Duration::from_secs(5);
+    })
+    .await;
+    // There is memory for one of 20 MiB and for what is reserved while the size of another is unknown, not for two. The
+    // second one waits until the first client, which does not read, is disconnected.
+    let groups = vec![GroupId(text("large"))];
+    let describe = DescribeGroupsRequest::default().with_groups(groups);
+    let mut slow = server.connect().await;
+    slow.send(4, &describe).await;
+    while server.metrics().bytes_out < 1_000_000 {
+        tokio::task::yield_now().await;
+    }
+    let started = tokio::time::Instant::now();
+    let mut client = server.connect().await;
+    let described = client.call(4, &describe).await;
+    let metadata = &described.groups[0].members[0].member_metadata;
+    assert_eq!(metadata.len(), 20 << 20);
+    assert!(started.elapsed() >= Duration::from_secs(4));
+}
+
 /// A batch with a valid checksum, from one that was built.
 fn resealed(batch: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut bytes = batch.to_vec();

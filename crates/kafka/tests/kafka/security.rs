@@ -549,6 +549,64 @@ async fn a_client_above_its_quota_is_throttled() {
     assert_eq!(second.receive_frame().await, None);
 }
 
+// proves G6
+#[tokio::test]
+async fn a_refusal_is_recorded_once_for_the_connection_and_each_resource() {
+    let access = with_users();
+    let server = start_with_access(&access).await;
+    let hub = server.make("t", 1).await;
+    server.make("u", 1).await;
+    let take = || {
+        let events = std::mem::take(&mut *access.events.lock().unwrap());
+        let events = events.into_iter();
+        events
+            .map(|event| {
+                let outcome = event.outcome.ends_with("AuthorizationFailed");
+                assert!(outcome, "{}", event.outcome);
+                format!("{} {} {}", event.who, event.operation, event.resource)
+            })
+            .collect::<Vec<_>>()
+    };
+    let mut client = logged_in(&server, "listen").await;
+    let send = produce(&hub, 9, -1, &[(0, batch(&["a"]))]);
+    let delete = DeleteTopicsRequest::default().with_topic_names(vec![topic("t"), topic("u")]);
+    let init = InitProducerIdRequest::default().with_transactional_id(Some(transactional("x")));
+    for _ in 0..3 {
+        client.call(9, &send).await;
+        // This handler records the changes that it makes.
+        client.call(4, &delete).await;
+        client.call(4, &init).await;
+    }
+    assert_eq!(
+        take(),
+        [
+            "listen Produce t",
+            "listen DeleteTopics t",
+            "listen DeleteTopics u",
+            "listen InitProducerId x",
+        ]
+    );
+    // Another connection is recorded again, and what a client does not name is no refusal.
+    let mut client = logged_in(&server, "nobody").await;
+    let all = MetadataRequest::default().with_topics(None);
+    assert!(client.call(9, &all).await.topics.is_empty());
+    let groups = ListGroupsRequest::default();
+    assert!(client.call(4, &groups).await.groups.is_empty());
+    client.call(9, &send).await;
+    let beat = HeartbeatRequest::default().with_group_id(GroupId(text("g")));
+    client.call(4, &beat).await;
+    assert_eq!(take(), ["nobody Produce t", "nobody Heartbeat g"]);
+    // A client that goes through names records so many of them.
+    for number in 0..200 {
+        let name = format!("g{number}");
+        let beat = HeartbeatRequest::default().with_group_id(GroupId(text(&name)));
+        client.call(4, &beat).await;
+    }
+    let events = take();
+    assert_eq!(events.len(), 63);
+    assert_eq!(events[62], "nobody further refusals of this connection ");
+}
+
 #[tokio::test]
 async fn changes_are_recorded_in_the_audit_log() {
     let access = with_users();

@@ -86,7 +86,11 @@ impl MemoryPartition {
 
     fn try_append(&self, batch: Batch) -> Result<AppendInfo, AppendError> {
         let state = self.state_to_append(batch.size())?;
-        match state.producers.check(batch.header())? {
+        let now = EnqueueTime((self.now)());
+        let checked = state
+            .producers
+            .check(batch.header(), now, &self.topic_partition)?;
+        match checked {
             SequenceCheck::New => Ok(self.put(state, batch)),
             SequenceCheck::Duplicate { first, time, .. } => Ok(AppendInfo {
                 offset: first,
@@ -113,7 +117,7 @@ impl MemoryPartition {
         let state = self.state_to_append(0)?;
         state
             .producers
-            .check_marker(producer, &self.topic_partition)?;
+            .check_marker(producer, EnqueueTime((self.now)()), &self.topic_partition)?;
         Ok(self.put(state, Batch::marker(producer, marker)))
     }
 

@@ -205,7 +205,7 @@ proptest! {
                     continue;
                 }
             };
-            let verdict = log.producers.check(sent.header());
+            let verdict = log.check(&sent);
             prop_assert_eq!(kind(&verdict), history.expected(&event), "{:?}", verdict);
             if verdict == Ok(SequenceCheck::New) {
                 log.put(sent);

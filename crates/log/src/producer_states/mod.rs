@@ -9,8 +9,17 @@
 //! certainly was written, is reported as a repeat, where Kafka reports a gap. And an unknown producer may start at any
 //! sequence number, as with Kafka, unless the partition rejected an earlier batch of it because a queue or the disk was
 //! full ([`ProducerStates::expect_sequence`]): the order of its batches in flight would be lost.
+//!
+//! Any number is a valid producer id, so what is kept of producers is bounded (`PRODUCERS_MAX`): a new producer takes
+//! the place of the one that has been silent longest. That one is unknown from then on, and like Kafka the partition
+//! accepts its next batch at any sequence number; a repeat would be appended again. So no producer loses its place
+//! while its client may still repeat a batch (`RETRY_TIME_MS`) or has a transaction open, and without such a place a
+//! new producer is asked to come back later. Which producers are known follows from the log alone, because recovery
+//! applies the same batches.
 
 mod entry;
+#[cfg(test)]
+mod eviction_law;
 #[cfg(test)]
 mod law;
 mod snapshot;
@@ -28,12 +37,22 @@ use crate::{
 use entry::ProducerEntry;
 pub use snapshot::SnapshotError;
 
+/// The producers that a partition knows, about 7 MB of them.
+const PRODUCERS_MAX: usize = 10_000;
+
+/// How long clients repeat a batch whose answer they did not get: `delivery.timeout.ms` of Java is two minutes by
+/// default, `message.timeout.ms` of librdkafka five.
+const RETRY_TIME_MS: i64 = 5 * 60 * 1000;
+
 /// The producers of one partition.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProducerStates {
     /// The offset after the last applied batch.
     end: Offset,
+    producers_max: usize,
     entries: BTreeMap<i64, ProducerEntry>,
+    /// The producers without an open transaction, the one that has been silent longest first.
+    idle: BTreeSet<(EnqueueTime, i64)>,
     /// First offsets of the open transactions.
     open: BTreeSet<Offset>,
     /// Transactions whose marker may not be durable yet: first offset and offset of the marker, in the order of the
@@ -66,6 +85,20 @@ pub struct AbortedRange {
     stable: Offset,
 }
 
+impl Default for ProducerStates {
+    fn default() -> ProducerStates {
+        ProducerStates {
+            end: Offset::default(),
+            producers_max: PRODUCERS_MAX,
+            entries: BTreeMap::new(),
+            idle: BTreeSet::new(),
+            open: BTreeSet::new(),
+            ending: Vec::new(),
+            aborted: Vec::new(),
+        }
+    }
+}
+
 impl ProducerStates {
     /// A partition that starts at `start` and knows no producers.
     pub fn new(start: Offset) -> ProducerStates {
@@ -75,14 +108,20 @@ impl ProducerStates {
         }
     }
 
-    /// Checks the sequence number of a batch. Not for markers.
-    pub fn check(&self, header: &BatchHeader) -> Result<SequenceCheck, AppendError> {
-        let known = header
-            .producer()
-            .and_then(|producer| Some((producer, self.entries.get(&producer.id)?)));
-        match known {
-            None => Ok(SequenceCheck::New),
-            Some((producer, entry)) => entry.check(producer, header),
+    /// Checks the sequence number of a batch that arrives at `now`. Not for markers.
+    pub fn check(
+        &self,
+        header: &BatchHeader,
+        now: EnqueueTime,
+        topic_partition: &TopicPartition,
+    ) -> Result<SequenceCheck, AppendError> {
+        let Some(producer) = header.producer() else {
+            return Ok(SequenceCheck::New);
+        };
+        match self.entries.get(&producer.id) {
+            Some(entry) => entry.check(producer, header),
+            None if self.has_room(now) => Ok(SequenceCheck::New),
+            None => Err(self.full(topic_partition)),
         }
     }
 
@@ -92,9 +131,11 @@ impl ProducerStates {
     pub fn check_marker(
         &self,
         producer: Producer,
+        now: EnqueueTime,
         topic_partition: &TopicPartition,
     ) -> Result<(), AppendError> {
         match self.entries.get(&producer.id) {
+            None if !self.has_room(now) => Err(self.full(topic_partition)),
             Some(entry) if producer.epoch < entry.epoch => Err(entry.fences(producer)),
             Some(entry) if producer.epoch == entry.epoch && entry.open.is_none() => {
                 Err(AppendError::NoTransaction {
@@ -118,6 +159,7 @@ impl ProducerStates {
         let Some(producer) = header.producer() else {
             return;
         };
+        self.unlist(producer.id);
         let entry = self.entries.entry(producer.id);
         let entry = entry.or_insert_with(|| ProducerEntry::new(producer.epoch));
         entry.note(producer.epoch, time);
@@ -135,6 +177,53 @@ impl ProducerStates {
                 }
             }
         }
+        self.list(producer.id);
+        self.evict(producer.id);
+    }
+
+    /// Whether a further producer can become known without taking the place of one that may still repeat a batch.
+    fn has_room(&self, now: EnqueueTime) -> bool {
+        let may_be_forgotten =
+            |(last, _): &(EnqueueTime, i64)| last.0.saturating_add(RETRY_TIME_MS) <= now.0;
+        self.entries.len() < self.producers_max || self.idle.first().is_some_and(may_be_forgotten)
+    }
+
+    fn full(&self, topic_partition: &TopicPartition) -> AppendError {
+        let reason = format!(
+            "it knows {} producers that wrote recently, and takes no further one for now",
+            self.entries.len()
+        );
+        AppendError::Busy {
+            topic_partition: topic_partition.clone(),
+            reason,
+        }
+    }
+
+    /// Adds a known producer to the idle ones, unless it has a transaction open.
+    fn list(&mut self, id: i64) {
+        let entry = self.entries.get(&id);
+        if let Some(entry) = entry.filter(|entry| entry.open.is_none()) {
+            self.idle.insert((entry.last_time, id));
+        }
+    }
+
+    /// Takes a producer from the idle ones before it changes.
+    fn unlist(&mut self, id: i64) {
+        if let Some(entry) = self.entries.get(&id) {
+            self.idle.remove(&(entry.last_time, id));
+        }
+    }
+
+    /// Forgets the producers that have been silent longest, beyond the limit, but not the newest.
+    fn evict(&mut self, newest: i64) {
+        while self.entries.len() > self.producers_max {
+            let mut others = self.idle.iter().filter(|(_, id)| *id != newest);
+            let Some(oldest) = others.next().copied() else {
+                return;
+            };
+            self.idle.remove(&oldest);
+            self.entries.remove(&oldest.1);
+        }
     }
 
     fn close(&mut self, producer_id: i64, first: Offset, last: Offset, marker: TransactionMarker) {
@@ -151,13 +240,17 @@ impl ProducerStates {
         }
     }
 
-    /// Notes that the next batch of a producer was rejected. An unknown producer must then start with it.
+    /// Notes that the next batch of a producer was rejected. An unknown producer must then start with it, if there is
+    /// room to remember that.
     pub fn expect_sequence(&mut self, header: &BatchHeader, now: EnqueueTime) {
-        if let Some(producer) = header.producer() {
-            let entry = self.entries.entry(producer.id);
-            entry.or_insert_with(|| {
-                ProducerEntry::expecting(producer.epoch, header.base_sequence(), now)
-            });
+        let Some(producer) = header.producer() else {
+            return;
+        };
+        if !self.entries.contains_key(&producer.id) && self.has_room(now) {
+            let entry = ProducerEntry::expecting(producer.epoch, header.base_sequence(), now);
+            self.entries.insert(producer.id, entry);
+            self.list(producer.id);
+            self.evict(producer.id);
         }
     }
 
@@ -217,10 +310,12 @@ impl ProducerStates {
 
     /// Forgets producers without an open transaction that have written nothing since `before`; returns how many.
     pub fn expire(&mut self, before: EnqueueTime) -> usize {
-        let known = self.entries.len();
-        self.entries
-            .retain(|_, entry| entry.open.is_some() || entry.last_time >= before);
-        known - self.entries.len()
+        let kept = self.idle.split_off(&(before, i64::MIN));
+        let expired = std::mem::replace(&mut self.idle, kept);
+        for (_, id) in &expired {
+            self.entries.remove(id);
+        }
+        expired.len()
     }
 
     /// All producers, by id.

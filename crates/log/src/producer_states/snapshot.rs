@@ -89,6 +89,7 @@ fn read_all(body: &[u8]) -> Result<ProducerStates, DecodeError> {
         let entry = read_entry(&mut from)?;
         producers.open.extend(entry.open);
         producers.entries.insert(id, entry);
+        producers.list(id);
     }
     for _ in 0..from.u32_be()? {
         producers.aborted.push(AbortedRange {

@@ -9,7 +9,7 @@ pub(super) fn producer(id: i64, epoch: i16) -> Producer {
     Producer { id, epoch }
 }
 
-fn topic_partition() -> TopicPartition {
+pub(super) fn topic_partition() -> TopicPartition {
     TopicPartition {
         hub: HubName::new("h").unwrap(),
         partition: 0,
@@ -48,6 +48,20 @@ impl Log {
         }
     }
 
+    /// The time of the next batch.
+    pub(super) fn now(&self) -> EnqueueTime {
+        EnqueueTime(self.time + 1)
+    }
+
+    pub(super) fn wait(&mut self, millis: i64) {
+        self.time += millis;
+    }
+
+    pub(super) fn check(&self, batch: &Batch) -> Result<SequenceCheck, AppendError> {
+        self.producers
+            .check(batch.header(), self.now(), &topic_partition())
+    }
+
     pub(super) fn put(&mut self, mut batch: Batch) -> Offset {
         let offset = self.producers.end();
         self.time += 1;
@@ -59,7 +73,7 @@ impl Log {
     }
 
     fn send(&mut self, batch: Batch) -> Result<Offset, AppendError> {
-        match self.producers.check(batch.header())? {
+        match self.check(&batch)? {
             SequenceCheck::New => Ok(self.put(batch)),
             SequenceCheck::Duplicate { first, .. } => Ok(first),
         }
@@ -70,7 +84,8 @@ impl Log {
         producer: Producer,
         marker: TransactionMarker,
     ) -> Result<Offset, AppendError> {
-        self.producers.check_marker(producer, &topic_partition())?;
+        self.producers
+            .check_marker(producer, self.now(), &topic_partition())?;
         Ok(self.put(Batch::marker(producer, marker)))
     }
 
@@ -101,7 +116,7 @@ fn a_repeat_gets_the_first_place_and_time() {
     for (sequence, offset) in [(0, 0), (3, 3), (6, 6)] {
         assert_eq!(log.send(batch(p, sequence, 3, false)), Ok(Offset(offset)));
     }
-    let verdict = log.producers.check(batch(p, 3, 3, false).header());
+    let verdict = log.check(&batch(p, 3, 3, false));
     let (first, last, time) = (Offset(3), Offset(5), EnqueueTime(2));
     assert_eq!(verdict, Ok(SequenceCheck::Duplicate { first, last, time }));
     // The same sequence numbers in another partition into batches are not a repeat.

@@ -27,6 +27,8 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use highwater_env::BudgetExhausted;
+
 pub(crate) use event::{Event, KnownId, RemovalReason};
 pub use inspect::{DeadLetterSummary, SessionInfo};
 pub use receive::{Delivery, PeekedMessage, ReceiveLimit, ReceiveMode};
@@ -68,6 +70,9 @@ pub enum Refusal {
     NoSuchMessage { seq: u64, what: &'static str },
     #[error("the message is already a dead letter")]
     AlreadyDeadLettered,
+    /// Retry later.
+    #[error("there is no memory for the messages at the moment: {0}")]
+    NoMemory(BudgetExhausted),
 }
 
 /// The main queue or its dead letters.

@@ -101,6 +101,12 @@ impl Machine {
         Ok(self.deliver(seqs, mode, LockExpiry::Session))
     }
 
+    /// The size of these messages, as far as they exist.
+    pub(crate) fn size_of(&self, seqs: &[u64]) -> usize {
+        let messages = seqs.iter().filter_map(|seq| self.messages.get(seq));
+        messages.map(|message| message.content.size()).sum()
+    }
+
     /// Receives deferred messages by sequence number, all or none.
     pub(crate) fn receive_deferred(
         &mut self,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use highwater_env::{MemoryBudget, MemoryShare};
+
 use super::waiting::WaitKey;
 use crate::machine::{
     Delivery, LockToken, Machine, ReceiveLimit, ReceiveMode, Refusal, SessionLock, SubQueue,
@@ -21,6 +23,21 @@ pub struct ReceiveRequest {
     pub session: Option<SessionLock>,
     /// Lets [`Queue::end_wait`](super::Queue::end_wait) end the wait.
     pub key: Option<WaitKey>,
+    /// Lends the bytes of `limit` before messages are received; without them none are, and the receive is refused. A
+    /// wait holds no memory.
+    pub memory: Option<MemoryBudget>,
+}
+
+/// Which deferred messages to receive, all or none.
+#[derive(Clone, Debug)]
+pub struct DeferredRequest {
+    pub sub_queue: SubQueue,
+    /// Sequence numbers.
+    pub seqs: Vec<u64>,
+    pub mode: ReceiveMode,
+    pub session: Option<SessionLock>,
+    /// Lends the bytes of the messages before they are received.
+    pub memory: MemoryBudget,
 }
 
 impl Default for ReceiveRequest {
@@ -32,6 +49,7 @@ impl Default for ReceiveRequest {
             wait: Duration::ZERO,
             session: None,
             key: None,
+            memory: None,
         }
     }
 }
@@ -55,9 +73,11 @@ impl Settlement {
 }
 
 /// The result of an exchange.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct ExchangeResult {
     /// One result per completed, then per abandoned message.
     pub settled: SettleResults,
     pub received: Result<Vec<Delivery>, Refusal>,
+    /// The memory of what was received. A single message may be larger than the limit, and so than its memory.
+    pub memory: MemoryShare,
 }

@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use highwater_env::Clock;
+use highwater_env::{Clock, MemoryShare};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use super::actor::{Command, Operation, Reply, WaitSetup};
 use super::error::Error;
-use super::exchange::{ExchangeResult, ReceiveRequest, SettleResults, Settlement};
+use super::exchange::{DeferredRequest, ExchangeResult, ReceiveRequest, SettleResults, Settlement};
 use super::waiting::{WaitCondition, WaitKey, Waiter};
 use crate::machine::{
-    Counts, DeadLetterSummary, Delivery, LockToken, Machine, PeekedMessage, ReceiveLimit,
-    ReceiveMode, Refusal, SendResult, SessionInfo, SessionLock, SubQueue, Totals,
+    Counts, DeadLetterSummary, Delivery, LockToken, Machine, PeekedMessage, ReceiveLimit, Refusal,
+    SendResult, SessionInfo, SessionLock, SubQueue, Totals,
 };
 use crate::message::{Content, NewMessage, Properties};
 use crate::settings::Settings;
@@ -106,32 +106,53 @@ impl Queue {
             wait,
             session,
             key,
+            memory,
         } = receive;
         let condition = match &session {
             Some(lock) => WaitCondition::InSession(lock.clone()),
             None => WaitCondition::Message(sub_queue),
         };
         let settle = |machine: &mut Machine| settlement.settle(machine);
+        let ready = condition.clone();
         let take = move |machine: &mut Machine, settled| {
-            let received = match &session {
-                Some(lock) => machine.receive_in_session(lock, limit, mode),
-                None => machine.receive(sub_queue, limit, mode),
+            let lent = memory
+                .map(|budget| budget.try_take(limit.bytes))
+                .transpose();
+            let received = match (&lent, &session) {
+                (Err(exhausted), _) if ready.is_met(machine) => Err(Refusal::NoMemory(*exhausted)),
+                (_, Some(lock)) => machine.receive_in_session(lock, limit, mode),
+                (_, None) => machine.receive(sub_queue, limit, mode),
             };
-            Ok(ExchangeResult { settled, received })
+            let mut memory = lent.ok().flatten().unwrap_or_default();
+            memory.shrink_to(received.as_ref().map_or(0, |got| size(got)));
+            Ok(ExchangeResult {
+                settled,
+                received,
+                memory,
+            })
         };
         self.wait(condition, wait, key, settle, take).await
     }
 
-    /// Receives deferred messages by sequence number, all or none.
+    /// Receives deferred messages by sequence number, all or none, and takes their memory before.
     pub async fn receive_deferred(
         &self,
-        sub_queue: SubQueue,
-        seqs: Vec<u64>,
-        mode: ReceiveMode,
-        session: Option<SessionLock>,
-    ) -> Result<Vec<Delivery>, Error> {
-        self.call(move |machine| machine.receive_deferred(sub_queue, seqs, mode, session.as_ref()))
-            .await
+        request: DeferredRequest,
+    ) -> Result<(Vec<Delivery>, MemoryShare), Error> {
+        let receive = move |machine: &mut Machine| {
+            let DeferredRequest {
+                sub_queue,
+                seqs,
+                mode,
+                session,
+                memory,
+            } = request;
+            let memory = memory.try_take(machine.size_of(&seqs));
+            let memory = memory.map_err(Refusal::NoMemory)?;
+            let received = machine.receive_deferred(sub_queue, seqs, mode, session.as_ref())?;
+            Ok((received, memory))
+        };
+        self.call(receive).await
     }
 
     pub async fn peek(
@@ -509,6 +530,14 @@ fn reply_when_durable<T: Send + 'static>(
             Some(reply)
         }
     })
+}
+
+/// The size of messages, as [`ReceiveLimit`] counts it.
+fn size(deliveries: &[Delivery]) -> usize {
+    let sizes = deliveries
+        .iter()
+        .map(|delivery| delivery.message.content.size());
+    sizes.sum()
 }
 
 fn check_size<'a>(contents: impl Iterator<Item = &'a Content>) -> Result<(), Error> {

@@ -17,7 +17,7 @@ mod waiting;
 pub use actor::Options;
 pub use disposition::{Disposition, PropertyEdit};
 pub use error::{CreateError, Error};
-pub use exchange::{ExchangeResult, ReceiveRequest, Settlement};
+pub use exchange::{DeferredRequest, ExchangeResult, ReceiveRequest, Settlement};
 pub use feed::feed;
 pub use handle::{AcceptedSession, Queue, QueueStats};
 pub use queues::Queues;

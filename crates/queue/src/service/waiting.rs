@@ -18,7 +18,7 @@ pub(super) enum WaitCondition {
 
 impl WaitCondition {
     /// Whether the waiter can be answered, even if only with an error.
-    fn is_met(&self, machine: &Machine) -> bool {
+    pub(super) fn is_met(&self, machine: &Machine) -> bool {
         let sessions = machine.settings().sessions;
         match self {
             WaitCondition::Message(SubQueue::Main) if sessions => true,

@@ -78,7 +78,7 @@ pub(super) struct Broker {
     pub(super) keys: Arc<Keys>,
     pub(super) tokens: Option<Arc<Tokens>>,
     pub(super) clock: Arc<dyn Clock>,
-    audit: Arc<dyn AuditLog>,
+    pub(super) audit: Arc<dyn AuditLog>,
     auto_create: Option<u32>,
     pub(super) limits: Limits,
     pub(super) incoming_memory: MemoryBudget,

@@ -4,10 +4,13 @@
 //! A client puts a token for each address that it uses. Rights are looked up for every message and every read, so that a
 //! key that is revoked or a token that expires ends the link at its next use.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use highwater_access::sas::{self, SignedGrant};
-use highwater_access::{ConnectionPermit, Key, Keys, Principal, Resource, Right};
+use highwater_access::{
+    AuditEvent, AuditLog, ConnectionPermit, Key, Keys, Principal, RefusalLog, Resource, Right,
+};
 use highwater_amqp::AmqpError;
 use highwater_env::Clock;
 
@@ -34,6 +37,31 @@ pub(super) struct Credentials {
     grants: Vec<Grant>,
     /// A permit for each key with a quota.
     permits: Vec<(String, ConnectionPermit)>,
+    refusals: RefusalAudit,
+}
+
+/// Records what is refused to a client.
+pub(super) struct RefusalAudit {
+    audit: Arc<dyn AuditLog>,
+    from: SocketAddr,
+    log: RefusalLog,
+}
+
+impl RefusalAudit {
+    pub(super) fn new(audit: Arc<dyn AuditLog>, from: SocketAddr) -> RefusalAudit {
+        RefusalAudit {
+            audit,
+            from,
+            log: RefusalLog::default(),
+        }
+    }
+}
+
+/// A right that no login or token of the client gives.
+pub(super) struct Denial {
+    pub(super) error: AmqpError,
+    /// The key that lacks the right, or that the client has shown otherwise.
+    who: String,
 }
 
 /// A token that a client has put.
@@ -54,7 +82,12 @@ enum Proof {
 pub(super) struct TooManyConnections;
 
 impl Credentials {
-    pub(super) fn new(keys: Arc<Keys>, clock: Arc<dyn Clock>, anonymous: bool) -> Credentials {
+    pub(super) fn new(
+        keys: Arc<Keys>,
+        clock: Arc<dyn Clock>,
+        refusals: RefusalAudit,
+        anonymous: bool,
+    ) -> Credentials {
         Credentials {
             keys,
             clock,
@@ -62,6 +95,7 @@ impl Credentials {
             login: None,
             grants: Vec::new(),
             permits: Vec::new(),
+            refusals,
         }
     }
 
@@ -88,11 +122,7 @@ impl Credentials {
 
     /// Adds a token; a newer one for the same address replaces the old.
     pub(super) fn add(&mut self, grant: Grant) -> Result<(), TooManyConnections> {
-        let key = match &grant.proof {
-            Proof::Signature { grant, .. } => grant.key.clone(),
-            Proof::Bearer { key, .. } => key.clone(),
-        };
-        self.count_connection(&key)?;
+        self.count_connection(grant.key())?;
         self.grants.retain(|known| known.audience != grant.audience);
         if self.grants.len() >= GRANTS_MAX {
             self.grants.remove(0);
@@ -116,7 +146,7 @@ impl Credentials {
         path: &str,
         rights: &[Right],
         on: Resource<'_>,
-    ) -> Result<Principal, AmqpError> {
+    ) -> Result<Principal, Denial> {
         if self.is_trusted() {
             return Ok(Principal::Trusted);
         }
@@ -128,22 +158,55 @@ impl Credentials {
         let login = login.and_then(|(key, _)| self.keys.get(&key.name, now_ms));
         let grants = self.grants.iter();
         let granted = grants.filter_map(|grant| grant.key_for(path, &self.keys, now_ms));
-        let mut is_known = false;
+        let mut known = None;
         for key in login.into_iter().chain(granted) {
-            is_known = true;
             if rights.iter().any(|right| key.may(*right, on)) {
                 return Ok(Principal::Key(key));
             }
+            known = Some(key);
         }
         let wanted = rights.first().map_or("", |right| right.name());
-        Err(unauthorized(match is_known {
-            true => format!("The key has no right to {wanted} for {on}."),
-            false => format!("No valid token covers '{path}'."),
-        }))
+        let error = unauthorized(match known {
+            Some(_) => format!("The key has no right to {wanted} for {on}."),
+            None => format!("No valid token covers '{path}'."),
+        });
+        let key = known.or_else(|| self.shown_key());
+        let caller = key.map_or(Principal::Anonymous, Principal::Key);
+        let who = caller.name().to_owned();
+        Err(Denial { error, who })
+    }
+
+    /// A key that the client has shown, which may be revoked by now, or for another address.
+    fn shown_key(&self) -> Option<Arc<Key>> {
+        let login = self.login.iter().map(|(key, _)| key);
+        let granted = self.grants.iter().map(Grant::key);
+        login.chain(granted).next().cloned()
+    }
+
+    /// Records a denial, once for the connection.
+    pub(super) fn record(&self, denial: &Denial, operation: &str, on: Resource<'_>) {
+        let event = self.refusals.log.admit(AuditEvent {
+            who: denial.who.clone(),
+            from: Some(self.refusals.from),
+            operation: operation.to_owned(),
+            resource: on.name().to_owned(),
+            outcome: denial.error.condition.to_string(),
+        });
+        if let Some(event) = event {
+            self.refusals.audit.record(event);
+        }
     }
 }
 
 impl Grant {
+    /// The key at the time when the token was put.
+    fn key(&self) -> &Arc<Key> {
+        match &self.proof {
+            Proof::Signature { grant, .. } => &grant.key,
+            Proof::Bearer { key, .. } => key,
+        }
+    }
+
     /// The key of the token, if the token is still valid and covers the path.
     fn key_for(&self, path: &str, keys: &Keys, now_ms: i64) -> Option<Arc<Key>> {
         match &self.proof {
@@ -208,7 +271,7 @@ pub(super) fn claimed_name(token: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_access::{KeyScope, Rights};
+    use highwater_access::{KeyScope, NoAudit, Rights};
     use highwater_env::SimClock;
     use std::time::Duration;
 
@@ -222,6 +285,12 @@ mod tests {
         ]))
     }
 
+    fn credentials(keys: Arc<Keys>, clock: Arc<SimClock>) -> Credentials {
+        let from = SocketAddr::from(([127, 0, 0, 1], 1));
+        let refusals = RefusalAudit::new(Arc::new(NoAudit), from);
+        Credentials::new(keys, clock, refusals, false)
+    }
+
     async fn put(credentials: &mut Credentials, name: &str, resource: &str, expiry: i64) {
         let token = sas::sign(name, SECRET.as_bytes(), resource, expiry);
         let grant = verify_token(credentials.keys.clone(), None, token, resource.into(), 0).await;
@@ -232,7 +301,7 @@ mod tests {
     #[tokio::test]
     async fn a_token_gives_the_rights_of_its_key_for_its_address_until_it_expires() {
         let clock = Arc::new(SimClock::at_unix_nanos(0));
-        let mut credentials = Credentials::new(keys(), clock.clone(), false);
+        let mut credentials = credentials(keys(), clock.clone());
         assert!(!credentials.is_known());
         put(&mut credentials, "reader", "sb://h/a", 100).await;
         let may = |credentials: &Credentials, path: &str, right, hub| {
@@ -257,8 +326,8 @@ mod tests {
     #[tokio::test]
     async fn a_revoked_key_and_a_changed_secret_end_the_grant() {
         let keys = keys();
-        let mut credentials =
-            Credentials::new(keys.clone(), Arc::new(SimClock::at_unix_nanos(0)), false);
+        let clock = Arc::new(SimClock::at_unix_nanos(0));
+        let mut credentials = credentials(keys.clone(), clock);
         put(&mut credentials, "root", "sb://h/a", 100).await;
         let may = |credentials: &Credentials| {
             credentials
@@ -300,7 +369,7 @@ mod tests {
     #[test]
     fn a_node_without_keys_trusts_its_clients() {
         let clock = Arc::new(SimClock::at_unix_nanos(0));
-        let credentials = Credentials::new(Arc::default(), clock, false);
+        let credentials = credentials(Arc::default(), clock);
         let principal = credentials.authorize("a", &[Right::Manage], Resource::Hub("a"));
         assert!(matches!(principal, Ok(Principal::Trusted)));
     }

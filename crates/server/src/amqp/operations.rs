@@ -128,9 +128,13 @@ pub fn operation_rights() -> &'static [OperationRights] {
     ROWS
 }
 
+fn row_of(operation: AmqpOperation) -> Option<&'static OperationRights> {
+    ROWS.iter().find(|row| row.operation == operation)
+}
+
 /// The rights of which a client needs one. Without a row no right is enough.
 fn required(operation: AmqpOperation, resource: AmqpResource) -> &'static [Right] {
-    let row = ROWS.iter().find(|row| row.operation == operation);
+    let row = row_of(operation);
     let mut needed = row.into_iter().flat_map(|row| row.needed);
     let found = needed.find(|needed| needed.resource == resource);
     debug_assert!(
@@ -163,7 +167,8 @@ impl AmqpOperation {
     }
 }
 
-/// The principal that may do this to the resource, by a token for `path` or by the login of the connection.
+/// The principal that may do this to the resource, by a token for `path` or by the login of the connection. A refusal
+/// is recorded in the audit log.
 pub(super) fn authorize(
     credentials: &Credentials,
     path: &str,
@@ -171,7 +176,11 @@ pub(super) fn authorize(
     on: Resource<'_>,
 ) -> Result<Principal, AmqpError> {
     let rights = AmqpResource::of(on).map_or(&[][..], |kind| required(operation, kind));
-    credentials.authorize(path, rights, on)
+    credentials.authorize(path, rights, on).map_err(|denial| {
+        let summary = row_of(operation).map_or("", |row| row.summary);
+        credentials.record(&denial, summary, on);
+        denial.error
+    })
 }
 
 /// Whether the client may create the hub that it sends to.

@@ -3,6 +3,8 @@
 // proves U3, G1
 
 use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use highwater_access::{Key, KeyScope, NameLists, Resource, Right, Rights, sas};
@@ -11,7 +13,10 @@ use highwater_server::amqp::{
     AmqpOperation as Op, AmqpResource, AmqpRight, QueueOperation, operation_rights,
 };
 
-use crate::amqp::{AttachMore, Client, DISPOSITION, FLOW, TRANSFER, descriptor, event, node};
+use crate::amqp::{
+    AttachMore, Client, DETACH, DISPOSITION, FLOW, TRANSFER, descriptor, event, node,
+};
+use crate::http::node::call;
 
 const HUB: &str = "t";
 const QUEUE: &str = "q";
@@ -429,5 +434,90 @@ async fn without_a_valid_token_every_row_is_refused() {
             assert_eq!(outcome, expected, "{attempt:?} with {token:?}");
         }
     }
+    node.stop().await;
+}
+
+/// The audit log as `who operation resource`, when it has at least this many events.
+async fn audited(address: SocketAddr, count: usize) -> Vec<String> {
+    let line = "GET /hubs/__audit/partitions/0/messages";
+    let mut events = Vec::new();
+    for _ in 0..500 {
+        let page = call(address, line, &[ROOT], "").await;
+        if page.status == 200 {
+            events = page.json()["messages"].as_array().cloned().unwrap();
+        }
+        if events.len() >= count {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let fields = ["who", "operation", "resource"];
+    let text = |event: &serde_json::Value| {
+        fields.map(|name| event["value"][name].as_str().unwrap().to_owned())
+    };
+    events.iter().map(|event| text(event).join(" ")).collect()
+}
+
+const ROOT: &str = "authorization: Bearer root:s3cret";
+
+// proves G6
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_links_requests_and_settlements_are_in_the_audit_log_once_for_a_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = "[[keys]]\nname = \"root\"\nsecret = \"s3cret\"\nrights = [\"send\", \"listen\", \"manage\"]\n";
+    let node = node(folder.path(), &format!("{QUEUES}{keys}")).await;
+    let http = node.http_address().unwrap();
+    let mut secrets = Vec::new();
+    for (name, right) in [("writer", "send"), ("reader", "listen")] {
+        let body = format!(r#"{{"name":"{name}","rights":["{right}"],"sas":true}}"#);
+        let added = call(http, "POST /api/keys", &[ROOT], &body).await;
+        secrets.push(added.json()["secret"].as_str().unwrap().to_owned());
+    }
+    let mut walkers = Vec::new();
+    for (name, secret) in ["writer", "reader"].into_iter().zip(&secrets) {
+        let mut client = Client::connect(node.amqp_addresses()[0]).await;
+        let token = sas::sign(name, secret.as_bytes(), "sb://h/", i64::MAX / 2000);
+        assert_eq!(client.put_token(&token, "sb://h/").await, 202);
+        walkers.push(Walker {
+            client,
+            links: 0,
+            owner_level: 0,
+        });
+    }
+    let [writer, reader] = &mut walkers[..] else {
+        unreachable!("two keys");
+    };
+    assert_eq!(writer.send(QUEUE).await, Outcome::Allowed);
+    for _ in 0..3 {
+        let refused = writer.attempt_of_queue(QueueOperation::Receive).await;
+        assert_eq!(refused, Outcome::Unauthorized);
+        let refused = writer.attempt_of_queue(QueueOperation::Peek).await;
+        assert_eq!(refused, Outcome::Unauthorized);
+        assert_eq!(reader.send(HUB).await, Outcome::Unauthorized);
+    }
+    // The key is revoked while its client has a message.
+    let attached = reader.attach(true, QUEUE, AttachMore::default()).await;
+    assert_eq!(attached, Outcome::Allowed);
+    reader.client.give_credit(reader.links, 1).await;
+    let (_, transfer, _) = reader.client.until(TRANSFER).await;
+    let revoked = call(http, "DELETE /api/keys/reader", &[ROOT], "").await;
+    assert_eq!(revoked.status, 204);
+    let accepted = Value::Described(Box::new((ACCEPTED, Value::List(Vec::new()))));
+    let (first, none) = (transfer[1].clone(), Value::Null);
+    let fields = vec![Value::Bool(true), first, none, Value::Bool(false), accepted];
+    reader.client.write(DISPOSITION, fields, &[]).await;
+    reader.client.until(DETACH).await;
+    assert_eq!(
+        audited(http, 7).await,
+        [
+            "root POST /api/keys writer",
+            "root POST /api/keys reader",
+            "writer receive from a queue or its dead letters q",
+            "writer peek q",
+            "reader send to a hub t",
+            "root DELETE /api/keys/{key} reader",
+            "reader settle a message q",
+        ]
+    );
     node.stop().await;
 }

@@ -274,6 +274,14 @@ impl Core {
         })
     }
 
+    pub(crate) fn instances_mut(&mut self) -> impl Iterator<Item = &mut Instance> {
+        let live = self.live.values_mut();
+        live.filter_map(|live| match &mut live.ownership {
+            Ownership::Own(instance) => Some(&mut **instance),
+            Ownership::HandedOver => None,
+        })
+    }
+
     /// When the next timer fires.
     pub(crate) fn next_timer(&self) -> Option<Millis> {
         let timers = self.timers.first().map(|(at, _)| *at);

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bytes::Bytes;
-use highwater_env::{MemoryBudget, MemoryShare};
 use highwater_log::partition_for_key;
 use tokio::sync::oneshot;
 
 use super::Supervision;
 use super::failed_instances::LocalFailedInstances;
+use super::input_memory::InputMemory;
 use super::list::{self, InstancePage, ListFilter};
 use super::shard::{Message, ShardSender};
 use crate::core::{Decision, DecisionError, Input, StartOutcome};
@@ -36,7 +35,7 @@ pub(super) struct Parts {
     pub failed: Arc<AtomicUsize>,
     pub running_max: usize,
     /// For the inputs of instances in progress.
-    pub input_memory: MemoryBudget,
+    pub input_memory: InputMemory,
     pub versions: Versions,
 }
 
@@ -59,19 +58,6 @@ pub enum StartError {
 
 pub(crate) const ID_LEN_MAX: usize = 250;
 pub(crate) const INPUT_BYTES_MAX: usize = 1 << 20;
-
-/// The input of an instance, which counts as long as the instance is in memory. Inputs that a start of the node has read from the
-/// journal do not count: they did when they were accepted.
-struct MeteredInput {
-    bytes: Box<[u8]>,
-    _share: MemoryShare,
-}
-
-impl AsRef<[u8]> for MeteredInput {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
 
 impl Handle {
     pub(super) fn new(parts: Parts) -> Handle {
@@ -144,16 +130,13 @@ impl Handle {
         if running >= self.0.running_max {
             return Err(StartError::Full(running));
         }
-        let share = self.0.input_memory.try_take(input.len());
-        let share = share.map_err(|exhausted| StartError::FullOfInputs(exhausted.taken))?;
+        let accepted = self.0.input_memory.accept(input);
+        let input = accepted.map_err(|exhausted| StartError::FullOfInputs(exhausted.taken))?;
         let (reply, answer) = oneshot::channel();
         let sender = self.0.schedulers.get(self.partition(id));
         let message = Message::Start {
             id: Arc::from(id),
-            input: Bytes::from_owner(MeteredInput {
-                bytes: input.into(),
-                _share: share,
-            }),
+            input,
             reply,
         };
         let sent = sender.ok_or(StartError::Stopped)?.send(message);

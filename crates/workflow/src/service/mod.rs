@@ -2,6 +2,7 @@
 
 mod failed_instances;
 mod handle;
+mod input_memory;
 mod intake;
 mod list;
 mod shard;
@@ -12,7 +13,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use highwater_env::random::Random;
-use highwater_env::{Clock, EgressPolicy, MemoryBudget, shutdown_signal};
+use highwater_env::{Clock, EgressPolicy, shutdown_signal};
 use highwater_log::{BoxFuture, Log, Offset, Partition};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -29,6 +30,7 @@ use crate::history::History;
 use crate::journal::{self, JournalError, JournalHubs, read_all};
 use crate::machine::View;
 use crate::versions::Versions;
+use input_memory::InputMemory;
 use shard::{Shard, ShardSender};
 
 /// Options of a running workflow.
@@ -102,6 +104,7 @@ impl Service {
             current,
             pools: pools.clone(),
             clock,
+            input_memory: InputMemory::new(options.input_bytes_max),
             options,
             running: Arc::default(),
             failed: Arc::default(),
@@ -127,6 +130,7 @@ impl Service {
             running,
             failed,
             options,
+            input_memory,
             current,
             versions,
             ..
@@ -142,7 +146,7 @@ impl Service {
             running,
             failed,
             running_max: options.running_max,
-            input_memory: MemoryBudget::new(options.input_bytes_max),
+            input_memory,
             versions,
         });
         Ok(Service {
@@ -221,6 +225,7 @@ struct ServiceParts {
     pools: ServicePools,
     clock: Arc<dyn Clock>,
     options: Options,
+    input_memory: InputMemory,
     running: Arc<AtomicUsize>,
     failed: Arc<AtomicUsize>,
     shards: Vec<Shard>,
@@ -290,6 +295,7 @@ impl ServiceParts {
             pools: self.pools.clone(),
             clock: Arc::clone(&self.clock),
             running: Arc::clone(running),
+            input_memory: self.input_memory.clone(),
             checkpoint_bytes: self.options.checkpoint_bytes,
             notifier: None,
             tailed: None,
@@ -326,6 +332,9 @@ impl ServiceParts {
             if history.may_have(&id) && history.find(&id).await?.is_some() {
                 core.mark_archived(&id);
             }
+        }
+        for instance in core.instances_mut() {
+            self.input_memory.count(instance);
         }
         Ok((core, next))
     }

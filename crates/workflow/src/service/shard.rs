@@ -13,6 +13,7 @@ use highwater_log::{AppendError, BoxFuture, Offset, Partition};
 use tokio::sync::{mpsc, oneshot};
 
 use super::OperatorNotifier;
+use super::input_memory::InputMemory;
 use super::list::{InstanceSummary, ListFilter};
 use crate::call::{PreparedCall, ServicePools};
 use crate::core::{Core, Effect, Input, Round, StartOutcome};
@@ -63,6 +64,7 @@ pub(crate) struct ShardParts {
     pub clock: Arc<dyn Clock>,
     /// Number of instances of all shards, read by starts.
     pub running: Arc<AtomicUsize>,
+    pub input_memory: InputMemory,
     pub checkpoint_bytes: usize,
     /// Notified of parked instances, besides the definition's own target.
     pub notifier: Option<Arc<dyn OperatorNotifier>>,
@@ -209,7 +211,8 @@ impl Shard {
     }
 
     /// Adopts a failed instance, unless it is in the history: it may have been handed over twice.
-    fn adopt(&mut self, instance: Instance) {
+    fn adopt(&mut self, mut instance: Instance) {
+        self.parts.input_memory.count(&mut instance);
         let failed = Input::Failed {
             instance: Box::new(instance),
         };

@@ -333,6 +333,55 @@ async fn more_instances_than_there_may_be_are_refused_for_now() {
     running.abort();
 }
 
+// proves G2
+#[tokio::test]
+async fn inputs_that_a_start_has_restored_count_until_their_instances_end() {
+    let script = Script::default();
+    script.on("PUT /x", &[Reply::Silence]);
+    let url = script.serve().await;
+    let definition = Builder::new("w")
+        .step(StepBuilder::call("x", "PUT", &format!("{url}/x")))
+        .build()
+        .unwrap();
+    let log = memory_log();
+    let open = || {
+        let options = Options {
+            input_bytes_max: 1000,
+            ..Options::default()
+        };
+        let clock = Arc::new(RealClock::new());
+        let functions = Functions::new();
+        let (log, definition) = (&log, definition.clone());
+        Service::open(
+            log,
+            clock,
+            definition,
+            functions,
+            options,
+            Supervision::Here,
+        )
+    };
+    let large = format!("\"{}\"", "x".repeat(798));
+    let service = open().await.unwrap();
+    let handle = service.handle();
+    let running = tokio::spawn(service.run(std::future::pending()));
+    handle.start("i-0", large.as_bytes()).await.unwrap();
+    running.abort();
+    let _ = running.await;
+
+    script.on("PUT /x", &[Reply::Answer(200, "")]);
+    let service = open().await.unwrap();
+    let handle = service.handle();
+    let full = handle.start("i-1", large.as_bytes()).await;
+    assert_eq!(full, Err(StartError::FullOfInputs(800)));
+    let running = tokio::spawn(service.run(std::future::pending()));
+    // Its memory is free when the instance has ended.
+    while handle.start("i-1", large.as_bytes()).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    running.abort();
+}
+
 /// Journals are compacted as they grow, and nothing is lost.
 #[tokio::test]
 async fn a_journal_stays_short_however_many_have_ended() {

@@ -45,6 +45,13 @@ fn info() -> GroupInfo {
     }
 }
 
+/// A group with 20 MiB of metadata.
+fn large() -> GroupInfo {
+    let mut info = info();
+    info.members[0].metadata = vec![7; 20 << 20].into();
+    info
+}
+
 /// A group of the consumer protocol.
 fn modern() -> GroupInfo {
     GroupInfo {
@@ -179,6 +186,7 @@ impl GroupCoordinator for FakeGroups {
     fn describe(&self, group: String) -> BoxFuture<Option<GroupInfo>> {
         now(match &*group {
             "readers" => Some(info()),
+            "large" => Some(large()),
             "modern" => Some(modern()),
             _ => None,
         })

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_env::random::Random;
+use highwater_env::{BudgetExhausted, MemoryBudget};
 use highwater_log::{Log, MemoryLog};
 use highwater_queue::{
-    Delivery, Error, Options, Queues, ReceiveLimit, ReceiveMode, ReceiveRequest, Refusal, Settings,
-    Settlement, SubQueue,
+    DeferredRequest, Delivery, Error, Options, Queues, ReceiveLimit, ReceiveMode, ReceiveRequest,
+    Refusal, Settings, Settlement, SubQueue,
 };
 
 use crate::service::common::{Gated, Turned, bodies, message};
@@ -140,6 +141,64 @@ async fn while_the_clock_is_behind_time_stands_still() {
     };
     assert_eq!(bodies(&queue.receive(both).await.unwrap()), ["a", "b"]);
     queues.stop().await;
+}
+
+// proves G2
+#[tokio::test(start_paused = true)]
+async fn messages_are_received_only_within_memory_that_is_lent_before() {
+    let log = Gated::new();
+    let (_queues, queue, _) = log.queue(Settings::default()).await;
+    let budget = MemoryBudget::new(1000);
+    let within = |wait_s| ReceiveRequest {
+        limit: ReceiveLimit {
+            count: 9,
+            bytes: 800,
+        },
+        memory: Some(budget.clone()),
+        ..receive(wait_s)
+    };
+    // A wait holds no memory, and without memory it ends as any other.
+    let waiting = tokio::spawn({
+        let (queue, request) = (queue.clone(), within(60));
+        async move { queue.exchange(Settlement::default(), request).await }
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(budget.taken(), 0);
+    let other = budget.try_take(500).unwrap();
+    assert_eq!(queue.receive(within(1)).await, Ok(Vec::new()));
+
+    queue.send(vec![message("a"), message("b")]).await.unwrap();
+    let refused = waiting.await.unwrap().unwrap();
+    let exhausted = BudgetExhausted {
+        taken: 500,
+        max: 1000,
+    };
+    assert_eq!(refused.received, Err(Refusal::NoMemory(exhausted)));
+    drop(other);
+    let got = queue.exchange(Settlement::default(), within(0)).await;
+    let got = got.unwrap();
+    let received = got.received.unwrap();
+    assert_eq!(bodies(&received), ["a", "b"]);
+    assert_eq!(received[0].message.deliveries, 1, "nothing was delivered");
+    let size: usize = received.iter().map(|it| it.message.content.size()).sum();
+    assert_eq!((got.memory.bytes(), budget.taken()), (size, size));
+
+    let tokens = received.iter().map(|it| it.lock.unwrap().0).collect();
+    queue.defer(tokens, None).await.unwrap();
+    let deferred = || DeferredRequest {
+        sub_queue: SubQueue::Main,
+        seqs: received.iter().map(|it| it.seq).collect(),
+        mode: ReceiveMode::PeekLock,
+        session: None,
+        memory: budget.clone(),
+    };
+    let other = budget.try_take(1000 - size).unwrap();
+    let refused = queue.receive_deferred(deferred()).await.map(|_| ());
+    let refused = refused.unwrap_err();
+    assert!(matches!(refused, Error::Refused(Refusal::NoMemory(_))));
+    drop(other);
+    let (again, memory) = queue.receive_deferred(deferred()).await.unwrap();
+    assert_eq!((again.len(), memory.bytes()), (2, size));
 }
 
 #[tokio::test(start_paused = true)]

@@ -24,7 +24,7 @@ use highwater_log::BoxFuture;
 
 use crate::amqp::broker::Broker;
 use crate::amqp::consumer::ReadBatch;
-use crate::amqp::credentials::{Credentials, Grant, TooManyConnections};
+use crate::amqp::credentials::{Credentials, Grant, RefusalAudit, TooManyConnections};
 use crate::amqp::error::{append_error, unauthorized};
 use crate::amqp::links::{self, AcceptedLink, AttachRequest, Link, RequestNode};
 use crate::amqp::operations;
@@ -130,7 +130,9 @@ impl Dispatcher {
         from: SocketAddr,
         anonymous: bool,
     ) -> Dispatcher {
-        let credentials = Credentials::new(broker.keys.clone(), broker.clock.clone(), anonymous);
+        let (keys, clock) = (broker.keys.clone(), broker.clock.clone());
+        let refusals = RefusalAudit::new(broker.audit.clone(), from);
+        let credentials = Credentials::new(keys, clock, refusals, anonymous);
         let options = Options {
             unknown_delivery: MESSAGE_LOCK_LOST.into(),
             ..Options::default()

@@ -3,7 +3,7 @@
 use highwater_amqp::{AmqpError, condition};
 use highwater_queue::{Error, Refusal};
 
-use crate::amqp::error::{ARGUMENT_ERROR, append_error};
+use crate::amqp::error::{ARGUMENT_ERROR, SERVER_BUSY, append_error};
 
 pub(in crate::amqp) const MESSAGE_LOCK_LOST: &str = "com.microsoft:message-lock-lost";
 pub(in crate::amqp) const MESSAGE_NOT_FOUND: &str = "com.microsoft:message-not-found";
@@ -32,6 +32,7 @@ pub(in crate::amqp) fn refused(refusal: &Refusal) -> AmqpError {
         Refusal::TooLarge { .. } => condition::MESSAGE_SIZE_EXCEEDED,
         Refusal::NoSuchMessage { .. } => MESSAGE_NOT_FOUND,
         Refusal::IdTooLong(_) => ARGUMENT_ERROR,
+        Refusal::NoMemory(_) => SERVER_BUSY,
         Refusal::SessionIdRequired
         | Refusal::SessionRequired
         | Refusal::SessionsDisabled

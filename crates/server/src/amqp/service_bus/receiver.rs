@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use highwater_amqp::{AmqpError, Attach, LinkTerms, condition};
-use highwater_env::MemoryShare;
+use highwater_env::{MemoryBudget, MemoryShare};
 use highwater_queue::{
-    Delivery, Disposition, LockToken, Queue, ReceiveLimit, ReceiveMode, ReceiveRequest,
-    SessionLock, SubQueue, WaitKey,
+    Delivery, Disposition, LockToken, Queue, ReceiveLimit, ReceiveMode, ReceiveRequest, Refusal,
+    SessionLock, Settlement, SubQueue, WaitKey,
 };
 
 use super::message::{OutgoingState, encode};
@@ -167,6 +167,7 @@ impl QueueReceiver {
             wait: if drains { Duration::ZERO } else { WAIT },
             session: self.session.clone(),
             key: Some(key),
+            memory: None,
         };
         ReceivePlan {
             queue: self.queue.clone(),
@@ -202,15 +203,40 @@ impl ReceivePlan {
         self,
         broker: Arc<Broker>,
     ) -> Result<UndeliveredBatch, AmqpError> {
-        let received = self.queue.receive(self.request).await;
-        let received = received.map_err(queue_error)?;
+        let budget = &broker.outgoing_memory;
+        let (received, share) = self.receive(budget).await.map_err(queue_error)?;
         let mut batch = UndeliveredBatch::empty(self.queue.clone());
+        batch.share = share;
         batch.messages = encode_all(&received, self.queue.name());
         let bytes = batch.messages.iter().map(|message| message.payload.len());
-        // The messages go back if the client does not wait for the memory.
-        let share = broker.outgoing_memory.take(bytes.sum()).await;
-        batch.share = share;
+        let bytes: usize = bytes.sum();
+        // A message that is larger than the limit, and what AMQP adds, are counted too.
+        let missing = bytes.saturating_sub(batch.share.bytes());
+        batch.share.add(budget.take_unchecked(missing));
+        batch.share.shrink_to(bytes);
         Ok(batch)
+    }
+
+    /// Receives messages for which there is memory; waits for memory if there is none.
+    async fn receive(
+        &self,
+        budget: &MemoryBudget,
+    ) -> Result<(Vec<Delivery>, MemoryShare), highwater_queue::Error> {
+        let request = ReceiveRequest {
+            memory: Some(budget.clone()),
+            ..self.request.clone()
+        };
+        let exchange = self.queue.exchange(Settlement::default(), request).await?;
+        if !matches!(exchange.received, Err(Refusal::NoMemory(_))) {
+            return Ok((exchange.received?, exchange.memory));
+        }
+        let share = budget.take(self.request.limit.bytes).await;
+        // Another receiver may have the messages by now, and the client may have taken its credit back.
+        let request = ReceiveRequest {
+            wait: Duration::ZERO,
+            ..self.request.clone()
+        };
+        Ok((self.queue.receive(request).await?, share))
     }
 }
 

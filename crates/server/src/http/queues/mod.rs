@@ -64,6 +64,7 @@ impl From<Refusal> for Error {
             Refusal::NoSuchMessage { .. } => {
                 (Code::NotFound, "GET /queues/NAME/messages shows them")
             }
+            Refusal::NoMemory(exhausted) => return (*exhausted).into(),
             Refusal::SessionRequired => (Code::BadRequest, "POST /queues/NAME/sessions/accept"),
             Refusal::SessionIdRequired => (Code::BadRequest, "give it one: x-session-id"),
             Refusal::IdTooLong(_) | Refusal::SessionsDisabled | Refusal::AlreadyDeadLettered => {

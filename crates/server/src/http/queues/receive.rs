@@ -1,7 +1,9 @@
 //! Messages received and peeked at.
 
+use highwater_env::MemoryShare;
 use highwater_queue::{
-    ExchangeResult, ReceiveLimit, ReceiveMode, ReceiveRequest, SessionLock, Settlement, SubQueue,
+    DeferredRequest, ExchangeResult, ReceiveLimit, ReceiveMode, ReceiveRequest, SessionLock,
+    Settlement, SubQueue,
 };
 use hyper::StatusCode;
 use serde::Deserialize;
@@ -53,14 +55,14 @@ pub(in crate::http) async fn receive(
         wait: request.wait()?,
         session: session(query)?,
         key: None,
+        memory: Some(app.budget.clone()),
     };
     let given = Settlements::read(&mut request).await?;
     let done = Settlement {
         complete: tokens(&given.complete),
         abandon: tokens(&given.abandon),
     };
-    // A waiting receiver holds no part of the budget; received messages are counted when they are there. A stop of the
-    // node ends the wait and not the request, because the settlements count.
+    // A stop of the node ends the wait and not the request, because the settlements count.
     let mut exchange = std::pin::pin!(queue.exchange(done, receive));
     let exchange = tokio::select! {
         biased;
@@ -74,14 +76,18 @@ pub(in crate::http) async fn receive(
 }
 
 fn exchanged(app: &App, given: &Settlements, exchange: ExchangeResult) -> Result<Reply, Error> {
-    let ExchangeResult { settled, received } = exchange;
+    let ExchangeResult {
+        settled,
+        received,
+        memory,
+    } = exchange;
     if settled.is_empty() {
-        return answer(app, json::deliveries(&received?, None));
+        return answer(app, json::deliveries(&received?, None), memory);
     }
     let given = given.complete.iter().chain(&given.abandon);
     let outcomes = Outcomes::of(&settled, given);
     match received {
-        Ok(got) => answer(app, json::deliveries(&got, Some(&outcomes))),
+        Ok(got) => answer(app, json::deliveries(&got, Some(&outcomes)), memory),
         Err(refusal) => {
             let mut error = Error::from(refusal);
             error.details = Some(Box::new(serde_json::json!(outcomes)));
@@ -102,10 +108,15 @@ pub(in crate::http) async fn deferred(
         let hint = format!("request at most {DEFERRED_MAX} at a time");
         return Err(Error::new(Code::TooLarge, message, hint));
     }
-    let got = queue
-        .receive_deferred(sub_queue, seqs, mode, session)
-        .await?;
-    answer(request.app, json::deliveries(&got, None))
+    let deferred = DeferredRequest {
+        sub_queue,
+        seqs,
+        mode,
+        session,
+        memory: request.app.budget.clone(),
+    };
+    let (got, memory) = queue.receive_deferred(deferred).await?;
+    answer(request.app, json::deliveries(&got, None), memory)
 }
 
 pub(in crate::http) async fn peek(
@@ -125,9 +136,12 @@ pub(in crate::http) async fn peek(
     Ok(reply::typed(StatusCode::OK, reply::JSON, payload))
 }
 
-/// A delivered message must reach its receiver, so its bytes are counted but never refused.
-fn answer(app: &App, body: Vec<u8>) -> Result<Reply, Error> {
-    let share = app.budget.take_unchecked(body.len());
+/// The memory of the messages becomes that of the answer. JSON is larger than they are, by base64 and its names; a
+/// delivered message must reach its receiver, so the difference is counted and not refused.
+fn answer(app: &App, body: Vec<u8>, mut share: MemoryShare) -> Result<Reply, Error> {
+    let missing = body.len().saturating_sub(share.bytes());
+    share.add(app.budget.take_unchecked(missing));
+    share.shrink_to(body.len());
     let payload = Payload::whole(body).holding(share);
     Ok(reply::typed(StatusCode::OK, reply::JSON, payload))
 }

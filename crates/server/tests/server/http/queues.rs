@@ -6,12 +6,16 @@ use highwater_access::{Key, KeyScope, Right};
 use highwater_env::SimClock;
 use highwater_env::random::Random;
 use highwater_queue::Queues;
-use highwater_server::http::Backend;
+use highwater_server::http::{Backend, Options};
 use serde_json::{Value, json};
 
 use crate::http::node::{Answer, NOW_SECONDS, Node, memory, options, start_on};
 
 async fn node_with_keys(keys: Vec<Key>) -> (Node, Arc<SimClock>) {
+    node_with(keys, options()).await
+}
+
+async fn node_with(keys: Vec<Key>, options: Options) -> (Node, Arc<SimClock>) {
     let log = Arc::new(memory());
     let nanos = i128::from(NOW_SECONDS) * 1_000_000_000;
     let clock = Arc::new(SimClock::at_unix_nanos(nanos));
@@ -27,7 +31,7 @@ async fn node_with_keys(keys: Vec<Key>) -> (Node, Arc<SimClock>) {
         queues: Some(queues),
         ..Backend::new(log)
     };
-    (start_on(options(), keys, backend).await, clock)
+    (start_on(options, keys, backend).await, clock)
 }
 
 /// A node with a queue `orders` as the settings say, and its clock.
@@ -366,4 +370,27 @@ async fn a_peek_answers_with_a_bounded_number_of_bytes() {
     assert!((1..=5).contains(&messages), "{messages} messages");
     let next = node.get("/queues/orders/messages?from=20&max=10000").await;
     assert_eq!(next.json()["messages"][0]["sequence"], 20);
+}
+
+// proves G2
+#[tokio::test]
+async fn a_receive_without_memory_is_refused_before_it_takes_messages() {
+    let mut small = options();
+    small.in_flight_bytes_max = small.read_bytes_max - 1;
+    let (node, _) = node_with(Vec::new(), small).await;
+    post(&node, "/api/queues", json!({"name": "orders"})).await;
+    // Nothing needs no memory.
+    let none = post(&node, "/queues/orders/receive", json!({})).await;
+    assert_eq!(none.json()["messages"], json!([]));
+    let sent = node.post("/queues/orders/messages", "text/plain", "x");
+    assert_eq!(sent.await.status, 201);
+    let refused = post(
+        &node,
+        "/queues/orders/receive?mode=delete&wait=5s",
+        json!({}),
+    )
+    .await;
+    refused.is(429, "full");
+    let queue = node.get("/api/queues/orders").await.json();
+    assert_eq!(queue["active"], 1, "{queue}");
 }

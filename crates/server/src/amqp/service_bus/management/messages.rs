@@ -2,7 +2,7 @@
 
 use highwater_amqp::{AmqpError, Value, condition};
 use highwater_env::MemoryShare;
-use highwater_queue::{Delivery, PeekedMessage, ReceiveLimit, ReceiveMode};
+use highwater_queue::{DeferredRequest, PeekedMessage, ReceiveLimit, ReceiveMode};
 
 use super::{ITEMS_MAX, ManagementRequest, REPLY_BYTES_MAX, argument, encoded, map};
 use crate::amqp::broker::Broker;
@@ -51,6 +51,7 @@ pub(super) async fn peek(
     let (from, sub_queue) = (from.max(0) as u64, request.sub_queue());
     let locked = request.session.as_ref().map(|lock| lock.session.as_str());
     let session = request.text("session-id").or(locked);
+    *share = broker.outgoing_memory.take(limit.bytes).await;
     let peeked = match session {
         Some(session) => {
             let peeked = request
@@ -62,13 +63,11 @@ pub(super) async fn peek(
     };
     let peeked = peeked.map_err(queue_error)?;
     if peeked.is_empty() {
+        *share = MemoryShare::default();
         return Ok(Reply::no_content(None));
     }
     let size = |peeked: &PeekedMessage| peeked.message.content.size();
-    *share = broker
-        .outgoing_memory
-        .take(peeked.iter().map(size).sum())
-        .await;
+    share.shrink_to(peeked.iter().map(size).sum());
     let messages = peeked.iter().map(|PeekedMessage { seq, message }| {
         let state = OutgoingState {
             seq: *seq,
@@ -93,17 +92,16 @@ pub(super) async fn receive(
         Some(0) => ReceiveMode::ReceiveAndDelete,
         _ => ReceiveMode::PeekLock,
     };
-    let seqs = request.sequence_numbers()?;
-    let session = request.session.clone();
-    let received = (request.queue)
-        .receive_deferred(request.sub_queue(), seqs, mode, session)
-        .await;
-    let received = received.map_err(queue_error)?;
-    let size = |delivery: &Delivery| delivery.message.content.size();
-    *share = broker
-        .outgoing_memory
-        .take(received.iter().map(size).sum())
-        .await;
+    let deferred = DeferredRequest {
+        sub_queue: request.sub_queue(),
+        seqs: request.sequence_numbers()?,
+        mode,
+        session: request.session.clone(),
+        memory: broker.outgoing_memory.clone(),
+    };
+    let received = request.queue.receive_deferred(deferred).await;
+    let (received, memory) = received.map_err(queue_error)?;
+    *share = memory;
     let messages = received.iter().map(|delivery| {
         let state = OutgoingState {
             seq: delivery.seq,
