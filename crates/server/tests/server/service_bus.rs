@@ -176,8 +176,9 @@ async fn credit_is_drained_and_what_is_not_sent_goes_back() {
             .await,
         None
     );
-    client.give_credit(1, 10).await;
+    // In this order: while it waits for the outcome of a send, the client skips messages.
     send(&mut client, &["only"]).await;
+    client.give_credit(1, 10).await;
     receive(&mut client).await;
     // The client has nine credits, and wants them back.
     let zero = Value::U32(0);
