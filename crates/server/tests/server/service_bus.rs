@@ -176,6 +176,7 @@ async fn credit_is_drained_and_what_is_not_sent_goes_back() {
             .await,
         None
     );
+    // In this order: while it waits for the outcome of a send, the client skips messages.
     send(&mut client, &["only"]).await;
     client.give_credit(1, 10).await;
     receive(&mut client).await;
