@@ -32,6 +32,9 @@ pub(in crate::amqp) fn refused(refusal: &Refusal) -> AmqpError {
         Refusal::TooLarge { .. } => condition::MESSAGE_SIZE_EXCEEDED,
         Refusal::NoSuchMessage { .. } => MESSAGE_NOT_FOUND,
         Refusal::IdTooLong(_) => ARGUMENT_ERROR,
+        Refusal::RuleExists(_) => ENTITY_ALREADY_EXISTS,
+        Refusal::NoSuchRule(_) => condition::NOT_FOUND,
+        Refusal::TooManyRules(_) | Refusal::TooManyActions(_) => condition::RESOURCE_LIMIT_EXCEEDED,
         Refusal::SessionIdRequired
         | Refusal::SessionRequired
         | Refusal::SessionsDisabled
