@@ -1,6 +1,6 @@
 //! `Config.json` of Microsoft's emulators for Event Hubs and Service Bus, as settings of a node.
 //!
-//! Hubs and queues become settings below `hubs` and `queues`, which flags override. What a node has no equal for is left
+//! Hubs, queues and topics become settings below `hubs`, `queues` and `topics`, which flags override. What a node has no equal for is left
 //! out, and the user is told.
 
 use std::path::Path;
@@ -50,18 +50,66 @@ impl EmulatorConfig {
                 config.add_queue(queue)?;
             }
             for topic in list(&namespace["Topics"]) {
-                config.left_out.push(format!("topic {}", name(topic)?));
+                config.add_topic(topic)?;
             }
         }
         Ok(config)
     }
 
     fn set(&mut self, table: &str, name: &str, setting: &str, value: String) {
-        let key = match name.contains('.') {
-            true => format!("{table}.\"{name}\".{setting}"),
-            false => format!("{table}.{name}.{setting}"),
-        };
+        let key = format!("{}.{setting}", join(table, name));
         self.flags.push((key, value));
+    }
+
+    fn add_topic(&mut self, topic: &Value) -> Result<(), String> {
+        let topic_name = name(topic)?;
+        let properties = &topic["Properties"];
+        let live = time(properties, topic_name, "DefaultMessageTimeToLive")?.flatten();
+        let live = live.unwrap_or_else(|| "forever".into());
+        self.set("topics", topic_name, "time_to_live", live);
+        self.set_duplicates("topics", topic_name, properties)?;
+        let table = format!("{}.subscriptions", join("topics", topic_name));
+        for subscription in list(&topic["Subscriptions"]) {
+            let subscription_name = name(subscription)?;
+            self.set_receiving(&table, subscription_name, &subscription["Properties"])?;
+            let owner = format!("subscription {subscription_name} of topic {topic_name}");
+            self.leave_out_forwarding(&subscription["Properties"], &owner);
+            let table = format!("{}.rules", join(&table, subscription_name));
+            for rule in list(&subscription["Rules"]) {
+                self.add_rule(&table, rule)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_rule(&mut self, table: &str, rule: &Value) -> Result<(), String> {
+        let name = name(rule)?;
+        let properties = &rule["Properties"];
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let correlation = &properties["CorrelationFilter"];
+        let mut conditions = Vec::new();
+        for (key, setting) in CONDITIONS {
+            let value = text(&correlation[key]).filter(|text| !text.is_empty());
+            conditions.extend(value.map(|value| (setting.to_owned(), value)));
+        }
+        for (key, value) in correlation["Properties"].as_object().into_iter().flatten() {
+            let value = text(value).unwrap_or_else(|| value.to_string());
+            conditions.push((join("properties", key), value));
+        }
+        let sql = text(&properties["SqlFilter"]["SqlExpression"]);
+        match (sql, conditions.is_empty()) {
+            (_, false) => {
+                for (setting, value) in conditions {
+                    self.set(table, name, &setting, value);
+                }
+            }
+            (Some(sql), true) => self.set(table, name, "sql", sql),
+            (None, true) => return Err(format!("rule {name} has no filter")),
+        }
+        if let Some(action) = text(&properties["Action"]["SqlExpression"]) {
+            self.set(table, name, "action", action);
+        }
+        Ok(())
     }
 
     fn add_hub(&mut self, hub: &Value) -> Result<(), String> {
@@ -78,42 +126,80 @@ impl EmulatorConfig {
     fn add_queue(&mut self, queue: &Value) -> Result<(), String> {
         let name = name(queue)?;
         let properties = &queue["Properties"];
+        self.set_receiving("queues", name, properties)?;
+        self.set_duplicates("queues", name, properties)?;
+        self.leave_out_forwarding(properties, &format!("queue {name}"));
+        Ok(())
+    }
+
+    /// What queues and subscriptions have in common.
+    fn set_receiving(&mut self, table: &str, name: &str, properties: &Value) -> Result<(), String> {
         let flag = |key: &str| properties[key].as_bool().unwrap_or_default();
-        let time = |key: &str| {
-            let text = properties[key].as_str();
-            text.map(|text| duration(text).ok_or_else(|| format!("{name}: {key} is no duration")))
-                .transpose()
-        };
-        self.set(
-            "queues",
-            name,
-            "sessions",
-            flag("RequiresSession").to_string(),
-        );
-        if let Some(lock) = time("LockDuration")?.flatten() {
-            self.set("queues", name, "lock", lock);
+        let sessions = flag("RequiresSession");
+        self.set(table, name, "sessions", sessions.to_string());
+        if let Some(lock) = time(properties, name, "LockDuration")?.flatten() {
+            self.set(table, name, "lock", lock);
         }
         let expires = flag("DeadLetteringOnMessageExpiration");
-        self.set("queues", name, "dead_letter_expired", expires.to_string());
-        if let Some(live) = time("DefaultMessageTimeToLive")? {
+        self.set(table, name, "dead_letter_expired", expires.to_string());
+        if let Some(live) = time(properties, name, "DefaultMessageTimeToLive")? {
             let live = live.unwrap_or_else(|| "forever".into());
-            self.set("queues", name, "time_to_live", live);
-        }
-        if flag("RequiresDuplicateDetection") {
-            let window = time("DuplicateDetectionHistoryTimeWindow")?.flatten();
-            let window = window.unwrap_or_else(|| "10m".into());
-            self.set("queues", name, "duplicates_within", window);
+            self.set(table, name, "time_to_live", live);
         }
         if let Some(count) = properties["MaxDeliveryCount"].as_u64() {
-            self.set("queues", name, "deliveries_max", count.to_string());
-        }
-        for key in ["ForwardTo", "ForwardDeadLetteredMessagesTo"] {
-            if properties[key].as_str().is_some_and(|to| !to.is_empty()) {
-                self.left_out.push(format!("{key} of queue {name}"));
-            }
+            self.set(table, name, "deliveries_max", count.to_string());
         }
         Ok(())
     }
+
+    fn set_duplicates(
+        &mut self,
+        table: &str,
+        name: &str,
+        properties: &Value,
+    ) -> Result<(), String> {
+        if properties["RequiresDuplicateDetection"].as_bool() == Some(true) {
+            let window = time(properties, name, "DuplicateDetectionHistoryTimeWindow")?.flatten();
+            let window = window.unwrap_or_else(|| "10m".into());
+            self.set(table, name, "duplicates_within", window);
+        }
+        Ok(())
+    }
+
+    fn leave_out_forwarding(&mut self, properties: &Value, owner: &str) {
+        for key in ["ForwardTo", "ForwardDeadLetteredMessagesTo"] {
+            if properties[key].as_str().is_some_and(|to| !to.is_empty()) {
+                self.left_out.push(format!("{key} of {owner}"));
+            }
+        }
+    }
+}
+
+/// The conditions of a correlation filter, and their settings.
+const CONDITIONS: [(&str, &str); 8] = [
+    ("ContentType", "content_type"),
+    ("CorrelationId", "correlation_id"),
+    ("Label", "label"),
+    ("MessageId", "message_id"),
+    ("ReplyTo", "reply_to"),
+    ("ReplyToSessionId", "reply_to_session_id"),
+    ("SessionId", "session_id"),
+    ("To", "to"),
+];
+
+/// The key of a table below another. A name with dots is quoted.
+fn join(table: &str, name: &str) -> String {
+    match name.contains('.') {
+        true => format!("{table}.\"{name}\""),
+        false => format!("{table}.{name}"),
+    }
+}
+
+/// A duration of an entity; see [`duration`].
+fn time(properties: &Value, name: &str, key: &str) -> Result<Option<Option<String>>, String> {
+    let text = properties[key].as_str();
+    text.map(|text| duration(text).ok_or_else(|| format!("{name}: {key} is no duration")))
+        .transpose()
 }
 
 fn list(value: &Value) -> &[Value] {
@@ -187,19 +273,55 @@ mod tests {
             "DeadLetteringOnMessageExpiration": true, "DefaultMessageTimeToLive": "PT1H",
             "DuplicateDetectionHistoryTimeWindow": "PT20S", "ForwardDeadLetteredMessagesTo": "", "ForwardTo": "other",
             "LockDuration": "PT1M", "MaxDeliveryCount": 3, "RequiresDuplicateDetection": true, "RequiresSession": false
-        }}], "Topics": [{"Name": "topic.1"}]}]}}"#;
+        }}]}]}}"#;
         let (flags, left_out) = flags(text);
         let expected = [
             "sessions=false",
             "lock=1m",
             "dead_letter_expired=true",
             "time_to_live=1h",
-            "duplicates_within=20000ms",
             "deliveries_max=3",
+            "duplicates_within=20000ms",
         ];
         let expected = expected.map(|setting| format!(r#"queues."queue.1".{setting}"#));
         assert_eq!(flags, expected);
-        assert_eq!(left_out, ["ForwardTo of queue queue.1", "topic topic.1"]);
+        assert_eq!(left_out, ["ForwardTo of queue queue.1"]);
+    }
+
+    // proves A3
+    #[test]
+    fn the_file_of_the_service_bus_emulator_makes_topics_with_subscriptions_and_rules() {
+        let text = r#"{"UserConfig": {"Namespaces": [{"Name": "sbemulatorns", "Topics": [{"Name": "topic.1",
+            "Properties": {"DefaultMessageTimeToLive": "PT1H", "RequiresDuplicateDetection": false},
+            "Subscriptions": [
+                {"Name": "subscription.1", "Properties": {"LockDuration": "PT1M", "MaxDeliveryCount": 3, "ForwardTo": "x"},
+                 "Rules": [{"Name": "app-prop", "Properties": {"FilterType": "Correlation", "CorrelationFilter": {
+                    "ContentType": "application/text", "Label": "subject1", "Properties": {"prop1": "value1"}}}}]},
+                {"Name": "s2", "Rules": [{"Name": "sql", "Properties": {"FilterType": "Sql",
+                    "SqlFilter": {"SqlExpression": "a = 1, b"}, "Action": {"SqlExpression": "SET a = 2"}}}]}
+            ]}]}]}}"#;
+        let (flags, left_out) = flags(text);
+        let topic = r#"topics."topic.1""#;
+        let first = format!(r#"{topic}.subscriptions."subscription.1""#);
+        let expected = [
+            format!("{topic}.time_to_live=1h"),
+            format!("{first}.sessions=false"),
+            format!("{first}.lock=1m"),
+            format!("{first}.dead_letter_expired=false"),
+            format!("{first}.deliveries_max=3"),
+            format!("{first}.rules.app-prop.content_type=application/text"),
+            format!("{first}.rules.app-prop.label=subject1"),
+            format!("{first}.rules.app-prop.properties.prop1=value1"),
+            format!("{topic}.subscriptions.s2.sessions=false"),
+            format!("{topic}.subscriptions.s2.dead_letter_expired=false"),
+            format!("{topic}.subscriptions.s2.rules.sql.sql=a = 1, b"),
+            format!("{topic}.subscriptions.s2.rules.sql.action=SET a = 2"),
+        ];
+        assert_eq!(flags, expected);
+        assert_eq!(
+            left_out,
+            ["ForwardTo of subscription subscription.1 of topic topic.1"]
+        );
     }
 
     #[test]

@@ -16,8 +16,72 @@ use highwater_log::{
 use crate::codec;
 use crate::machine::{Event, Machine};
 
-/// Prefix of a queue's hub name.
-pub(crate) const HUB_PREFIX: &str = "__queue.";
+/// What a journal belongs to, which decides the name of its hub.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EntityKind {
+    Queue,
+    Topic,
+    /// Its name is `TOPIC/Subscriptions/NAME`.
+    Subscription,
+}
+
+/// Between the names of a topic and of its subscription.
+const SUBSCRIPTIONS: &str = "/Subscriptions/";
+
+const QUEUE_NAME_BYTES_MAX: usize = 200;
+const TOPIC_NAME_BYTES_MAX: usize = 150;
+const SUBSCRIPTION_NAME_BYTES_MAX: usize = 50;
+
+/// The name of a subscription among all entities.
+pub(crate) fn subscription_path(topic: &str, name: &str) -> String {
+    format!("{topic}{SUBSCRIPTIONS}{name}")
+}
+
+/// The topic and the name in the path of a subscription.
+pub(crate) fn split_subscription_path(path: &str) -> Option<(&str, &str)> {
+    path.split_once(SUBSCRIPTIONS)
+}
+
+impl EntityKind {
+    /// The hub of an entity; `None` if this cannot be its name.
+    pub(crate) fn hub_of(self, name: &str) -> Option<HubName> {
+        let checked = |name: &str, bytes_max| {
+            let fits = (1..=bytes_max).contains(&name.len());
+            (fits && HubName::new(name).is_ok()).then_some(())
+        };
+        let hub = match self {
+            EntityKind::Queue => {
+                checked(name, QUEUE_NAME_BYTES_MAX)?;
+                format!("__queue.{name}")
+            }
+            EntityKind::Topic => {
+                checked(name, TOPIC_NAME_BYTES_MAX)?;
+                format!("__topic.{name}")
+            }
+            EntityKind::Subscription => {
+                let (topic, name) = split_subscription_path(name)?;
+                checked(topic, TOPIC_NAME_BYTES_MAX)?;
+                checked(name, SUBSCRIPTION_NAME_BYTES_MAX)?;
+                // Both names may have dots: the length tells them apart.
+                format!("__subscription.{}.{topic}.{name}", topic.len())
+            }
+        };
+        HubName::new(&hub).ok()
+    }
+
+    /// The name of the entity that a hub belongs to; `None` if it is none of this kind.
+    pub(crate) fn name_of(self, hub: &str) -> Option<String> {
+        match self {
+            EntityKind::Queue => hub.strip_prefix("__queue.").map(str::to_owned),
+            EntityKind::Topic => hub.strip_prefix("__topic.").map(str::to_owned),
+            EntityKind::Subscription => {
+                let (length, names) = hub.strip_prefix("__subscription.")?.split_once('.')?;
+                let (topic, name) = names.split_at_checked(length.parse().ok()?)?;
+                Some(subscription_path(topic, name.strip_prefix('.')?))
+            }
+        }
+    }
+}
 
 /// The largest batch. All events of one request share a batch, so that a request applies completely or not at all.
 const BATCH_BYTES_MAX: u32 = 32 << 20;
@@ -178,5 +242,39 @@ impl Journal {
         behind.map_err(ReplayError::Read)?;
         machine.reset_totals();
         Ok(machine)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // proves A3
+    #[test]
+    fn the_hub_of_an_entity_tells_its_name() {
+        for (kind, name, hub) in [
+            (EntityKind::Queue, "a.b", "__queue.a.b"),
+            (EntityKind::Topic, "a.b", "__topic.a.b"),
+            (
+                EntityKind::Subscription,
+                "a.b/Subscriptions/c.d",
+                "__subscription.3.a.b.c.d",
+            ),
+        ] {
+            let found = kind.hub_of(name).unwrap();
+            assert_eq!(found.as_str(), hub);
+            assert_eq!(kind.name_of(hub).as_deref(), Some(name));
+        }
+        for wrong in [
+            "a",
+            "/Subscriptions/c",
+            "a/Subscriptions/",
+            "a/b/Subscriptions/c",
+        ] {
+            assert_eq!(EntityKind::Subscription.hub_of(wrong), None, "{wrong}");
+        }
+        for wrong in ["__subscription.9.a.b", "__subscription.x.a.b", "__queue.a"] {
+            assert_eq!(EntityKind::Subscription.name_of(wrong), None, "{wrong}");
+        }
     }
 }

@@ -33,12 +33,17 @@
 //! This crate knows nothing of HTTP, of files, or of what a message is for.
 
 mod codec;
+mod filter;
 mod journal;
 mod machine;
 mod message;
 mod service;
 mod settings;
 
+pub use filter::{
+    CorrelationFilter, DEFAULT_RULE, Filter, FilterError, MessageProperties, Property,
+    PropertyChange, Rule, RuleError, SqlAction, SqlFilter, SystemProperty, Value,
+};
 pub use journal::JournalError;
 pub use machine::{
     Counts, DeadLetterSummary, Delivery, LockToken, PeekedMessage, ReceiveLimit, ReceiveMode,
@@ -50,6 +55,7 @@ pub use message::{
 };
 pub use service::{
     AcceptedSession, CreateError, DeferredRequest, Disposition, Error, ExchangeResult, Options,
-    PropertyEdit, Queue, QueueStats, Queues, ReceiveRequest, Settlement, WaitKey, feed,
+    PropertyEdit, PropertyMap, Queue, QueueStats, Queues, ReceiveRequest, Settlement, Subscription,
+    Topic, TopicError, TopicLimits, Topics, WaitKey, feed,
 };
 pub use settings::{Settings, SettingsError};

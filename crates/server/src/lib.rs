@@ -21,4 +21,5 @@ pub mod stored_keys;
 mod text;
 mod tls;
 pub mod tokens;
+mod topics;
 pub mod workflows;

@@ -236,6 +236,40 @@ const checks = {
     })
   },
 
+  // The rules of a subscription are managed over AMQP. Python's SDK cannot.
+  async rules() {
+    await withClient(async (client) => {
+      const manager = client.createRuleManager('azure-rules', 's')
+      const list = () => manager.getRules()
+      assert.deepStrictEqual((await list()).map((rule) => [rule.name, rule.filter]), [['$Default', { sqlExpression: '1=1' }]])
+      await manager.deleteRule('$Default')
+      await assert.rejects(manager.deleteRule('$Default'), code('MessagingEntityNotFound'))
+      await manager.createRule('blue', { sqlExpression: "colour = 'blue'" }, { sqlExpression: 'SET shade = 1' })
+      await manager.createRule('label', { subject: 'x', applicationProperties: { count: 7 } })
+      await assert.rejects(manager.createRule('blue', { sqlExpression: '1=1' }), code('MessagingEntityAlreadyExists'))
+      await assert.rejects(manager.createRule('wrong', { sqlExpression: 'colour =' }))
+      const rules = await list()
+      assert.deepStrictEqual(rules.map((rule) => rule.name), ['blue', 'label'])
+      assert.strictEqual(rules[0].filter.sqlExpression, "colour = 'blue'")
+      assert.strictEqual(rules[0].action.sqlExpression, 'SET shade = 1')
+      assert.strictEqual(rules[1].filter.subject, 'x')
+      assert.strictEqual(rules[1].filter.applicationProperties.count, 7)
+      const sender = client.createSender('azure-rules')
+      await sender.sendMessages([
+        { body: 'red', applicationProperties: { colour: 'red' } },
+        { body: 'blue', applicationProperties: { colour: 'blue' } },
+        { body: 'label', subject: 'x', applicationProperties: { count: 7 } },
+      ])
+      const receiver = client.createReceiver('azure-rules', 's')
+      const got = await receive(receiver, 2)
+      assert.deepStrictEqual(bodies(got), ['blue', 'label'])
+      assert.deepStrictEqual(got[0].applicationProperties, { colour: 'blue', shade: 1, RuleName: 'blue' })
+      for (const message of got) await receiver.completeMessage(message)
+      await nothing(receiver)
+      await manager.close()
+    })
+  },
+
   async duplicates_and_time_to_live() {
     const queue = await newQueue({ duplicates_within: '1m' })
     await withClient(async (client) => {

@@ -494,6 +494,64 @@ def check_rights():
         sender.close()
 
 
+def check_topics():
+    topic = "azure-prices"
+
+    def apple(body, colour, grams, **options):
+        properties = {"colour": colour, "grams": grams}
+        return ServiceBusMessage(body, application_properties=properties, subject="fruit", **options)
+
+    def take(name, count, **options):
+        with client() as bus, bus.get_subscription_receiver(topic, name, **options) as receiver:
+            got = receive(receiver, count)
+            for message in got:
+                receiver.complete_message(message)
+            assert nothing(receiver)
+            return got
+
+    with client() as bus, bus.get_topic_sender("Azure-Prices") as sender:
+        sender.send_messages([apple("heavy", "red", 150, session_id="a"), apple("light", "red", 50, session_id="a")])
+        batch = sender.create_message_batch()
+        batch.add_message(apple("green", "green", 150, session_id="b"))
+        sender.send_messages(batch)
+        later = datetime.now(timezone.utc) + timedelta(seconds=1)
+        sender.schedule_messages(apple("scheduled", "green", 1, session_id="b"), later)
+        (number,) = sender.schedule_messages(apple("cancelled", "green", 1), later + timedelta(hours=1))
+        sender.cancel_scheduled_messages(number)
+        fails(MessageNotFoundError, lambda: sender.cancel_scheduled_messages(number))
+        fails(MessageSizeExceededError, lambda: sender.send_messages(ServiceBusMessage("x" * (2 << 20))))
+    got = take("all", 4)
+    assert [text(message) for message in got] == ["heavy", "light", "green", "scheduled"], got
+    assert got[0].application_properties == {b"colour": b"red", b"grams": 150}, got[0].application_properties
+    (heavy,) = take("red", 1)
+    assert text(heavy) == "heavy" and heavy.subject == "sold", heavy
+    assert heavy.application_properties == {b"grams": 151, b"RuleName": b"red"}, heavy.application_properties
+    assert [text(message) for message in take("labelled", 2)] == ["heavy", "light"]
+    ordered = take("ordered", 2, session_id="b")
+    assert [text(message) for message in ordered] == ["green", "scheduled"]
+    assert [text(message) for message in take("ordered", 2, session_id="a")] == ["heavy", "light"]
+
+    # Dead letters of a subscription are its own.
+    with client() as bus, bus.get_topic_sender(topic) as sender:
+        sender.send_messages([apple("bad", "green", 1, session_id="c"), apple("abandoned", "green", 1, session_id="c")])
+    with client() as bus, bus.get_subscription_receiver(topic, "all") as receiver:
+        bad, abandoned = receive(receiver, 2)
+        receiver.dead_letter_message(bad, reason="bad", error_description="it is")
+        receiver.abandon_message(abandoned)
+        (abandoned,) = receive(receiver, 1)
+        assert abandoned.delivery_count == 1
+        receiver.abandon_message(abandoned)
+        assert nothing(receiver)
+    dead = take("all", 2, sub_queue=ServiceBusSubQueue.DEAD_LETTER)
+    assert [message.dead_letter_reason for message in dead] == ["bad", "MaxDeliveryCountExceeded"], dead
+    assert len(take("ordered", 2, session_id="c")) == 2
+
+    with client() as bus:
+        receiver = bus.get_subscription_receiver(topic, "none")
+        fails(MessagingEntityNotFoundError, receiver.__enter__)
+        receiver.close()
+
+
 def main():
     checks = [name for name in globals() if name.startswith("check_")]
     if not KEYS:

@@ -4,6 +4,7 @@
 //! `field.rs` has the encoding of each type of field. Everything read is validated, since a journal may be damaged.
 
 mod field;
+mod rule;
 #[cfg(test)]
 mod tests;
 
@@ -11,7 +12,8 @@ use bytes::Bytes;
 use highwater_codec::{DecodeError, Writer};
 
 use self::field::{Field, FieldReader, Read};
-use crate::machine::{Event, KnownId, RemovalReason};
+use crate::filter::{CorrelationFilter, Filter, Rule, Value};
+use crate::machine::{Event, KnownId, RemovalReason, TopicPosition};
 use crate::message::{Content, DeadLetterCause, Lock, LockExpiry, Message, MessageState};
 use crate::settings::Settings;
 
@@ -81,6 +83,9 @@ tagged!(Event, "kind" {
     17 => MessageSnapshot { seq, message },
     18 => Returned { seqs },
     19 => SessionReturned { session },
+    20 => TopicPosition(position),
+    21 => RuleAdded(rule),
+    22 => RuleRemoved { name },
 });
 
 tagged!(RemovalReason, "an end of a message" {
@@ -88,6 +93,7 @@ tagged!(RemovalReason, "an end of a message" {
     1 => ReceivedAndDeleted,
     2 => Cancelled,
     3 => Purged,
+    4 => Published,
 });
 
 record!(Settings {
@@ -143,6 +149,33 @@ record!(Content {
 });
 
 record!(KnownId { at_ms, seq, id });
+
+record!(TopicPosition { enqueued_ms, seq });
+
+record!(Rule {
+    name,
+    created_ms,
+    filter,
+    action
+});
+
+tagged!(Filter, "a filter" {
+    0 => True,
+    1 => False,
+    2 => Sql(sql),
+    3 => Correlation(correlation),
+});
+
+record!(CorrelationFilter { system, user });
+
+tagged!(Value, "a value" {
+    0 => Bool(flag),
+    1 => Integer(number),
+    2 => Float(number),
+    3 => Text(text),
+    4 => Time(at_ms),
+    5 => Opaque,
+});
 
 /// Appends an event to `out`.
 pub(crate) fn write(event: &Event, out: &mut Vec<u8>) {

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
+use crate::filter::{SqlAction, SqlFilter, SystemProperty};
 use crate::message::{Content, DeadLetterCause, Lock, LockExpiry, Message, MessageState};
 
 fn message() -> impl Strategy<Value = Message> {
@@ -130,4 +131,75 @@ fn a_completed_message_costs_four_bytes_of_journal() {
     let (seqs, why) = (vec![7], RemovalReason::Completed);
     write(&Event::Removed { seqs, why }, &mut out);
     assert_eq!(out, [4, 0, 1, 7]);
+}
+
+// proves A3
+#[test]
+fn a_position_in_a_topic_has_these_bytes() {
+    let mut out = Vec::new();
+    let (enqueued_ms, seq) = (0x0102, 300);
+    write(
+        &Event::TopicPosition(TopicPosition { enqueued_ms, seq }),
+        &mut out,
+    );
+    let name = "r".into();
+    write(&Event::RuleRemoved { name }, &mut out);
+    let expected = [20, 0, 0, 0, 0, 0, 0, 1, 2, 0xac, 2, 22, 1, b'r'];
+    assert_eq!(out, expected);
+}
+
+// proves A3
+#[test]
+fn rules_have_these_bytes_and_are_read_as_they_were_written() {
+    let correlation = CorrelationFilter {
+        system: vec![(SystemProperty::Label, "x".into())],
+        user: vec![
+            ("a".into(), Value::Bool(true)),
+            ("b".into(), Value::Integer(-1)),
+            ("c".into(), Value::Float(1.5)),
+            ("d".into(), Value::Time(7)),
+            ("e".into(), Value::Opaque),
+        ],
+    };
+    for filter in [
+        Filter::True,
+        Filter::False,
+        Filter::Sql(SqlFilter::parse("a = 1").unwrap()),
+        Filter::Correlation(correlation),
+    ] {
+        let rule = Rule {
+            name: "r".into(),
+            created_ms: 5,
+            action: Some(SqlAction::parse("SET b = 2").unwrap()),
+            filter,
+        };
+        let event = Event::RuleAdded(Arc::new(rule));
+        let mut out = Vec::new();
+        write(&event, &mut out);
+        let bytes = Bytes::from(out);
+        assert_eq!(read(&bytes), Ok(event));
+        for end in 0..bytes.len() {
+            assert!(read(&bytes.slice(..end)).is_err());
+        }
+    }
+    let mut out = Vec::new();
+    write(
+        &Event::RuleAdded(Arc::new(Rule {
+            name: "r".into(),
+            created_ms: 5,
+            filter: Filter::Sql(SqlFilter::parse("a=1").unwrap()),
+            action: None,
+        })),
+        &mut out,
+    );
+    let expected = [
+        &[21, 1, b'r'][..],
+        &[0, 0, 0, 0, 0, 0, 0, 5],
+        &[2, 3],
+        b"a=1",
+        &[0],
+    ];
+    assert_eq!(out, expected.concat());
+    out[12] = b'%';
+    assert!(read(&out.into()).is_err(), "no expression");
 }

@@ -4,8 +4,12 @@
 //! time alone (a lock expires, a message becomes due or expires) have no event. Every event has a time, and
 //! [`super::Machine::apply`] first fires the timers that were due until then.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
+use super::TopicPosition;
+use crate::filter::Rule;
 use crate::message::{LockExpiry, Message, Properties};
 use crate::settings::Settings;
 
@@ -93,6 +97,13 @@ pub(crate) enum Event {
     SessionReturned {
         session: String,
     },
+    /// A subscription has all messages of its topic up to here.
+    TopicPosition(TopicPosition),
+    /// A rule was added to a subscription, in the place of one with the same name.
+    RuleAdded(Arc<Rule>),
+    RuleRemoved {
+        name: String,
+    },
 }
 
 /// Why a message was removed.
@@ -102,6 +113,8 @@ pub(crate) enum RemovalReason {
     ReceivedAndDeleted,
     Cancelled,
     Purged,
+    /// Every subscription of the topic has it.
+    Published,
 }
 
 /// A recent message id, with the time and the sequence number of its message.

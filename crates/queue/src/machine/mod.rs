@@ -23,6 +23,9 @@ mod settle;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+mod topic;
+#[cfg(test)]
+mod topic_tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,7 +39,9 @@ pub use send::SendResult;
 pub use session::SessionLock;
 pub use settle::LockToken;
 pub(crate) use snapshot::SnapshotCursor;
+pub(crate) use topic::{PublishedMessage, TopicPosition};
 
+use crate::filter::Rule;
 use crate::message::{
     DeadLetterCause, EXPIRED, Lock, LockExpiry, Message, MessageState, Properties,
     TOO_MANY_DELIVERIES,
@@ -73,6 +78,14 @@ pub enum Refusal {
     /// Retry later.
     #[error("there is no memory for the messages at the moment: {0}")]
     NoMemory(BudgetExhausted),
+    #[error("rule `{0}` exists already")]
+    RuleExists(String),
+    #[error("there is no rule `{0}`")]
+    NoSuchRule(String),
+    #[error("a subscription has at most {0} rules")]
+    TooManyRules(usize),
+    #[error("a subscription has at most {0} rules with an action")]
+    TooManyActions(usize),
 }
 
 /// The main queue or its dead letters.
@@ -136,6 +149,10 @@ pub(crate) struct Machine {
     session_locks: BTreeMap<u64, String>,
     ids: RecentIds,
     feed_positions: BTreeMap<(String, u32), i64>,
+    /// The rules of a subscription.
+    rules: BTreeMap<String, Arc<Rule>>,
+    /// The position of a subscription in its topic; `None` in any other queue.
+    topic_position: Option<TopicPosition>,
     next_seq: u64,
     next_lock: u64,
     counts: Counts,
@@ -316,6 +333,13 @@ impl Machine {
                 state,
             } => self.restore_session(session, *lock, state.clone()),
             Event::IdsSnapshot(known) => self.ids.extend(known),
+            Event::TopicPosition(position) => self.topic_position = Some(*position),
+            Event::RuleAdded(rule) => {
+                self.rules.insert(rule.name.clone(), rule.clone());
+            }
+            Event::RuleRemoved { name } => {
+                self.rules.remove(name);
+            }
         }
     }
 
@@ -333,7 +357,7 @@ impl Machine {
         match why {
             RemovalReason::Completed => self.totals.completed += seqs.len() as u64,
             RemovalReason::ReceivedAndDeleted => self.totals.received += seqs.len() as u64,
-            RemovalReason::Cancelled | RemovalReason::Purged => {}
+            RemovalReason::Cancelled | RemovalReason::Purged | RemovalReason::Published => {}
         }
     }
 
@@ -523,6 +547,8 @@ impl Machine {
             && self.session_locks == other.session_locks
             && self.ids == other.ids
             && self.feed_positions == other.feed_positions
+            && self.rules == other.rules
+            && self.topic_position == other.topic_position
             && (self.next_seq, self.next_lock) == (other.next_seq, other.next_lock)
             && self.counts == other.counts
     }

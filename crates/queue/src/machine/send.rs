@@ -37,14 +37,7 @@ impl Machine {
         self.check_room(&new)?;
         let taken = new.len();
         for message in new {
-            match self.check_new(&message) {
-                Ok(()) => {
-                    self.send_one(message);
-                }
-                Err(refusal) => {
-                    self.enqueue_dead_letter(message.content, "Refused", &refusal.to_string())
-                }
-            }
+            self.send_or_dead_letter(message);
         }
         if next > from {
             self.commit(Event::FeedPosition {
@@ -54,6 +47,18 @@ impl Machine {
             });
         }
         Ok(taken)
+    }
+
+    /// Enqueues a message; as a dead letter, if the queue rejects it.
+    pub(super) fn send_or_dead_letter(&mut self, message: NewMessage) {
+        match self.check_new(&message) {
+            Ok(()) => {
+                self.send_one(message);
+            }
+            Err(refusal) => {
+                self.enqueue_dead_letter(message.content, "Refused", &refusal.to_string());
+            }
+        }
     }
 
     /// Restarts a feed at offset 0, because its partition was recreated under the same name.
@@ -114,7 +119,7 @@ impl Machine {
         }
     }
 
-    fn check_room(&self, messages: &[NewMessage]) -> Result<(), Refusal> {
+    pub(super) fn check_room(&self, messages: &[NewMessage]) -> Result<(), Refusal> {
         let more: u64 = messages.iter().map(|new| new.content.size() as u64).sum();
         let (held, max) = (self.counts.bytes, self.settings.bytes_max);
         match held.saturating_add(more) <= max {

@@ -58,7 +58,8 @@ impl Machine {
                 partition: *partition,
                 next: *next,
             });
-        basics.into_iter().chain(fed).collect()
+        let basics = basics.into_iter().chain(fed);
+        basics.chain(self.snapshot_rules()).collect()
     }
 
     fn snapshot_sessions(&self, after: Option<String>) -> (Vec<Event>, Option<SnapshotCursor>) {

@@ -453,7 +453,7 @@ impl Queue {
         .await
     }
 
-    async fn call<T: Send + 'static>(
+    pub(super) async fn call<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut Machine) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Error> {
@@ -463,7 +463,7 @@ impl Queue {
     }
 
     /// Runs `first` at once, and `act` as soon as the condition is met or the wait ends.
-    async fn wait<F: Send + 'static, T: Send + 'static>(
+    pub(super) async fn wait<F: Send + 'static, T: Send + 'static>(
         &self,
         condition: WaitCondition,
         wait: Duration,
@@ -540,7 +540,7 @@ fn size(deliveries: &[Delivery]) -> usize {
     sizes.sum()
 }
 
-fn check_size<'a>(contents: impl Iterator<Item = &'a Content>) -> Result<(), Error> {
+pub(super) fn check_size<'a>(contents: impl Iterator<Item = &'a Content>) -> Result<(), Error> {
     let (bytes, max) = (contents.map(Content::size).sum(), REQUEST_BYTES_MAX);
     match bytes <= max {
         true => Ok(()),

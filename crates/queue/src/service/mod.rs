@@ -12,6 +12,8 @@ mod exchange;
 mod feed;
 mod handle;
 mod queues;
+mod topic_requests;
+mod topics;
 mod waiting;
 
 pub use actor::Options;
@@ -21,4 +23,5 @@ pub use exchange::{DeferredRequest, ExchangeResult, ReceiveRequest, Settlement};
 pub use feed::feed;
 pub use handle::{AcceptedSession, Queue, QueueStats};
 pub use queues::Queues;
+pub use topics::{PropertyMap, Subscription, Topic, TopicError, TopicLimits, Topics};
 pub use waiting::WaitKey;

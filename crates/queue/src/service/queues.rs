@@ -14,12 +14,13 @@ use tokio::task::JoinHandle;
 use super::actor::{Actor, Options, new_producer};
 use super::error::CreateError;
 use super::handle::Queue;
-use crate::journal::{self, HUB_PREFIX, Journal, JournalError};
+use crate::journal::{self, EntityKind, Journal, JournalError};
 use crate::settings::Settings;
 
 /// Capacity of a queue's command channel. Callers wait when it is full.
 const COMMANDS_WAITING: usize = 4096;
-const NAME_BYTES_MAX: usize = 200;
+/// Of a name that is refused.
+const NAME_CHARS_SHOWN: usize = 200;
 /// Lock numbers of a new queue start at a random number below this, so a token of a deleted queue matches no
 /// message of a new queue with the same name.
 const FIRST_LOCK_MAX: u64 = 1 << 48;
@@ -31,6 +32,7 @@ pub struct Queues {
 }
 
 struct Inner {
+    kind: EntityKind,
     log: Arc<dyn Log>,
     clock: Arc<dyn Clock>,
     options: Options,
@@ -62,8 +64,20 @@ impl Queues {
         random: Random,
         options: Options,
     ) -> (Queues, Vec<(String, JournalError)>) {
+        Queues::open_kind(EntityKind::Queue, log, clock, random, options).await
+    }
+
+    /// As [`open`](Queues::open), for topics or subscriptions.
+    pub(super) async fn open_kind(
+        kind: EntityKind,
+        log: Arc<dyn Log>,
+        clock: Arc<dyn Clock>,
+        random: Random,
+        options: Options,
+    ) -> (Queues, Vec<(String, JournalError)>) {
         let queues = Queues {
             inner: Arc::new(Inner {
+                kind,
                 log,
                 clock,
                 options,
@@ -73,10 +87,11 @@ impl Queues {
             }),
         };
         let hubs = queues.inner.log.hubs();
-        let names = hubs
+        let names: Vec<String> = hubs
             .iter()
-            .filter_map(|hub| hub.name.as_str().strip_prefix(HUB_PREFIX));
-        let opened = join_all(names.map(|name| queues.start(name))).await;
+            .filter_map(|hub| kind.name_of(hub.name.as_str()))
+            .collect();
+        let opened = join_all(names.iter().map(|name| queues.start(name))).await;
         let failed = opened.into_iter().filter_map(Result::err).collect();
         (queues, failed)
     }
@@ -98,7 +113,7 @@ impl Queues {
     /// Completes when the new queue would survive a crash.
     pub async fn create(&self, name: &str, settings: Settings) -> Result<Queue, CreateError> {
         settings.check()?;
-        let hub = hub_of(name)?;
+        let hub = self.inner.hub_of(name)?;
         let _changing = self.inner.changing.lock().await;
         if self.get(name).is_some() {
             return Err(CreateError::Exists(name.to_owned()));
@@ -134,7 +149,7 @@ impl Queues {
         queue.stop().await;
         // A panic of the task was logged.
         let _ = task.await;
-        Ok(self.inner.log.delete(&hub_of(name)?).await?)
+        Ok(self.inner.log.delete(&self.inner.hub_of(name)?).await?)
     }
 
     /// Stops all queues after the requests before it are answered.
@@ -151,7 +166,8 @@ impl Queues {
         let inner = &self.inner;
         let mut random = Random::seeded(inner.random.lock().next_u64());
         let producer = new_producer(&mut random);
-        let hub = hub_of(name).expect("the name was validated when its hub was created");
+        let hub = inner.hub_of(name);
+        let hub = hub.expect("the name was validated when its hub was created");
         let journal = Journal::open(inner.log.clone(), hub, producer).await;
         let mut journal = journal.map_err(failed)?;
         let machine = journal.replay().await.map_err(failed)?;
@@ -177,14 +193,9 @@ impl Queues {
     }
 }
 
-fn hub_of(name: &str) -> Result<HubName, CreateError> {
-    match name.len() <= NAME_BYTES_MAX && !name.is_empty() {
-        true => {
-            HubName::new(name)?;
-            Ok(HubName::new(&format!("{HUB_PREFIX}{name}"))?)
-        }
-        false => Err(CreateError::Name(
-            name.chars().take(NAME_BYTES_MAX).collect(),
-        )),
+impl Inner {
+    fn hub_of(&self, name: &str) -> Result<HubName, CreateError> {
+        let hub = self.kind.hub_of(name);
+        hub.ok_or_else(|| CreateError::Name(name.chars().take(NAME_CHARS_SHOWN).collect()))
     }
 }

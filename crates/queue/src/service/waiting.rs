@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::actor::{Operation, Reply};
 use super::error::Error;
-use crate::machine::{Machine, SessionLock, SubQueue};
+use crate::machine::{Machine, SessionLock, SubQueue, TopicPosition};
 
 /// What a waiter waits for.
 #[derive(Clone, Debug)]
@@ -14,6 +14,8 @@ pub(super) enum WaitCondition {
     AnySession,
     Session(String),
     InSession(SessionLock),
+    /// A message of a topic after this position.
+    Published(TopicPosition),
 }
 
 impl WaitCondition {
@@ -28,6 +30,7 @@ impl WaitCondition {
             WaitCondition::InSession(lock) => {
                 machine.has_ready_in(&lock.session) || !machine.holds_session(lock)
             }
+            WaitCondition::Published(after) => machine.has_published(*after),
         }
     }
 
@@ -37,7 +40,9 @@ impl WaitCondition {
             WaitCondition::Message(SubQueue::Main) => 0,
             WaitCondition::Message(SubQueue::DeadLetters) => 1,
             WaitCondition::AnySession => 2,
-            WaitCondition::Session(_) | WaitCondition::InSession(_) => 3,
+            WaitCondition::Session(_)
+            | WaitCondition::InSession(_)
+            | WaitCondition::Published(_) => 3,
         }
     }
 }

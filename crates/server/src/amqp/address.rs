@@ -8,6 +8,29 @@ use highwater_queue::SubQueue;
 
 const MANAGEMENT: &str = "$management";
 const DEAD_LETTERS: &str = "$DeadLetterQueue";
+const SUBSCRIPTIONS: &str = "Subscriptions";
+
+/// The entity of Service Bus that an address names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum EntityPath {
+    /// A queue or a topic.
+    Named(String),
+    Subscription {
+        topic: String,
+        name: String,
+    },
+}
+
+impl fmt::Display for EntityPath {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EntityPath::Named(name) => write!(out, "{name}"),
+            EntityPath::Subscription { topic, name } => {
+                write!(out, "{topic}/{SUBSCRIPTIONS}/{name}")
+            }
+        }
+    }
+}
 
 /// The node that an address names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,11 +39,16 @@ pub(super) enum Address {
     Cbs,
     /// Requests about hubs and partitions.
     Management,
-    /// Requests about a queue; about hubs if there is no queue of this name.
-    QueueManagement { queue: String, sub_queue: SubQueue },
-    /// The dead letters of a queue.
-    DeadLetters(String),
-    /// All partitions of a hub, for senders; or a queue.
+    /// Requests about an entity; about hubs if there is no queue or topic of this name.
+    QueueManagement {
+        entity: EntityPath,
+        sub_queue: SubQueue,
+    },
+    /// The dead letters of a queue or a subscription.
+    DeadLetters(EntityPath),
+    /// A subscription of a topic, for receivers.
+    Subscription { topic: String, name: String },
+    /// All partitions of a hub, for senders; or a queue or a topic.
     Hub(String),
     /// One partition; for senders.
     Partition { hub: String, partition: String },
@@ -45,17 +73,23 @@ impl Address {
         Some(match parts[..] {
             [node] if is(node, "$cbs") => Address::Cbs,
             [node] if is(node, MANAGEMENT) => Address::Management,
-            [queue, node] if is(node, MANAGEMENT) => Address::QueueManagement {
-                queue: own(queue),
-                sub_queue: SubQueue::Main,
-            },
-            [queue, dead, node] if is(dead, DEAD_LETTERS) && is(node, MANAGEMENT) => {
+            [ref entity @ .., dead, node] if is(dead, DEAD_LETTERS) && is(node, MANAGEMENT) => {
                 Address::QueueManagement {
-                    queue: own(queue),
+                    entity: entity_path(entity)?,
                     sub_queue: SubQueue::DeadLetters,
                 }
             }
-            [queue, dead] if is(dead, DEAD_LETTERS) => Address::DeadLetters(own(queue)),
+            [ref entity @ .., node] if is(node, MANAGEMENT) => Address::QueueManagement {
+                entity: entity_path(entity)?,
+                sub_queue: SubQueue::Main,
+            },
+            [ref entity @ .., dead] if is(dead, DEAD_LETTERS) => {
+                Address::DeadLetters(entity_path(entity)?)
+            }
+            [topic, word, name] if is(word, SUBSCRIPTIONS) => Address::Subscription {
+                topic: own(topic),
+                name: own(name),
+            },
             [hub] => Address::Hub(own(hub)),
             [hub, word, partition] if is(word, "Partitions") => Address::Partition {
                 hub: own(hub),
@@ -85,11 +119,14 @@ impl fmt::Display for Address {
         match self {
             Address::Cbs => write!(out, "$cbs"),
             Address::Management => write!(out, "{MANAGEMENT}"),
-            Address::QueueManagement { queue, sub_queue } => match sub_queue {
-                SubQueue::Main => write!(out, "{queue}/{MANAGEMENT}"),
-                SubQueue::DeadLetters => write!(out, "{queue}/{DEAD_LETTERS}/{MANAGEMENT}"),
+            Address::QueueManagement { entity, sub_queue } => match sub_queue {
+                SubQueue::Main => write!(out, "{entity}/{MANAGEMENT}"),
+                SubQueue::DeadLetters => write!(out, "{entity}/{DEAD_LETTERS}/{MANAGEMENT}"),
             },
-            Address::DeadLetters(queue) => write!(out, "{queue}/{DEAD_LETTERS}"),
+            Address::DeadLetters(entity) => write!(out, "{entity}/{DEAD_LETTERS}"),
+            Address::Subscription { topic, name } => {
+                write!(out, "{topic}/{SUBSCRIPTIONS}/{name}")
+            }
             Address::Hub(hub) => write!(out, "{hub}"),
             Address::Partition { hub, partition } => write!(out, "{hub}/Partitions/{partition}"),
             Address::Publisher { hub, name } => write!(out, "{hub}/Publishers/{name}"),
@@ -99,6 +136,20 @@ impl fmt::Display for Address {
                 partition,
             } => write!(out, "{hub}/ConsumerGroups/{group}/Partitions/{partition}"),
         }
+    }
+}
+
+/// `QUEUE` or `TOPIC/Subscriptions/NAME`
+fn entity_path(parts: &[&str]) -> Option<EntityPath> {
+    match *parts {
+        [name] => Some(EntityPath::Named(name.to_owned())),
+        [topic, word, name] if word.eq_ignore_ascii_case(SUBSCRIPTIONS) => {
+            Some(EntityPath::Subscription {
+                topic: topic.to_owned(),
+                name: name.to_owned(),
+            })
+        }
+        _ => None,
     }
 }
 
@@ -138,13 +189,13 @@ mod tests {
         assert_eq!(Address::parse("$CBS"), Some(Address::Cbs));
         assert_eq!(Address::parse("$management"), Some(Address::Management));
         for text in ["q/$management", "q/$DEADLETTERQUEUE/$Management"] {
-            let Some(Address::QueueManagement { queue, sub_queue }) = Address::parse(text) else {
+            let Some(Address::QueueManagement { entity, sub_queue }) = Address::parse(text) else {
                 panic!("{text}");
             };
-            assert_eq!(queue, "q");
+            assert_eq!(entity, EntityPath::Named("q".into()));
             assert_eq!(sub_queue == SubQueue::DeadLetters, text.contains("DEAD"));
         }
-        let dead = Some(Address::DeadLetters("q".into()));
+        let dead = Some(Address::DeadLetters(EntityPath::Named("q".into())));
         assert_eq!(Address::parse("amqps://h:1/q/$deadletterqueue"), dead);
         for text in [
             "",
@@ -154,6 +205,32 @@ mod tests {
             "hub//Partitions/0",
             "a/b/c/d/e",
         ] {
+            assert_eq!(Address::parse(text), None, "{text}");
+        }
+    }
+
+    // proves A3
+    #[test]
+    fn subscriptions_have_dead_letters_and_management_of_their_own() {
+        for (text, expected) in [
+            ("t/subscriptions/s", "t/Subscriptions/s"),
+            (
+                "sb://h/t/Subscriptions/s/$deadletterqueue",
+                "t/Subscriptions/s/$DeadLetterQueue",
+            ),
+            (
+                "t/SUBSCRIPTIONS/s/$Management",
+                "t/Subscriptions/s/$management",
+            ),
+            (
+                "t/Subscriptions/s/$DeadLetterQueue/$management",
+                "t/Subscriptions/s/$DeadLetterQueue/$management",
+            ),
+        ] {
+            let address = Address::parse(text).map(|address| address.to_string());
+            assert_eq!(address.as_deref(), Some(expected), "{text}");
+        }
+        for text in ["t/Subscriptions", "t/Subscriptions/s/x", "a/b/$management"] {
             assert_eq!(Address::parse(text), None, "{text}");
         }
     }

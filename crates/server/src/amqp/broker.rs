@@ -1,4 +1,4 @@
-//! The parts of a node that AMQP clients use, and the hubs and queues among them.
+//! The parts of a node that AMQP clients use, and the hubs, queues and topics among them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,12 +8,14 @@ use highwater_access::{AuditEvent, AuditLog, Keys, Principal, Usage};
 use highwater_amqp::{AmqpError, condition};
 use highwater_env::{Clock, MemoryBudget};
 use highwater_log::{HubInfo, HubName, HubSettings, HubSpec, Log, TransactionCoordinator};
-use highwater_queue::{Queue, Queues};
+use highwater_queue::{Queue, Queues, SubQueue, Subscription, Topic, Topics};
 
+use super::address::EntityPath;
 use super::error::{ARGUMENT_OUT_OF_RANGE, SERVER_BUSY, not_found};
 use super::metrics::Metrics;
 use super::operations::{self, AmqpOperation};
 use super::owner_levels::OwnerLevels;
+use super::service_bus::{EntityKind, QueueEntity};
 use crate::http::round_robin::RoundRobin;
 use crate::tokens::Tokens;
 
@@ -21,6 +23,7 @@ use crate::tokens::Tokens;
 pub(crate) struct Services {
     pub(crate) log: Arc<dyn Log>,
     pub(crate) queues: Queues,
+    pub(crate) topics: Topics,
     pub(crate) transactions: Arc<dyn TransactionCoordinator>,
     pub(crate) keys: Arc<Keys>,
     pub(crate) tokens: Option<Arc<Tokens>>,
@@ -71,9 +74,19 @@ impl Default for Limits {
     }
 }
 
+/// The only one whose name differs in case alone.
+fn only_alike<T>(all: Vec<T>, name: &str, name_of: impl Fn(&T) -> &str) -> Option<T> {
+    let mut alike = all
+        .into_iter()
+        .filter(|one| name_of(one).eq_ignore_ascii_case(name));
+    let found = alike.next()?;
+    alike.next().is_none().then_some(found)
+}
+
 pub(super) struct Broker {
     pub(super) log: Arc<dyn Log>,
     queues: Queues,
+    topics: Topics,
     pub(super) transactions: Arc<dyn TransactionCoordinator>,
     pub(super) keys: Arc<Keys>,
     pub(super) tokens: Option<Arc<Tokens>>,
@@ -94,6 +107,7 @@ impl Broker {
         Broker {
             log: services.log,
             queues: services.queues,
+            topics: services.topics,
             transactions: services.transactions,
             keys: services.keys,
             tokens: services.tokens,
@@ -112,22 +126,67 @@ impl Broker {
 
     /// The hub of this name; else the only one whose name differs in case, because some clients write names in lower case.
     pub(super) fn hub(&self, name: &str) -> Option<Arc<HubInfo>> {
-        self.log.hub(name).or_else(|| {
-            let hubs = self.log.hubs().into_iter();
-            let mut alike = hubs.filter(|hub| hub.name.as_str().eq_ignore_ascii_case(name));
-            let found = alike.next()?;
-            alike.next().is_none().then_some(found)
-        })
+        self.log
+            .hub(name)
+            .or_else(|| only_alike(self.log.hubs(), name, |hub| hub.name.as_str()))
     }
 
     /// The queue of this name; else the only one whose name differs in case.
-    pub(super) fn queue(&self, name: &str) -> Option<Queue> {
-        self.queues.get(name).or_else(|| {
-            let queues = self.queues.list().into_iter();
-            let mut alike = queues.filter(|queue| queue.name().eq_ignore_ascii_case(name));
-            let found = alike.next()?;
-            alike.next().is_none().then_some(found)
-        })
+    fn queue(&self, name: &str) -> Option<Queue> {
+        let queue = self.queues.get(name);
+        queue.or_else(|| only_alike(self.queues.list(), name, |queue| queue.name()))
+    }
+
+    fn topic(&self, name: &str) -> Option<Arc<Topic>> {
+        let topic = self.topics.get(name);
+        topic.or_else(|| only_alike(self.topics.list(), name, |topic| topic.name()))
+    }
+
+    /// The entity that a path names, and its queue. A name is that of a queue if there is one, else that of a topic.
+    pub(super) fn entity(
+        &self,
+        path: &EntityPath,
+        sub_queue: SubQueue,
+    ) -> Option<(QueueEntity, Queue)> {
+        let (kind, owner, queue) = match path {
+            EntityPath::Named(name) => match self.queue(name) {
+                Some(queue) => (EntityKind::Queue, queue.name().to_owned(), queue),
+                None => {
+                    let queue = self.topic(name)?.queue().clone();
+                    (EntityKind::Topic, queue.name().to_owned(), queue)
+                }
+            },
+            EntityPath::Subscription { topic, name } => {
+                let topic = self.topic(topic)?;
+                let found = topic.subscription(name);
+                let found = found
+                    .or_else(|| only_alike(topic.subscriptions(), name, |found| found.name()))?;
+                let owner = topic.name().to_owned();
+                (EntityKind::Subscription, owner, found.queue().clone())
+            }
+        };
+        let entity = QueueEntity {
+            kind,
+            owner,
+            queue: queue.name().to_owned(),
+            sub_queue,
+        };
+        Some((entity, queue))
+    }
+
+    /// The queue of an entity, unless it is deleted.
+    pub(super) fn queue_of(&self, entity: &QueueEntity) -> Option<Queue> {
+        match entity.kind {
+            EntityKind::Queue => self.queues.get(&entity.queue),
+            EntityKind::Topic => Some(self.topics.get(&entity.queue)?.queue().clone()),
+            EntityKind::Subscription => Some(self.subscription(entity)?.queue().clone()),
+        }
+    }
+
+    pub(super) fn subscription(&self, entity: &QueueEntity) -> Option<Arc<Subscription>> {
+        let subscriptions = self.topics.get(&entity.owner)?.subscriptions();
+        let mut subscriptions = subscriptions.into_iter();
+        subscriptions.find(|found| found.queue().name() == entity.queue)
     }
 
     pub(super) fn partition_id(&self, hub: &HubInfo, text: &str) -> Result<u32, AmqpError> {

@@ -12,7 +12,7 @@ use highwater_log::HubInfo;
 use highwater_queue::{Queue, SubQueue};
 use tokio::sync::oneshot;
 
-use super::address::Address;
+use super::address::{Address, EntityPath};
 use super::broker::Broker;
 use super::consumer::{Consumer, Cursor};
 use super::credentials::Credentials;
@@ -22,7 +22,7 @@ use super::owner_levels::{GroupPartition, HigherLevel};
 use super::position::StartPosition;
 use super::producer::{self, Producer, Target};
 use super::service_bus::{
-    ClientService, QueueEntity, QueueOperation, QueueReceiver, QueueSender, authorize,
+    ClientService, EntityKind, QueueEntity, QueueOperation, QueueReceiver, QueueSender, authorize,
 };
 
 /// Requests of a client that are not answered.
@@ -190,8 +190,9 @@ pub(super) fn check(
     }
 }
 
-/// Checks the rights of a client to a link of a queue; `None` if the address is not one of a queue. A name is that of a
-/// queue if there is one, else that of a hub; a client that says which service it was written for gets nothing else.
+/// Checks the rights of a client to a link of a queue, topic or subscription; `None` if the address is not one of those. A
+/// name is that of a queue or topic if there is one, else that of a hub; a client that says which service it was written for
+/// gets nothing else.
 fn check_queue(
     broker: &Broker,
     credentials: &Credentials,
@@ -199,42 +200,69 @@ fn check_queue(
     attach: &Attach,
     address: &Address,
 ) -> Result<Option<AttachRequest>, AmqpError> {
-    let (name, sub_queue) = match address {
-        Address::Hub(name) => (name, SubQueue::Main),
-        Address::DeadLetters(name) => (name, SubQueue::DeadLetters),
-        Address::QueueManagement { queue, sub_queue } => (queue, *sub_queue),
-        _ => return Ok(None),
+    let Some((path, sub_queue)) = queue_address(address) else {
+        return Ok(None);
     };
-    let queue = match service {
+    let found = match service {
         ClientService::EventHubs => None,
-        ClientService::ServiceBus | ClientService::Unknown => broker.queue(name),
-    };
-    let entity = QueueEntity {
-        queue: queue
-            .as_ref()
-            .map_or(&**name, |queue| queue.name())
-            .to_owned(),
-        sub_queue,
+        ClientService::ServiceBus | ClientService::Unknown => broker.entity(&path, sub_queue),
     };
     let operation = match (address, attach.role) {
         (Address::QueueManagement { .. }, role) => {
             // Rights are checked for each request, and some clients attach it for queues that do not exist.
-            return Ok(queue.map(|_| request_link(RequestNode::Queue(entity), role, attach)));
+            return Ok(
+                found.map(|(entity, _)| request_link(RequestNode::Queue(entity), role, attach))
+            );
         }
         (Address::Hub(_), Role::Sender) => QueueOperation::Send,
         (_, Role::Sender) => return Ok(None),
         (_, Role::Receiver) => QueueOperation::Receive,
     };
     let is_hub = operation == QueueOperation::Send && service != ClientService::ServiceBus;
-    if queue.is_none() && is_hub {
+    if found.is_none() && is_hub {
         return Ok(None);
     }
+    let Some((entity, queue)) = found else {
+        let missing = missing_entity(&path, sub_queue);
+        authorize(credentials, &missing, operation)?;
+        return Err(not_found(&missing.to_string()));
+    };
     authorize(credentials, &entity, operation)?;
-    let queue = queue.ok_or_else(|| not_found(&entity.to_string()))?;
+    if !operation.is_for(entity.kind) {
+        let text = format!("'{entity}' is a topic: its subscriptions are received from.");
+        return Err(AmqpError::new(condition::NOT_ALLOWED, text));
+    }
     Ok(Some(match operation {
         QueueOperation::Send => AttachRequest::SendToQueue { entity, queue },
         _ => AttachRequest::ReceiveFromQueue { entity, queue },
     }))
+}
+
+fn queue_address(address: &Address) -> Option<(EntityPath, SubQueue)> {
+    match address {
+        Address::Hub(name) => Some((EntityPath::Named(name.clone()), SubQueue::Main)),
+        Address::Subscription { topic, name } => {
+            let (topic, name) = (topic.clone(), name.clone());
+            Some((EntityPath::Subscription { topic, name }, SubQueue::Main))
+        }
+        Address::DeadLetters(path) => Some((path.clone(), SubQueue::DeadLetters)),
+        Address::QueueManagement { entity, sub_queue } => Some((entity.clone(), *sub_queue)),
+        _ => None,
+    }
+}
+
+/// An entity that does not exist, for which a client without rights learns nothing.
+fn missing_entity(path: &EntityPath, sub_queue: SubQueue) -> QueueEntity {
+    let (kind, owner) = match path {
+        EntityPath::Named(name) => (EntityKind::Queue, name.clone()),
+        EntityPath::Subscription { topic, .. } => (EntityKind::Subscription, topic.clone()),
+    };
+    QueueEntity {
+        kind,
+        owner,
+        queue: path.to_string(),
+        sub_queue,
+    }
 }
 
 fn check_length(text: &str) -> Result<(), AmqpError> {
@@ -270,6 +298,7 @@ fn hub_name(address: &Address) -> &str {
         Address::Cbs
         | Address::Management
         | Address::QueueManagement { .. }
+        | Address::Subscription { .. }
         | Address::DeadLetters(_) => "",
     }
 }

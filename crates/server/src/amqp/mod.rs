@@ -45,6 +45,7 @@ use listener::Listener;
 pub(crate) use broker::Services;
 pub(crate) use metrics::Metrics;
 pub use operations::{AmqpOperation, AmqpResource, AmqpRight, OperationRights, operation_rights};
+pub(crate) use service_bus::AmqpPropertyMap;
 pub use service_bus::QueueOperation;
 
 /// Connections of all listeners, unless descriptors are short.

@@ -73,9 +73,12 @@ const DESCRIBING: &[AmqpRight] = &[needs(Hub, VISIBLE)];
 
 const SENDING_TO_QUEUE: &[AmqpRight] = &[needs(Queue, SEND)];
 const RECEIVING_FROM_QUEUE: &[AmqpRight] = &[needs(Queue, LISTEN)];
+/// As in Service Bus, whose administration needs `manage`.
+const CHANGING_RULES: &[AmqpRight] = &[needs(Queue, &[Right::Listen, Right::Manage])];
 
 const QUEUE_ADDRESS: &str = "QUEUE";
 const QUEUE_MANAGEMENT_ADDRESS: &str = "QUEUE/$management";
+const RULES_ADDRESS: &str = "TOPIC/Subscriptions/NAME/$management";
 const READER_ADDRESS: &str = "HUB/ConsumerGroups/GROUP/Partitions/N";
 const MANAGEMENT_ADDRESS: &str = "$management";
 
@@ -121,6 +124,9 @@ const ROWS: &[OperationRights] = &[
     row(Op::OfQueue(OfQueue::GetSessionState), QUEUE_MANAGEMENT_ADDRESS, "read the state of a session", RECEIVING_FROM_QUEUE),
     row(Op::OfQueue(OfQueue::SetSessionState), QUEUE_MANAGEMENT_ADDRESS, "change the state of a session", RECEIVING_FROM_QUEUE),
     row(Op::OfQueue(OfQueue::ListSessions), QUEUE_MANAGEMENT_ADDRESS, "list sessions", RECEIVING_FROM_QUEUE),
+    row(Op::OfQueue(OfQueue::AddRule), RULES_ADDRESS, "add a rule", CHANGING_RULES),
+    row(Op::OfQueue(OfQueue::RemoveRule), RULES_ADDRESS, "remove a rule", CHANGING_RULES),
+    row(Op::OfQueue(OfQueue::ListRules), RULES_ADDRESS, "list rules", RECEIVING_FROM_QUEUE),
 ];
 
 /// The table, for its documentation and its test.

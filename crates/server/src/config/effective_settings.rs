@@ -90,22 +90,44 @@ impl Settings {
         let Some(setting) = setting_of(key) else {
             return;
         };
-        if let Some(star) = parts(setting.key).iter().position(|part| *part == "*") {
-            self.declare(&parts(key)[..=star].join("."), Origin::Flag);
+        let (pattern, names) = (parts(setting.key), parts(key));
+        // A star at the end stands for a value, not for a table.
+        for star in (0..pattern.len() - 1).filter(|at| pattern[*at] == "*") {
+            self.declare(&names[..=star].join("."), Origin::Flag);
         }
     }
 
     /// The full keys of all settings, for the tables declared so far.
     fn keys(&self) -> Vec<String> {
-        let of = |setting: &Setting| match setting.key.split_once(".*.") {
-            None => vec![setting.key.to_owned()],
-            Some((table, rest)) => self
-                .tables(table)
-                .into_iter()
-                .map(|name| format!("{table}.{name}.{rest}"))
-                .collect(),
-        };
+        let of = |setting: &Setting| self.expand(setting.key);
         SETTINGS.iter().flat_map(of).collect()
+    }
+
+    /// The full keys of a key with stars. Values with free names are those that are set.
+    fn expand(&self, key: &str) -> Vec<String> {
+        match key.split_once(".*.") {
+            None if key.ends_with(".*") => Vec::new(),
+            None => vec![key.to_owned()],
+            Some((table, rest)) => {
+                let names = self.tables(table).into_iter();
+                names
+                    .flat_map(|name| self.expand(&format!("{table}.{name}.{rest}")))
+                    .collect()
+            }
+        }
+    }
+
+    /// The texts of a table whose names are free.
+    pub(super) fn texts(&self, table: &str) -> Vec<(String, String)> {
+        let prefix = format!("{table}.");
+        let text = |(key, (value, _)): (&String, &(Value, Origin))| match value {
+            Value::Text(text) => {
+                let name = key.strip_prefix(&prefix)?.trim_matches('"');
+                Some((name.to_owned(), text.clone()))
+            }
+            _ => None,
+        };
+        self.values.iter().filter_map(text).collect()
     }
 
     fn set_defaults(&mut self) {

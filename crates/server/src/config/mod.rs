@@ -29,6 +29,7 @@ use crate::processors::{ProcessorSpec, notify};
 use crate::queues;
 use crate::sharded::ShardedHub;
 use crate::tokens::TokenSettings;
+use crate::topics;
 use crate::workflows::Workflow;
 use highwater_access::Key;
 
@@ -71,6 +72,7 @@ pub struct Config {
     pub workflows: Vec<Workflow>,
     /// Created or changed at the start.
     pub queues: Vec<queues::DeclaredQueue>,
+    pub topics: Vec<topics::DeclaredTopic>,
     pub processors: Vec<ProcessorSpec>,
     pub notify: notify::Options,
 }

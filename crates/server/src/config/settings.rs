@@ -261,6 +261,49 @@ settings! {
     "queues.*.feed": Text = "",
         "the hub whose events become messages of the queue";
 
+    "topics.*.time_to_live": TimeOrForever = "forever",
+        "how long a message of the topic is worth delivering, or `forever`";
+    "topics.*.duplicates_within": Time = "",
+        "the window of duplicate detection by message id; unset: off";
+    "topics.*.bytes_max": Size = "1GiB",
+        "the most bytes of messages that are scheduled or that a subscription does not have yet; beyond it senders are refused";
+    "topics.*.message_bytes_max": Size = "1MiB",
+        "the largest message accepted, 1 MiB at most";
+    "topics.*.subscriptions.*.lock": Time = "60s",
+        "how long a received message is locked";
+    "topics.*.subscriptions.*.deliveries_max": Count(1, 4_294_967_295) = "10",
+        "the most deliveries of a message before it becomes a dead letter";
+    "topics.*.subscriptions.*.time_to_live": TimeOrForever = "forever",
+        "how long a message is worth delivering, or `forever`";
+    "topics.*.subscriptions.*.dead_letter_expired": Flag = "false",
+        "turn expired messages into dead letters";
+    "topics.*.subscriptions.*.sessions": Flag = "false",
+        "messages belong to sessions, each received in order by one receiver at a time";
+    "topics.*.subscriptions.*.bytes_max": Size = "1GiB",
+        "the most bytes of messages, which are in memory too; beyond it the topic keeps them for the subscription";
+    "topics.*.subscriptions.*.rules.*.sql": Text = "",
+        "the rule selects messages for which this SQL expression is true; a rule without it and without conditions selects all";
+    "topics.*.subscriptions.*.rules.*.action": Text = "",
+        "`SET` and `REMOVE` statements on the copy of the message";
+    "topics.*.subscriptions.*.rules.*.content_type": Text = "",
+        "a condition of a correlation filter: the content type of the message";
+    "topics.*.subscriptions.*.rules.*.correlation_id": Text = "",
+        "a condition of a correlation filter: the correlation id of the message";
+    "topics.*.subscriptions.*.rules.*.label": Text = "",
+        "a condition of a correlation filter: the label (subject) of the message";
+    "topics.*.subscriptions.*.rules.*.message_id": Text = "",
+        "a condition of a correlation filter: the message id of the message";
+    "topics.*.subscriptions.*.rules.*.reply_to": Text = "",
+        "a condition of a correlation filter: the reply-to address of the message";
+    "topics.*.subscriptions.*.rules.*.reply_to_session_id": Text = "",
+        "a condition of a correlation filter: the session id for replies of the message";
+    "topics.*.subscriptions.*.rules.*.session_id": Text = "",
+        "a condition of a correlation filter: the session id of the message";
+    "topics.*.subscriptions.*.rules.*.to": Text = "",
+        "a condition of a correlation filter: the destination of the message";
+    "topics.*.subscriptions.*.rules.*.properties.*": Text = "",
+        "a condition of a correlation filter: a property of the application that is this text";
+
     "processors.*.hub": Text = "",
         "the hub of the events";
     "processors.*.group": Text = "",

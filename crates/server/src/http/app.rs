@@ -8,7 +8,7 @@ use highwater_access::{AuditEvent, AuditLog, NoAudit};
 use highwater_env::{Clock, MemoryBudget, shutdown_signal};
 use highwater_hub::Hub;
 use highwater_log::{GroupCoordinator, HubInfo, HubName, HubSettings, HubSpec, Log};
-use highwater_queue::Queues;
+use highwater_queue::{Queues, Topics};
 use tokio::sync::{Semaphore, watch};
 
 use super::Options;
@@ -66,6 +66,8 @@ pub struct Backend {
     pub workflows: Workflows,
     /// `None` for a node without queues.
     pub queues: Option<Queues>,
+    /// `None` for a node without topics.
+    pub topics: Option<Topics>,
     pub processors: Option<Arc<Processors>>,
     /// `None` for a node without a data folder.
     pub stored_keys: Option<Arc<StoredKeys>>,
@@ -84,6 +86,7 @@ impl Backend {
             jobs: None,
             workflows: Workflows::default(),
             queues: None,
+            topics: None,
             processors: None,
             stored_keys: None,
             audit: Arc::new(NoAudit),

@@ -38,6 +38,7 @@ mod search;
 mod send;
 mod serve;
 mod sse;
+mod topics;
 mod verdict;
 mod workflows;
 mod write_timeout;

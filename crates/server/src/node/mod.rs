@@ -54,6 +54,11 @@ pub enum NodeError {
         queue: String,
         error: highwater_queue::CreateError,
     },
+    #[error("topic `{topic}`: {error}")]
+    Topic {
+        topic: String,
+        error: highwater_queue::TopicError,
+    },
     #[error("the keys of the tokens' issuer cannot be read: {0}")]
     Tokens(std::io::Error),
     #[error("the stored keys cannot be read: {0}")]
@@ -196,6 +201,7 @@ impl Node {
         let amqp_services = amqp::Services {
             log: log.clone(),
             queues: services.queues.queues.clone(),
+            topics: services.topics.clone(),
             transactions: services.coordinators.transactions.clone(),
             keys: keys.clone(),
             tokens: tokens.clone(),
@@ -239,6 +245,7 @@ impl Node {
             jobs: Some(services.jobs.clone()),
             workflows: services.workflows.clone(),
             queues: Some(services.queues.queues.clone()),
+            topics: Some(services.topics.clone()),
             processors: services.processors.clone(),
             stored_keys: Some(Arc::new(stored_keys)),
             audit,

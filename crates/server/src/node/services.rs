@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use highwater_access::{AuditLog, Keys};
 use highwater_env::{Clock, shutdown_signal};
+use highwater_queue::Topics;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -18,12 +19,14 @@ use crate::jobs::{JobResources, Jobs};
 use crate::processors::notify::Notifier;
 use crate::processors::{NodeParts, Processors};
 use crate::queues;
+use crate::topics;
 use crate::workflows::Workflows;
 
 pub(super) struct Services {
     pub(super) coordinators: Coordinators,
     pub(super) workflows: Workflows,
     pub(super) queues: queues::RunningQueues,
+    pub(super) topics: Topics,
     pub(super) jobs: Jobs,
     /// `None` if the settings have none.
     pub(super) processors: Option<Arc<Processors>>,
@@ -59,6 +62,8 @@ impl Services {
         }
         let queues = queues::start(log.clone(), clock.clone(), &config.queues).await;
         let queues = queues.map_err(|(queue, error)| NodeError::Queue { queue, error })?;
+        let topics = topics::start(log.clone(), clock.clone(), &config.topics).await;
+        let topics = topics.map_err(|(topic, error)| NodeError::Topic { topic, error })?;
         let resources = JobResources {
             log: log.clone(),
             transactions: coordinators.transactions.clone(),
@@ -92,6 +97,7 @@ impl Services {
             coordinators,
             workflows,
             queues,
+            topics,
             jobs,
             processors,
             tasks,
@@ -112,6 +118,7 @@ impl Services {
         }
         self.jobs.stop_all().await;
         self.queues.stop().await;
+        self.topics.stop().await;
         self.tasks.stop().await;
     }
 }

@@ -20,7 +20,9 @@ use crate::http::node::call;
 
 const HUB: &str = "t";
 const QUEUE: &str = "q";
-const QUEUES: &str = "[queues.q]\n";
+const QUEUES: &str = "[queues.q]\n[topics.p.subscriptions.s]\n";
+/// A topic, whose subscription has rules.
+const TOPIC: &str = "p";
 const GROUP: &str = "g";
 const DEFAULT_GROUP: &str = "$Default";
 /// A hub of the node itself.
@@ -28,11 +30,13 @@ const INTERNAL: &str = "__groups";
 const SECRET: &str = "s3cret";
 const ACCEPTED: Value<'static> = Value::U64(0x24);
 
-/// The links for requests to `$management`, and to that of the queue.
+/// The links for requests to `$management`, and to those of the queue and of the subscription.
 const REPLIES: u32 = 200;
 const REQUESTS: u32 = 201;
 const QUEUE_REPLIES: u32 = 202;
 const QUEUE_REQUESTS: u32 = 203;
+const RULE_REPLIES: u32 = 204;
+const RULE_REQUESTS: u32 = 205;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
@@ -57,7 +61,7 @@ fn keys() -> Vec<Key> {
         let chosen = rights.filter(|(at, _)| bits & (1 << at) != 0);
         chosen.map(|(_, right)| right).collect::<Rights>()
     };
-    let own = [HUB, QUEUE, "new-*", GROUP, INTERNAL].map(String::from);
+    let own = [HUB, QUEUE, TOPIC, "new-*", GROUP, INTERNAL].map(String::from);
     let (other, everything) = (["other".to_owned()], ["*".to_owned()]);
     let limited_to = |hubs, groups| {
         let lists = NameLists {
@@ -98,7 +102,7 @@ fn settings(key: &Key) -> String {
     );
     if key.scope != KeyScope::UNLIMITED {
         let covered = |covers: &dyn Fn(&str) -> bool| {
-            let names = [HUB, QUEUE, "new-*", GROUP, INTERNAL, "other"];
+            let names = [HUB, QUEUE, TOPIC, "new-*", GROUP, INTERNAL, "other"];
             let names = names.iter().filter(|name| covers(name));
             let names: Vec<String> = names.map(|name| format!("{name:?}")).collect();
             names.join(", ")
@@ -110,10 +114,21 @@ fn settings(key: &Key) -> String {
     text
 }
 
+fn is_about_rules(operation: Op) -> bool {
+    let Op::OfQueue(operation) = operation else {
+        return false;
+    };
+    matches!(
+        operation,
+        QueueOperation::AddRule | QueueOperation::RemoveRule | QueueOperation::ListRules
+    )
+}
+
 fn has_right(key: &Key, needed: &AmqpRight, attempt: &Attempt) -> bool {
     let on = match needed.resource {
         AmqpResource::Hub | AmqpResource::NewHub => Resource::Hub(&attempt.hub),
         AmqpResource::Group => Resource::Group(attempt.group),
+        AmqpResource::Queue if is_about_rules(attempt.operation) => Resource::Queue(TOPIC),
         AmqpResource::Queue => Resource::Queue(QUEUE),
     };
     needed.any_of.iter().any(|right| key.may(*right, on))
@@ -191,13 +206,15 @@ impl Walker {
         }
     }
 
-    /// Attaches what requests need: two pairs of links.
+    /// Attaches what requests need: three pairs of links.
     async fn attach_management(&mut self) {
-        self.links = QUEUE_REQUESTS;
+        self.links = RULE_REQUESTS;
         let of_queue = format!("{QUEUE}/$management");
+        let of_subscription = format!("{TOPIC}/Subscriptions/s/$management");
         for (requests, replies, address) in [
             (REQUESTS, REPLIES, "$management"),
             (QUEUE_REQUESTS, QUEUE_REPLIES, &of_queue),
+            (RULE_REQUESTS, RULE_REPLIES, &of_subscription),
         ] {
             for (handle, receives) in [(replies, true), (requests, false)] {
                 let more = AttachMore::default();
@@ -256,10 +273,17 @@ impl Walker {
             QueueOperation::GetSessionState => "get-session-state",
             QueueOperation::SetSessionState => "set-session-state",
             QueueOperation::ListSessions => "get-message-sessions",
+            QueueOperation::AddRule => "add-rule",
+            QueueOperation::RemoveRule => "remove-rule",
+            QueueOperation::ListRules => "enumerate-rules",
+        };
+        let link = match is_about_rules(Op::OfQueue(operation)) {
+            true => RULE_REQUESTS,
+            false => QUEUE_REQUESTS,
         };
         let name = format!("com.microsoft:{request}");
         // A request without its arguments is refused for that by whoever may make it.
-        match self.request(QUEUE_REQUESTS, &[("operation", &name)]).await {
+        match self.request(link, &[("operation", &name)]).await {
             401 => Outcome::Unauthorized,
             404 => Outcome::NotFound,
             _ => Outcome::Allowed,

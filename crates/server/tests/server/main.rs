@@ -14,5 +14,6 @@ mod node;
 mod playground;
 mod processing;
 mod service_bus;
+mod service_bus_topics;
 mod telemetry;
 mod whole_node;

@@ -16,8 +16,8 @@ use crate::http;
 
 const QUEUES: &str = "[queues.Orders]\ndeliveries_max = 2\n[queues.by-session]\nsessions = true\n";
 
-const ACCEPTED: u64 = 0x24;
-const REJECTED: u64 = 0x25;
+pub(crate) const ACCEPTED: u64 = 0x24;
+pub(crate) const REJECTED: u64 = 0x25;
 const RELEASED: u64 = 0x26;
 const MODIFIED: u64 = 0x27;
 
@@ -32,14 +32,14 @@ async fn counts(node: &Node, queue: &str) -> Json {
 }
 
 /// A client that has attached a sender as handle 0.
-async fn sender(node: &Node, queue: &str) -> Client {
+pub(crate) async fn sender(node: &Node, queue: &str) -> Client {
     let mut client = Client::connect(node.amqp_addresses()[0]).await;
     let refused = client.attach(0, false, queue, AttachMore::default()).await;
     assert_eq!(refused, None);
     client
 }
 
-async fn send(client: &mut Client, texts: &[&str]) {
+pub(crate) async fn send(client: &mut Client, texts: &[&str]) {
     for (id, text) in texts.iter().enumerate() {
         let outcome = client.send(0, id as u32, &event(text)).await;
         assert_eq!(descriptor(&outcome), Value::U64(ACCEPTED), "{outcome:?}");
@@ -47,7 +47,7 @@ async fn send(client: &mut Client, texts: &[&str]) {
 }
 
 /// The next message: its delivery id, its tag and its bytes.
-async fn receive(client: &mut Client) -> (u32, Vec<u8>, Vec<u8>) {
+pub(crate) async fn receive(client: &mut Client) -> (u32, Vec<u8>, Vec<u8>) {
     let (_, transfer, message) = client.until(TRANSFER).await;
     let (Value::U32(id), Value::Binary(tag)) = (&transfer[1], &transfer[2]) else {
         panic!("{transfer:?}");
@@ -56,7 +56,7 @@ async fn receive(client: &mut Client) -> (u32, Vec<u8>, Vec<u8>) {
 }
 
 /// Settles a message, and returns the outcome that the node confirms.
-async fn settle(
+pub(crate) async fn settle(
     client: &mut Client,
     id: u32,
     code: u64,
@@ -81,7 +81,7 @@ async fn settle(
     told[4].clone()
 }
 
-fn annotation(message: &[u8], name: &str) -> Option<Value<'static>> {
+pub(crate) fn annotation(message: &[u8], name: &str) -> Option<Value<'static>> {
     MessageReader::new(message).find_map(|section| match section.unwrap() {
         Section::MessageAnnotations(entries) | Section::ApplicationProperties(entries) => {
             let mut entries = entries.into_iter();
@@ -273,7 +273,7 @@ async fn a_session_belongs_to_one_link_and_goes_back_with_it() {
 }
 
 /// A request to `$management` of a queue, over handles 10 and 11, and the reply.
-async fn request(
+pub(crate) async fn request(
     client: &mut Client,
     operation: &str,
     body: Value<'static>,
@@ -311,7 +311,7 @@ async fn request(
     (status, body)
 }
 
-fn map(entries: Vec<(&'static str, Value<'static>)>) -> Value<'static> {
+pub(crate) fn map(entries: Vec<(&'static str, Value<'static>)>) -> Value<'static> {
     let entry = |(name, value)| (Value::string(name), value);
     Value::Map(entries.into_iter().map(entry).collect())
 }

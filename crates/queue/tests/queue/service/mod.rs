@@ -5,4 +5,5 @@ mod common;
 mod crash;
 mod disk;
 mod feed;
+mod topics;
 mod waiting;

@@ -307,7 +307,11 @@ impl Dispatcher {
         })?;
         let caller = authorize(&self.credentials, &entity, operation)?;
         self.charge(&caller, Usage::Requests, 1);
-        let queue = self.broker.queue(&entity.queue);
+        if !operation.is_for(entity.kind) {
+            let text = format!("'{entity}' has no operation '{name}'.");
+            return Err(AmqpError::new(highwater_amqp::condition::NOT_ALLOWED, text));
+        }
+        let queue = self.broker.queue_of(&entity);
         let queue = queue.ok_or_else(|| not_found(&entity.to_string()))?;
         let session = request.body.get("session-id").and_then(|id| id.as_text());
         let link_name = request.text("associated-link-name");
@@ -317,6 +321,8 @@ impl Dispatcher {
             entity,
             queue,
             operation,
+            caller: caller.name().to_owned(),
+            from: self.from,
         })
     }
 

@@ -1,14 +1,27 @@
-//! Which queue a client means.
+//! Which queue, topic or subscription a client means.
 
 use std::fmt;
 
 use highwater_amqp::Properties;
 use highwater_queue::SubQueue;
 
-/// A queue or its dead letters.
+/// What stands behind the name of an entity. All are queues, for which a client may do different things.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::amqp) enum EntityKind {
+    Queue,
+    /// Takes messages.
+    Topic,
+    /// Gives messages, and has rules.
+    Subscription,
+}
+
+/// A queue, a topic or a subscription, or its dead letters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::amqp) struct QueueEntity {
-    /// The name that the queue has, whatever case the client writes.
+    pub(in crate::amqp) kind: EntityKind,
+    /// The queue or topic over which a client needs rights: the topic of a subscription.
+    pub(in crate::amqp) owner: String,
+    /// The name or path that the entity has, whatever case the client writes.
     pub(in crate::amqp) queue: String,
     pub(in crate::amqp) sub_queue: SubQueue,
 }

@@ -33,6 +33,9 @@ pub(in crate::amqp) fn refused(refusal: &Refusal) -> AmqpError {
         Refusal::NoSuchMessage { .. } => MESSAGE_NOT_FOUND,
         Refusal::IdTooLong(_) => ARGUMENT_ERROR,
         Refusal::NoMemory(_) => SERVER_BUSY,
+        Refusal::RuleExists(_) => ENTITY_ALREADY_EXISTS,
+        Refusal::NoSuchRule(_) => condition::NOT_FOUND,
+        Refusal::TooManyRules(_) | Refusal::TooManyActions(_) => condition::RESOURCE_LIMIT_EXCEEDED,
         Refusal::SessionIdRequired
         | Refusal::SessionRequired
         | Refusal::SessionsDisabled

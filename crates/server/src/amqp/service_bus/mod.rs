@@ -1,6 +1,6 @@
-//! Service Bus: queues under the addresses and with the conventions of Microsoft's SDKs.
+//! Service Bus: queues, topics and subscriptions under the addresses and with the conventions of Microsoft's SDKs.
 //!
-//! A queue of the node is a Service Bus queue. Clients send (`sender.rs`), receive under a lock or for good
+//! A queue of the node is a Service Bus queue; a topic takes messages as a queue does, and a subscription gives them as one does. Clients send (`sender.rs`), receive under a lock or for good
 //! (`receiver.rs`, `session.rs`), settle (`settlement.rs`) and ask for the rest over `$management` (`management/`).
 //! `message/` maps AMQP messages to those of `highwater_queue`. *Invariants:* a message is accepted when it is durable; a
 //! settlement is confirmed when it is durable; a message that was locked for a client and not sent to it goes back
@@ -17,13 +17,14 @@ mod sender;
 mod session;
 mod settlement;
 
-pub(super) use entity::{ClientService, QueueEntity};
+pub(super) use entity::{ClientService, EntityKind, QueueEntity};
 pub(super) use error::{
     ENTITY_ALREADY_EXISTS, MESSAGE_LOCK_LOST, MESSAGE_NOT_FOUND, SESSION_CANNOT_BE_LOCKED,
     SESSION_LOCK_LOST, queue_error, refused,
 };
 pub(super) use lock_token::{of_tag, to_tag};
 pub(super) use management::{ManagementRequest, answer};
+pub(crate) use message::AmqpPropertyMap;
 pub use operations::QueueOperation;
 pub(super) use operations::authorize;
 pub(super) use receiver::{QueueReceiver, ReceiverRequest, UndeliveredBatch, accept_receiver};

@@ -3,7 +3,7 @@
 use highwater_access::{Principal, Resource};
 use highwater_amqp::AmqpError;
 
-use super::QueueEntity;
+use super::{EntityKind, QueueEntity};
 use crate::amqp::credentials::Credentials;
 use crate::amqp::operations::{self, AmqpOperation};
 
@@ -22,10 +22,13 @@ pub enum QueueOperation {
     GetSessionState,
     SetSessionState,
     ListSessions,
+    AddRule,
+    RemoveRule,
+    ListRules,
 }
 
 /// The operations of `$management`, by the names of their requests.
-const REQUESTS: [(&str, QueueOperation); 10] = [
+const REQUESTS: [(&str, QueueOperation); 13] = [
     (
         "com.microsoft:schedule-message",
         QueueOperation::ScheduleMessages,
@@ -60,6 +63,9 @@ const REQUESTS: [(&str, QueueOperation); 10] = [
         "com.microsoft:get-message-sessions",
         QueueOperation::ListSessions,
     ),
+    ("com.microsoft:add-rule", QueueOperation::AddRule),
+    ("com.microsoft:remove-rule", QueueOperation::RemoveRule),
+    ("com.microsoft:enumerate-rules", QueueOperation::ListRules),
 ];
 
 impl QueueOperation {
@@ -69,6 +75,25 @@ impl QueueOperation {
         requests
             .find(|(request, _)| *request == name)
             .map(|(_, operation)| *operation)
+    }
+
+    /// Whether an entity of this kind has the operation.
+    pub(in crate::amqp) fn is_for(self, kind: EntityKind) -> bool {
+        let is_send = matches!(
+            self,
+            QueueOperation::Send
+                | QueueOperation::ScheduleMessages
+                | QueueOperation::CancelScheduled
+        );
+        let is_rule = matches!(
+            self,
+            QueueOperation::AddRule | QueueOperation::RemoveRule | QueueOperation::ListRules
+        );
+        match kind {
+            EntityKind::Queue => !is_rule,
+            EntityKind::Topic => is_send,
+            EntityKind::Subscription => !is_send,
+        }
     }
 }
 
@@ -85,6 +110,6 @@ pub(in crate::amqp) fn authorize(
         }
         _ => format!("{entity}/$management"),
     };
-    let queue = Resource::Queue(&entity.queue);
+    let queue = Resource::Queue(&entity.owner);
     operations::authorize(credentials, &path, AmqpOperation::OfQueue(operation), queue)
 }

@@ -84,7 +84,7 @@ impl Build<'_> {
 
     /// Services whose journals Event Hubs cannot have.
     fn refuse_journals(&mut self) {
-        for table in ["processors", "queues", "workflows"] {
+        for table in ["processors", "queues", "topics", "workflows"] {
             if let Some(name) = self.settings.tables(table).first() {
                 let message = format!("{table} need transactions and compaction of the cluster");
                 let hint = "use profile = \"kafka\" with a cluster that has them";

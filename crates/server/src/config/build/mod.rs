@@ -6,6 +6,7 @@ mod jobs;
 mod processors;
 mod queues;
 mod sharded;
+mod topics;
 mod workflows;
 
 use std::collections::HashMap;
@@ -73,6 +74,7 @@ pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<P
         egress,
         workflows: build.each("workflows", Build::workflow),
         queues: build.each("queues", Build::queue),
+        topics: build.each("topics", Build::topic),
         processors: build.each("processors", Build::processor),
         notify: build.notify(),
         tokens: build.tokens(),

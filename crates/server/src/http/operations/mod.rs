@@ -22,6 +22,7 @@ mod queues;
 mod routes;
 #[cfg(test)]
 mod security_page;
+mod topics;
 mod workflows;
 
 use std::pin::Pin;
@@ -135,6 +136,7 @@ pub(super) const AREAS: &[Area] = &[
     workflows::AREA,
     messages::AREA,
     queues::AREA,
+    topics::AREA,
     processors::AREA,
     keys::AREA,
     node::AREA,

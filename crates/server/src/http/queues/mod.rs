@@ -70,6 +70,10 @@ impl From<Refusal> for Error {
             Refusal::IdTooLong(_) | Refusal::SessionsDisabled | Refusal::AlreadyDeadLettered => {
                 (Code::BadRequest, "docs/queues.md has the operations")
             }
+            Refusal::RuleExists(_)
+            | Refusal::NoSuchRule(_)
+            | Refusal::TooManyRules(_)
+            | Refusal::TooManyActions(_) => (Code::BadRequest, "docs/servicebus.md has the rules"),
         };
         Error::new(code, refusal.to_string(), hint)
     }

@@ -1,9 +1,11 @@
-//! `$management` of a queue: what a client asks for besides sending, receiving and settling.
+//! `$management` of a queue, topic or subscription: what a client asks for besides sending, receiving and settling.
 
 mod messages;
+mod rules;
 mod sessions;
 mod settlement;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -29,6 +31,9 @@ pub(in crate::amqp) struct ManagementRequest {
     pub(in crate::amqp) queue: Queue,
     pub(in crate::amqp) operation: QueueOperation,
     pub(in crate::amqp) body: Value<'static>,
+    /// Who makes it, for the audit log.
+    pub(in crate::amqp) caller: String,
+    pub(in crate::amqp) from: SocketAddr,
     /// The session that the request is about, if a link of the client has locked it.
     pub(in crate::amqp) session: Option<SessionLock>,
 }
@@ -50,6 +55,9 @@ pub(in crate::amqp) async fn answer(
         QueueOperation::GetSessionState => sessions::get_state(&request).await,
         QueueOperation::SetSessionState => sessions::set_state(&request).await,
         QueueOperation::ListSessions => sessions::list(&request).await,
+        QueueOperation::AddRule => rules::add(&broker, &request).await,
+        QueueOperation::RemoveRule => rules::remove(&broker, &request).await,
+        QueueOperation::ListRules => rules::list(&broker, &request),
         // They are no requests.
         QueueOperation::Send | QueueOperation::Receive | QueueOperation::Settle => {
             Ok(Reply::no_content(None))

@@ -4,12 +4,15 @@
 //! protocol. So a typed property becomes a readable text, and the property `amqp-types` names the types, so that
 //! AMQP receivers get what AMQP senders sent. docs/amqp.md has the table.
 
+mod filtered;
 mod incoming;
 mod outgoing;
 mod properties;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use filtered::AmqpPropertyMap;
+pub(super) use filtered::{amqp_value, filter_value};
 pub(super) use incoming::parse;
 pub(super) use outgoing::{OutgoingState, encode};
 pub(super) use properties::edit;

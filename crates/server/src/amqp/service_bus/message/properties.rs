@@ -40,6 +40,21 @@ impl TypedProperties {
         }
     }
 
+    /// From now on the value under `name` is of the default type.
+    pub(super) fn forget_type(&mut self, name: &str) {
+        self.types.remove(name);
+    }
+
+    pub(super) fn remove(&mut self, name: &str) {
+        self.texts.retain(|(known, _)| known != name);
+        self.types.remove(name);
+    }
+
+    /// The names of all properties.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.texts.iter().map(|(name, _)| name.as_str())
+    }
+
     pub(super) fn set_text(&mut self, name: &str, text: &str) {
         self.texts.push((name.to_owned(), text.to_owned()));
     }

@@ -1,0 +1,367 @@
+//! The topics of a node and their subscriptions: created, changed, listed and deleted.
+//!
+//! A topic is a queue of its own, so that sending, scheduling and duplicate detection are those of queues. Each subscription
+//! is one, too, and gets copies of the topic's messages through its rules (`forward.rs`). *Invariants:* a message that a topic
+//! has accepted reaches every subscription that selects it, once, also over a crash; it leaves the topic when all have it; a
+//! rule counts for every message that is sent after its change was confirmed.
+
+mod error;
+mod forward;
+mod subscription;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use highwater_env::Clock;
+use highwater_env::random::Random;
+use highwater_log::Log;
+use parking_lot::RwLock;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+pub use error::TopicError;
+pub use subscription::Subscription;
+
+use super::actor::Options;
+use super::handle::Queue;
+use super::queues::Queues;
+use crate::filter::{MessageProperties, PropertyChange, Rule};
+use crate::journal::{EntityKind, JournalError, split_subscription_path, subscription_path};
+use crate::message::Content;
+use crate::settings::Settings;
+use forward::{Forwarder, Trimmer};
+
+/// Copies of a message may be larger than it, by what actions add.
+const COPY_BYTES_MAX: u32 = 2 << 20;
+
+/// How many topics and subscriptions there may be.
+pub struct TopicLimits;
+
+impl TopicLimits {
+    pub const TOPICS_MAX: usize = 1000;
+    /// Of one topic.
+    pub const SUBSCRIPTIONS_MAX: usize = 100;
+    /// The largest message of a topic: all copies that the rules of a subscription make of it are one request.
+    pub const MESSAGE_BYTES_MAX: u32 = 1 << 20;
+}
+
+/// Reads and changes the properties of a message as its protocol stores them.
+pub trait PropertyMap: Send + Sync {
+    fn properties(&self, content: &Content) -> MessageProperties;
+    fn apply(&self, content: &mut Content, changes: &[PropertyChange]);
+}
+
+/// Clones refer to the same topics.
+#[derive(Clone)]
+pub struct Topics {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    topics: Queues,
+    subscriptions: Queues,
+    properties: Arc<dyn PropertyMap>,
+    clock: Arc<dyn Clock>,
+    running: RwLock<BTreeMap<String, RunningTopic>>,
+    /// Held while a topic or subscription is created or deleted.
+    changing: tokio::sync::Mutex<()>,
+}
+
+struct RunningTopic {
+    topic: Arc<Topic>,
+    /// `None` while subscriptions are missing that may need the messages.
+    trimmer: Option<TaskGuard>,
+}
+
+/// A topic.
+pub struct Topic {
+    queue: Queue,
+    subscriptions: RwLock<BTreeMap<String, RunningSubscription>>,
+    /// A subscription has moved on.
+    progress: Arc<Notify>,
+}
+
+struct RunningSubscription {
+    subscription: Arc<Subscription>,
+    _forwarder: TaskGuard,
+}
+
+/// A task that ends with its owner. Nothing is lost: positions are stored with the messages.
+struct TaskGuard(JoinHandle<()>);
+
+impl Drop for TaskGuard {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Topic {
+    pub fn name(&self) -> &str {
+        self.queue.name()
+    }
+
+    /// The queue that senders send to.
+    pub fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    pub fn subscription(&self, name: &str) -> Option<Arc<Subscription>> {
+        let subscriptions = self.subscriptions.read();
+        let running = subscriptions.get(name)?;
+        Some(running.subscription.clone())
+    }
+
+    /// By name.
+    pub fn subscriptions(&self) -> Vec<Arc<Subscription>> {
+        let subscriptions = self.subscriptions.read();
+        let running = subscriptions.values();
+        running
+            .map(|running| running.subscription.clone())
+            .collect()
+    }
+}
+
+impl Topics {
+    /// Opens all topics and subscriptions. Those that cannot be opened are returned with their errors.
+    pub async fn open(
+        log: Arc<dyn Log>,
+        clock: Arc<dyn Clock>,
+        mut random: Random,
+        options: Options,
+        properties: Arc<dyn PropertyMap>,
+    ) -> (Topics, Vec<(String, JournalError)>) {
+        let seed = Random::seeded(random.next_u64());
+        let kind = EntityKind::Topic;
+        let opened =
+            Queues::open_kind(kind, log.clone(), clock.clone(), seed, options.clone()).await;
+        let (topics, mut failed) = opened;
+        let kind = EntityKind::Subscription;
+        let opened = Queues::open_kind(kind, log, clock.clone(), random, options).await;
+        let (subscriptions, more) = opened;
+        failed.extend(more);
+        let opened = Topics {
+            inner: Arc::new(Inner {
+                topics,
+                subscriptions,
+                properties,
+                clock,
+                running: RwLock::default(),
+                changing: tokio::sync::Mutex::default(),
+            }),
+        };
+        let missing = failed.iter().map(|(name, _)| name.clone()).collect();
+        opened.reopen(missing).await;
+        (opened, failed)
+    }
+
+    /// Runs what is stored. A topic one of whose subscriptions is missing keeps all messages.
+    async fn reopen(&self, mut missing: Vec<String>) {
+        for queue in self.inner.topics.list() {
+            self.run_topic(queue);
+        }
+        for queue in self.inner.subscriptions.list() {
+            if let Err(error) = self.reopen_subscription(&queue).await {
+                tracing::error!(%error, "subscription `{}` cannot be opened", queue.name());
+                missing.push(queue.name().to_owned());
+            }
+        }
+        for topic in self.list() {
+            let is_own = |path: &String| {
+                split_subscription_path(path).is_some_and(|(name, _)| name == topic.name())
+            };
+            if !missing.iter().any(is_own) {
+                self.run_trimmer(&topic);
+            }
+        }
+    }
+
+    pub fn get(&self, name: &str) -> Option<Arc<Topic>> {
+        let running = self.inner.running.read();
+        Some(running.get(name)?.topic.clone())
+    }
+
+    /// By name.
+    pub fn list(&self) -> Vec<Arc<Topic>> {
+        let running = self.inner.running.read();
+        running
+            .values()
+            .map(|running| running.topic.clone())
+            .collect()
+    }
+
+    /// Creates a topic, or changes its settings.
+    pub async fn put_topic(&self, name: &str, settings: Settings) -> Result<(), TopicError> {
+        let settings = topic_settings(settings);
+        let _changing = self.inner.changing.lock().await;
+        if let Some(topic) = self.get(name) {
+            return change(&self.inner.topics, &topic.queue, settings).await;
+        }
+        if self.inner.running.read().len() >= TopicLimits::TOPICS_MAX {
+            return Err(TopicError::TooManyTopics(TopicLimits::TOPICS_MAX));
+        }
+        let queue = self.inner.topics.create(name, settings).await?;
+        let topic = self.run_topic(queue);
+        self.run_trimmer(&topic);
+        Ok(())
+    }
+
+    /// Creates a subscription, or changes its settings. A new one gets the messages that are sent from now on. Without rules it
+    /// gets the rule that selects everything; an existing one keeps the rules that are not named.
+    pub async fn put_subscription(
+        &self,
+        topic: &str,
+        name: &str,
+        settings: Settings,
+        rules: Vec<Rule>,
+    ) -> Result<(), TopicError> {
+        rules.iter().try_for_each(Rule::check)?;
+        let settings = subscription_settings(settings);
+        let _changing = self.inner.changing.lock().await;
+        let found = self.get(topic);
+        let topic = found.ok_or_else(|| TopicError::UnknownTopic(topic.to_owned()))?;
+        if let Some(subscription) = topic.subscription(name) {
+            change(&self.inner.subscriptions, subscription.queue(), settings).await?;
+            return subscription.put_rules(rules).await;
+        }
+        if topic.subscriptions.read().len() >= TopicLimits::SUBSCRIPTIONS_MAX {
+            let max = TopicLimits::SUBSCRIPTIONS_MAX;
+            return Err(TopicError::TooManySubscriptions(max));
+        }
+        let path = subscription_path(topic.name(), name);
+        let queue = self.inner.subscriptions.create(&path, settings).await?;
+        let position = topic.queue.topic_end().await?;
+        queue
+            .begin_subscription(self.initial_rules(rules), position)
+            .await?;
+        self.run_subscription(&topic, Subscription::open(queue, position).await?);
+        Ok(())
+    }
+
+    /// Deletes a topic with its subscriptions and all their messages.
+    pub async fn delete_topic(&self, name: &str) -> Result<(), TopicError> {
+        let _changing = self.inner.changing.lock().await;
+        let found = self.get(name);
+        let topic = found.ok_or_else(|| TopicError::UnknownTopic(name.to_owned()))?;
+        for subscription in topic.subscriptions() {
+            self.remove_subscription(&topic, subscription.name())
+                .await?;
+        }
+        self.inner.running.write().remove(name);
+        Ok(self.inner.topics.delete(name).await?)
+    }
+
+    /// Deletes a subscription with its messages.
+    pub async fn delete_subscription(&self, topic: &str, name: &str) -> Result<(), TopicError> {
+        let _changing = self.inner.changing.lock().await;
+        let found = self.get(topic);
+        let topic = found.ok_or_else(|| TopicError::UnknownTopic(topic.to_owned()))?;
+        self.remove_subscription(&topic, name).await
+    }
+
+    async fn remove_subscription(&self, topic: &Topic, name: &str) -> Result<(), TopicError> {
+        let removed = topic.subscriptions.write().remove(name);
+        let path = subscription_path(topic.name(), name);
+        match removed {
+            Some(_) => self.inner.subscriptions.delete(&path).await?,
+            None => return Err(TopicError::UnknownSubscription(path)),
+        }
+        // The topic does not wait for it any more.
+        topic.progress.notify_one();
+        Ok(())
+    }
+
+    /// Stops all topics and subscriptions after the requests before are answered.
+    pub async fn stop(&self) {
+        drop(std::mem::take(&mut *self.inner.running.write()));
+        self.inner.topics.stop().await;
+        self.inner.subscriptions.stop().await;
+    }
+
+    fn initial_rules(&self, rules: Vec<Rule>) -> Vec<Rule> {
+        match rules.is_empty() {
+            true => vec![Rule::everything(self.inner.clock.unix_millis())],
+            false => rules,
+        }
+    }
+
+    fn run_topic(&self, queue: Queue) -> Arc<Topic> {
+        let topic = Arc::new(Topic {
+            queue,
+            subscriptions: RwLock::default(),
+            progress: Arc::default(),
+        });
+        let running = RunningTopic {
+            topic: topic.clone(),
+            trimmer: None,
+        };
+        let name = topic.name().to_owned();
+        self.inner.running.write().insert(name, running);
+        topic
+    }
+
+    fn run_trimmer(&self, topic: &Arc<Topic>) {
+        if let Some(running) = self.inner.running.write().get_mut(topic.name()) {
+            let trimmer = Trimmer::new(topic.clone());
+            running.trimmer = Some(TaskGuard(tokio::spawn(trimmer.run())));
+        }
+    }
+
+    fn run_subscription(&self, topic: &Topic, subscription: Subscription) {
+        let subscription = Arc::new(subscription);
+        let forwarder = Forwarder {
+            topic: topic.queue.clone(),
+            subscription: subscription.clone(),
+            properties: self.inner.properties.clone(),
+            progress: topic.progress.clone(),
+        };
+        let name = subscription.name().to_owned();
+        let running = RunningSubscription {
+            subscription,
+            _forwarder: TaskGuard(tokio::spawn(forwarder.run())),
+        };
+        topic.subscriptions.write().insert(name, running);
+    }
+
+    /// Runs a stored subscription. One whose creation was not finished is deleted.
+    async fn reopen_subscription(&self, queue: &Queue) -> Result<(), TopicError> {
+        let path = queue.name();
+        let topic = split_subscription_path(path).and_then(|(topic, _)| self.get(topic));
+        let topic = topic.ok_or_else(|| TopicError::UnknownTopic(path.to_owned()))?;
+        match queue.topic_position().await? {
+            Some(position) => {
+                let subscription = Subscription::open(queue.clone(), position).await?;
+                self.run_subscription(&topic, subscription);
+                Ok(())
+            }
+            None => Ok(self.inner.subscriptions.delete(path).await?),
+        }
+    }
+}
+
+async fn change(queues: &Queues, queue: &Queue, settings: Settings) -> Result<(), TopicError> {
+    match queue.stats().await?.settings == settings {
+        true => Ok(()),
+        false => Ok(queues.change(queue.name(), settings).await?),
+    }
+}
+
+/// Nobody receives from a topic itself: it has no sessions and no dead letters.
+fn topic_settings(settings: Settings) -> Settings {
+    Settings {
+        sessions: false,
+        dead_letter_expired: false,
+        message_bytes_max: settings
+            .message_bytes_max
+            .min(TopicLimits::MESSAGE_BYTES_MAX),
+        ..settings
+    }
+}
+
+/// The topic decides about the size and about duplicates.
+fn subscription_settings(settings: Settings) -> Settings {
+    Settings {
+        duplicates_within: None,
+        message_bytes_max: COPY_BYTES_MAX,
+        ..settings
+    }
+}
