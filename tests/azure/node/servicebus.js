@@ -266,7 +266,6 @@ const checks = {
       assert.deepStrictEqual(got[0].applicationProperties, { colour: 'blue', shade: 1, RuleName: 'blue' })
       for (const message of got) await receiver.completeMessage(message)
       await nothing(receiver)
-      await manager.close()
     })
   },
 
