@@ -93,6 +93,12 @@ async function placeOfLast (page, { adjusted = false } = {}) {
   return at
 }
 
+// A field of a closed dialog has the focus until the next frame, and gets the keys.
+async function closeDialog (page) {
+  await page.keyboard.press('Escape')
+  await page.waitForFunction(() => !document.querySelector('dialog[open]') && document.activeElement === document.body)
+}
+
 // Waits for data of the demo.
 async function until (what, holds) {
   for (let tries = 0; tries < 240; tries++) {
@@ -115,13 +121,11 @@ const checks = {
     await page.waitForFunction(text => document.querySelector('#figures').textContent !== text, before, { timeout: 60 * SECOND })
     await page.keyboard.press('?')
     await page.waitForSelector('#keys[open]')
-    await page.keyboard.press('Escape')
-    await page.waitForFunction(() => !document.querySelector('dialog[open]'))
+    await closeDialog(page)
     await page.keyboard.press('/')
     await page.fill('#search input', 'counts')
     await page.waitForSelector('#found a')
-    await page.keyboard.press('Escape')
-    await page.waitForFunction(() => !document.querySelector('dialog[open]'))
+    await closeDialog(page)
     await page.keyboard.press('p')
     await page.waitForSelector('#paused:not([hidden])')
     await page.keyboard.press('p')
