@@ -112,9 +112,9 @@ fn rows(processors: &[ProcessorRow]) -> Markup {
                     tr class=[row.trouble.as_ref().map(|_| "with")] {
                         td class="nowrap" { a href={ "/console/processors/" (format::segment(&row.name)) } { (parts::name(&row.name)) } }
                         td { (row.state()) }
-                        td class="nowrap" {
+                        td {
                             a href={ "/console/hubs/" (format::segment(&row.hub)) } { (parts::name(&row.hub)) }
-                            " → " span class="sub" title=(row.target) { (format::shortened(&row.target, 36)) }
+                            " → " span class="sub" title=(row.target) { (format::shortened(&row.target, 28)) }
                         }
                         td class="num" { (format::rate(row.handled_per_second)) }
                         td { (parts::sparkline(&row.history, true)) }
