@@ -21,6 +21,7 @@ mod token;
 pub use audit::{AuditEvent, AuditLog, NoAudit, RefusalLog};
 pub use certificate::ClientCertificate;
 pub use key::{Key, KeyScope, Keys, NameLists};
+pub use login_delays::client_network;
 pub use names::NamePatterns;
 pub use principal::Principal;
 pub use quota::{ConnectionPermit, Limiter, Quota, Usage};

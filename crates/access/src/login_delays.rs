@@ -30,7 +30,7 @@ struct Failures {
 impl LoginDelays {
     /// Counts a failed login, and returns how long its answer must wait.
     pub(crate) fn failed(&self, address: IpAddr, now: Duration) -> Duration {
-        let network = network(address);
+        let network = client_network(address);
         let mut failures = self
             .failures
             .lock()
@@ -58,8 +58,9 @@ impl LoginDelays {
     }
 }
 
-/// A host has as many addresses of version 6 as it likes, but one network of them.
-fn network(address: IpAddr) -> IpAddr {
+/// The address by which a client without a login is known. A host has as many addresses of version 6 as it likes, but one
+/// network of them.
+pub fn client_network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let bits = address.to_bits() & !u128::from(u64::MAX);

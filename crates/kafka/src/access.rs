@@ -33,6 +33,10 @@ impl Identity {
     pub fn name(&self) -> &str {
         &self.0
     }
+
+    pub(crate) fn shared_name(&self) -> Arc<str> {
+        Arc::clone(&self.0)
+    }
 }
 
 /// The user of a connection, and how long the login lasts.

@@ -19,6 +19,7 @@ use crate::handlers::{
 };
 use crate::metrics::Metrics;
 use crate::options::{ClusterId, Options};
+use crate::producer_ids::ProducerIds;
 use crate::request::{ProtocolError, RequestContext};
 use crate::response::EncodedResponse;
 use crate::sasl::ScramChallenge;
@@ -44,6 +45,7 @@ pub(crate) struct Broker {
     pub response_memory: MemoryBudget,
     /// For compressed batches while they are checked.
     pub unpack_memory: MemoryBudget,
+    pub producer_ids: ProducerIds,
     pub challenges: ChallengeSource,
     pub telemetry: Arc<ClientTelemetry>,
 }

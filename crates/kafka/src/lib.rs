@@ -26,6 +26,7 @@ mod handlers;
 mod internal_names;
 mod metrics;
 mod options;
+mod producer_ids;
 mod queue;
 mod request;
 mod response;

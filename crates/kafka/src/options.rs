@@ -34,6 +34,9 @@ pub struct Options {
     /// Memory for compressed batches while they are checked, of all connections together. A Produce that finds too little of
     /// it is throttled; one that needs more than all of it is too large.
     pub server_unpack_bytes_max: usize,
+    /// Producer ids that a user, or a network of clients without a login, may use in five minutes: a quarter of those that
+    /// a partition remembers. Batches with further ones are throttled.
+    pub producer_ids_max: usize,
     /// The largest Fetch response, unless a single batch is larger.
     pub fetch_bytes_max: usize,
     /// A connection that is idle for this long is closed, up to half as much later.
@@ -95,6 +98,7 @@ impl Default for Options {
             server_fetch_bytes_max: 256 << 20,
             server_response_bytes_max: 64 << 20,
             server_unpack_bytes_max: 192 << 20,
+            producer_ids_max: 2500,
             fetch_bytes_max: 16 << 20,
             idle_timeout: Duration::from_secs(600),
             write_timeout: Duration::from_secs(30),

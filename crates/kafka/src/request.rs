@@ -179,6 +179,13 @@ impl RequestContext {
         encode(&self.api, self.version, self.correlation, &response)
     }
 
+    /// Counts the use of a producer id; false if the client has used too many.
+    pub(crate) fn admit_producer(&self, id: i64) -> bool {
+        let (broker, now) = (&self.broker, self.broker.services.clock.elapsed());
+        let from = self.client.ip();
+        broker.producer_ids.admit(&self.identity, from, id, now)
+    }
+
     /// Takes memory for a request and its response. Small ones are not counted: the limit of connections bounds them.
     pub(crate) async fn reserve(&self, bytes: usize) -> MemoryShare {
         match bytes > UNCOUNTED_BYTES {

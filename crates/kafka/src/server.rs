@@ -20,6 +20,7 @@ use crate::connection::{Connection, ServerContext};
 use crate::internal_names::KafkaNames;
 use crate::metrics::{Metrics, MetricsSnapshot};
 use crate::options::{Listener, Options};
+use crate::producer_ids::ProducerIds;
 use crate::request::ListenerInfo;
 use crate::telemetry::{ClientMetric, ClientTelemetry};
 use crate::warnings::WarningLimiter;
@@ -167,6 +168,7 @@ fn common(
             fetch_memory: MemoryBudget::new(options.server_fetch_bytes_max),
             response_memory: MemoryBudget::new(options.server_response_bytes_max),
             unpack_memory: MemoryBudget::new(options.server_unpack_bytes_max),
+            producer_ids: ProducerIds::new(options.producer_ids_max),
             challenges: ChallengeSource::new(Random::from_os()),
             services,
             options,

@@ -83,3 +83,13 @@ pub struct ConsumerMemberInfo {
     /// What it will have when all members have given up what they are to.
     pub target: HubPartitions,
 }
+
+impl ConsumerMemberInfo {
+    pub(crate) fn memory(&self) -> usize {
+        let texts = self.names.iter().chain(&self.rack).chain(&self.pattern);
+        let texts = texts.map(|text| size_of::<String>() + text.len());
+        let hubs = self.assigned.iter().chain(&self.target);
+        let hubs = hubs.map(|hub| size_of_val(hub) + size_of_val(hub.1.as_slice()));
+        size_of::<ConsumerMemberInfo>() + texts.sum::<usize>() + hubs.sum::<usize>()
+    }
+}

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::consumer::{ConsumerGroupInfo, ConsumerHeartbeat, ConsumerHeartbeatResponse};
+use crate::consumer::{
+    ConsumerGroupInfo, ConsumerHeartbeat, ConsumerHeartbeatResponse, ConsumerMemberInfo,
+};
 use crate::{BoxFuture, Offset, TopicPartition};
 
 pub trait GroupCoordinator: Send + Sync {
@@ -57,7 +59,10 @@ pub trait GroupCoordinator: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn list(&self) -> BoxFuture<Vec<GroupInfo>>;
+    fn list(&self) -> BoxFuture<Vec<GroupSummary>>;
+
+    /// `None` if the group is unknown.
+    fn summary(&self, group: String) -> BoxFuture<Option<GroupSummary>>;
 
     /// `None` if the group is unknown.
     fn describe(&self, group: String) -> BoxFuture<Option<GroupInfo>>;
@@ -165,6 +170,20 @@ pub struct OffsetAndMetadata {
 /// A partition and its committed offset, if it has one.
 pub type CommittedOffset = (TopicPartition, Option<OffsetAndMetadata>);
 
+/// A group without its members, whose description may be large.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupSummary {
+    pub group: String,
+    pub state: GroupState,
+    pub protocol_type: String,
+    pub protocol: String,
+    pub is_consumer: bool,
+    /// The number of members.
+    pub members: usize,
+    /// An upper bound of the memory that a [`GroupInfo`] takes now.
+    pub info_bytes: usize,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupInfo {
     pub group: String,
@@ -184,6 +203,33 @@ pub struct MemberInfo {
     pub client_host: String,
     pub metadata: Bytes,
     pub assignment: Bytes,
+}
+
+impl GroupInfo {
+    pub fn summary(&self) -> GroupSummary {
+        let members = self.members.iter();
+        let consumers = self.consumer.iter().flat_map(|group| &group.members);
+        let bytes = members.map(MemberInfo::memory).sum::<usize>()
+            + consumers.map(ConsumerMemberInfo::memory).sum::<usize>();
+        GroupSummary {
+            group: self.group.clone(),
+            state: self.state,
+            protocol_type: self.protocol_type.clone(),
+            protocol: self.protocol.clone(),
+            is_consumer: self.consumer.is_some(),
+            members: self.members.len(),
+            info_bytes: bytes,
+        }
+    }
+}
+
+impl MemberInfo {
+    fn memory(&self) -> usize {
+        let texts = [&self.member, &self.client_id, &self.client_host];
+        let texts = texts.into_iter().chain(&self.instance).map(String::len);
+        let bytes = self.metadata.len() + self.assignment.len();
+        size_of::<MemberInfo>() + texts.sum::<usize>() + bytes
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

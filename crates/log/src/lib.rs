@@ -70,9 +70,9 @@ pub use consumer::{
     HubPartitions,
 };
 pub use group::{
-    CommittedOffset, GroupCoordinator, GroupError, GroupInfo, GroupState, JoinRequest,
-    JoinResponse, JoinResponseMember, MemberIdentity, MemberInfo, Membership, OffsetAndMetadata,
-    OffsetCommit, SyncRequest, SyncResponse,
+    CommittedOffset, GroupCoordinator, GroupError, GroupInfo, GroupState, GroupSummary,
+    JoinRequest, JoinResponse, JoinResponseMember, MemberIdentity, MemberInfo, Membership,
+    OffsetAndMetadata, OffsetCommit, SyncRequest, SyncResponse,
 };
 pub use ids::{EnqueueTime, HubId, HubName, HubNameError, Offset, Producer, TopicPartition};
 pub use layer::{LogLayer, PartitionLayer};

@@ -5,9 +5,9 @@ use std::future::ready;
 use std::sync::Mutex;
 
 use highwater_log::{
-    BoxFuture, CommittedOffset, GroupCoordinator, GroupError, GroupInfo, JoinRequest, JoinResponse,
-    MemberIdentity, Membership, OffsetAndMetadata, OffsetCommit, SyncRequest, SyncResponse,
-    TopicPartition,
+    BoxFuture, CommittedOffset, GroupCoordinator, GroupError, GroupInfo, GroupSummary, JoinRequest,
+    JoinResponse, MemberIdentity, Membership, OffsetAndMetadata, OffsetCommit, SyncRequest,
+    SyncResponse, TopicPartition,
 };
 
 /// Accepts positions of generation 3 of `readers` only.
@@ -64,8 +64,12 @@ impl GroupCoordinator for OnlyPositions {
         now(Err(GroupError::NotFound))
     }
 
-    fn list(&self) -> BoxFuture<Vec<GroupInfo>> {
+    fn list(&self) -> BoxFuture<Vec<GroupSummary>> {
         now(Vec::new())
+    }
+
+    fn summary(&self, _: String) -> BoxFuture<Option<GroupSummary>> {
+        now(None)
     }
 
     fn describe(&self, _: String) -> BoxFuture<Option<GroupInfo>> {

@@ -1,6 +1,6 @@
 //! A group of one protocol or the other. A group without members becomes one of the protocol of the next member.
 
-use highwater_log::{GroupError, GroupInfo, Membership};
+use highwater_log::{GroupError, GroupInfo, GroupSummary, Membership};
 
 use super::consumer::ConsumerGroup;
 use super::machine::{Effect, Elapsed, Group};
@@ -32,6 +32,13 @@ impl GroupKind {
         match self {
             GroupKind::Classic(group) => group.info(),
             GroupKind::Consumer(group) => group.info(),
+        }
+    }
+
+    pub(super) fn summary(&self) -> GroupSummary {
+        match self {
+            GroupKind::Classic(group) => group.summary(),
+            GroupKind::Consumer(group) => group.summary(),
         }
     }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use highwater_log::{
     BoxFuture, CommittedOffset, ConsumerHeartbeat, ConsumerHeartbeatResponse, GroupCoordinator,
-    GroupError, GroupInfo, JoinRequest, JoinResponse, MemberIdentity, Membership, OffsetCommit,
-    SyncRequest, SyncResponse, TopicPartition, TransactionMarker,
+    GroupError, GroupInfo, GroupSummary, JoinRequest, JoinResponse, MemberIdentity, Membership,
+    OffsetCommit, SyncRequest, SyncResponse, TopicPartition, TransactionMarker,
 };
 
 use super::commit::{ChangeReceiver, wait};
@@ -161,12 +161,19 @@ impl GroupCoordinator for Handle {
         })
     }
 
-    fn list(&self) -> BoxFuture<Vec<GroupInfo>> {
+    fn list(&self) -> BoxFuture<Vec<GroupSummary>> {
         self.query(|coordinator| {
             let names = coordinator.slots.names();
-            let look = |locked: &mut LockedGroup<'_>| locked.entry.group.info();
-            let infos = names.iter().map(|name| coordinator.with_group(name, look));
-            infos.filter_map(|info| info.ok().flatten()).collect()
+            let look = |locked: &mut LockedGroup<'_>| locked.entry.group.summary();
+            let groups = names.iter().map(|name| coordinator.with_group(name, look));
+            groups.filter_map(|group| group.ok().flatten()).collect()
+        })
+    }
+
+    fn summary(&self, group: String) -> BoxFuture<Option<GroupSummary>> {
+        self.query(move |coordinator| {
+            let look = |locked: &mut LockedGroup<'_>| locked.entry.group.summary();
+            coordinator.with_group(&group, look).ok().flatten()
         })
     }
 

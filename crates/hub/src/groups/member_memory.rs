@@ -52,8 +52,9 @@ impl MemberMemory {
     }
 
     pub(super) fn count_join(&self, mut request: JoinRequest) -> Result<JoinRequest, GroupError> {
-        // The id of the member has the client id in it, and is kept in several maps.
-        let mut extra = 4 * (request.client_id.len() + request.member.len());
+        // The id of the member has the client id in it. It is kept in several maps, as is the id of a static member.
+        let instance = request.instance.as_ref().map_or(0, String::len);
+        let mut extra = 4 * (request.client_id.len() + request.member.len() + instance);
         for (name, metadata) in &mut request.protocols {
             *metadata = self.count(metadata, name.len() + std::mem::take(&mut extra))?;
         }

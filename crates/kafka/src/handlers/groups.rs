@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use highwater_log::{
-    GroupError, GroupInfo, GroupState, JoinRequest, JoinResponse, MemberIdentity, MemberInfo,
-    Membership, SyncRequest, SyncResponse,
+    GroupError, GroupInfo, GroupState, GroupSummary, JoinRequest, JoinResponse, MemberIdentity,
+    MemberInfo, Membership, SyncRequest, SyncResponse,
 };
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::delete_groups_response::DeletableGroupResult;
@@ -26,10 +26,10 @@ use crate::codes::{ErrorCode, OK, code_of};
 use crate::request::RequestContext;
 
 /// The protocol of a group, as Kafka names it.
-fn type_name(info: &GroupInfo) -> &'static str {
-    match info.consumer {
-        Some(_) => "Consumer",
-        None => "Classic",
+fn type_name(group: &GroupSummary) -> &'static str {
+    match group.is_consumer {
+        true => "Consumer",
+        false => "Classic",
     }
 }
 

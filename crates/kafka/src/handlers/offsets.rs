@@ -376,7 +376,7 @@ pub(crate) async fn delete(
     if let Err(code) = context.allow(Resource::Group(&group)) {
         return failed(code);
     }
-    if context.groups().describe(group.clone()).await.is_none() {
+    if context.groups().summary(group.clone()).await.is_none() {
         return failed(Code::GroupIdNotFound);
     }
     let mut topics = Vec::with_capacity(request.topics.len());

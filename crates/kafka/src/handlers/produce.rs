@@ -155,6 +155,13 @@ fn append(
         Ok(batch) => batch,
         Err(refusal) => return refusal,
     };
+    if let Some(producer) = batch.header().producer()
+        && !context.admit_producer(producer.id)
+    {
+        let max = context.broker.options.producer_ids_max;
+        let reason = format!("the client has used {max} other producer ids within five minutes");
+        return PendingProduce::Throttled(reason);
+    }
     if !batch.header().is_transactional() {
         return PendingProduce::Appending(partition.append(batch));
     }

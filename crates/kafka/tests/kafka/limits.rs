@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::common::*;
 use highwater_log::batch::{BatchOptions, Codec};
+use highwater_log::{HubInfo, Producer};
 use kafka_protocol::messages::*;
 
 /// Repetitions of a name in a request.
@@ -174,6 +175,32 @@ async fn a_compressed_batch_is_charged_before_it_is_decompressed() {
         let partition = &response.responses[0].partition_responses[0];
         assert_eq!(partition.error_code, code, "{codec:?}");
     }
+}
+
+/// The error code of the first batch of a producer.
+async fn first_batch(client: &mut Client, hub: &HubInfo, id: i64) -> i16 {
+    let options = BatchOptions {
+        producer: Some((Producer { id, epoch: 0 }, 0)),
+        ..BatchOptions::default()
+    };
+    let request = produce(hub, 9, -1, &[(0, batch_with(&["x"], &options))]);
+    let response = client.call(9, &request).await;
+    response.responses[0].partition_responses[0].error_code
+}
+
+// proves G2
+#[tokio::test(start_paused = true)]
+async fn a_client_with_ever_new_producer_ids_is_throttled() {
+    const NOT_ENOUGH_REPLICAS: i16 = 19;
+    let server = start_with(|options, _| options.producer_ids_max = 3).await;
+    let hub = server.make("t", 1).await;
+    let mut client = server.connect().await;
+    for id in 0..3 {
+        assert_eq!(first_batch(&mut client, &hub, id).await, 0);
+    }
+    let refused = first_batch(&mut client, &hub, 3).await;
+    assert_eq!(refused, NOT_ENOUGH_REPLICAS);
+    assert_eq!(first_batch(&mut client, &hub, 2).await, 0, "a repeat");
 }
 
 // proves L6

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use highwater_access::{Resource, Right};
+use highwater_env::MemoryShare;
 use highwater_log::{
-    GroupCoordinator, GroupError, GroupInfo, HubInfo, Log, Membership, Offset, OffsetAndMetadata,
-    OffsetCommit, ReadError, TopicPartition,
+    GroupCoordinator, GroupError, GroupInfo, GroupSummary, HubInfo, Log, Membership, Offset,
+    OffsetAndMetadata, OffsetCommit, ReadError, TopicPartition,
 };
 use hyper::StatusCode;
 use serde::Deserialize;
@@ -21,18 +22,43 @@ use super::read::{ISOLATION, StartPosition, partition_of};
 use super::reply::{self, Reply};
 use crate::text::percent_decode;
 
+/// The members as they are and as JSON values, before they are written: the texts twice, and a map for each member.
+const SHOWN_RATIO: usize = 4;
+
 pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let groups = match &request.app.backend()?.groups {
         Some(groups) => groups.list().await,
         None => Vec::new(),
     };
-    let visible = |group: &&GroupInfo| {
-        let resource = Resource::Group(&group.group);
-        request.caller.may(Right::Listen, resource)
-    };
     let mut answer = JsonAnswer::new(&request.app.budget)?;
-    answer.rows("groups", groups.iter().filter(visible).map(facts))?;
+    answer.begin_rows("groups")?;
+    for group in groups {
+        let resource = Resource::Group(&group.group);
+        if request.caller.may(Right::Listen, resource)
+            && let Some(described) = described(request.app, group).await?
+        {
+            answer.row(&facts(&described.info))?;
+        }
+    }
+    answer.end_rows()?;
     answer.finish()
+}
+
+/// A group with its members, and the memory for it and for what is shown of it.
+struct DescribedGroup {
+    info: GroupInfo,
+    _share: MemoryShare,
+}
+
+/// Takes the memory before the members are copied: clients decide how many there are, and how long their names. `None` if
+/// the group has gone.
+async fn described(app: &App, group: GroupSummary) -> Result<Option<DescribedGroup>, Error> {
+    let share = app.budget.try_take(SHOWN_RATIO * group.info_bytes)?;
+    let info = groups(app)?.describe(group.group).await;
+    Ok(info.map(|info| DescribedGroup {
+        info,
+        _share: share,
+    }))
 }
 
 /// A group with its stored positions and their lag.
@@ -41,8 +67,10 @@ pub(super) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let [name] = request.variables();
     let name = percent_decode(name);
     let groups = groups(app)?;
-    let info = groups.describe(name.to_string()).await;
-    let info = info.ok_or(GroupError::NotFound)?;
+    let summary = groups.summary(name.to_string()).await;
+    let summary = summary.ok_or(GroupError::NotFound)?;
+    let group = described(app, summary).await?;
+    let group = group.ok_or(GroupError::NotFound)?;
     let stored = groups.fetch_offsets(name.into_owned(), None, false).await?;
     let log = app.log()?;
     let visible = stored.into_iter().filter_map(|(of, stored)| {
@@ -63,7 +91,7 @@ pub(super) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
         })
     });
     let mut answer = JsonAnswer::new(&app.budget)?;
-    answer.fields(&facts(&info))?;
+    answer.fields(&facts(&group.info))?;
     answer.rows("positions", positions)?;
     answer.finish()
 }
@@ -132,8 +160,8 @@ pub(super) async fn reset(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
     let [name] = request.variables();
     let name = percent_decode(name).into_owned();
     let groups = groups(app)?;
-    let info = groups.describe(name.clone()).await;
-    let members = info.ok_or(GroupError::NotFound)?.members.len();
+    let summary = groups.summary(name.clone()).await;
+    let members = summary.ok_or(GroupError::NotFound)?.members;
     if members > 0 && !wanted.dry_run {
         return Err(GroupError::NotEmpty.into());
     }

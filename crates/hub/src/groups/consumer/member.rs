@@ -131,6 +131,13 @@ impl MemberRecord {
         }
     }
 
+    /// An upper bound of the memory of `info` and `consumer_info`.
+    pub(super) fn info_bytes(&self, id: &str) -> usize {
+        let partitions = self.assigned.list_bytes() + self.target.list_bytes();
+        let infos = size_of::<MemberInfo>() + size_of::<ConsumerMemberInfo>();
+        self.bytes(id) + partitions + infos
+    }
+
     pub(super) fn consumer_info(&self) -> ConsumerMemberInfo {
         ConsumerMemberInfo {
             epoch: self.epoch,

@@ -37,7 +37,9 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use highwater_log::{ConsumerGroupInfo, GroupError, GroupInfo, GroupState, Membership};
+use highwater_log::{
+    ConsumerGroupInfo, GroupError, GroupInfo, GroupState, GroupSummary, Membership,
+};
 
 use super::Options;
 use super::machine::Elapsed;
@@ -199,6 +201,19 @@ impl ConsumerGroup {
                     .map(|(_, member)| member.record.consumer_info())
                     .collect(),
             }),
+        }
+    }
+
+    pub(super) fn summary(&self) -> GroupSummary {
+        let bytes = |(id, member): (&String, &Member)| member.record.info_bytes(id);
+        GroupSummary {
+            group: self.name.clone(),
+            state: self.group_state(),
+            protocol_type: "consumer".into(),
+            protocol: self.state.assignor.name().into(),
+            is_consumer: true,
+            members: self.members.len(),
+            info_bytes: self.members.iter().map(bytes).sum(),
         }
     }
 

@@ -18,6 +18,14 @@ impl PartitionSet {
         self.0.values().map(BTreeSet::len).sum()
     }
 
+    /// The memory of `to_list`.
+    pub(super) fn list_bytes(&self) -> usize {
+        let hub = |partitions: &BTreeSet<u32>| {
+            size_of::<(HubId, Vec<u32>)>() + partitions.len() * size_of::<u32>()
+        };
+        self.0.values().map(hub).sum()
+    }
+
     pub(super) fn contains(&self, hub: HubId, partition: u32) -> bool {
         (self.0.get(&hub)).is_some_and(|partitions| partitions.contains(&partition))
     }

@@ -109,7 +109,9 @@ impl MemberRecord {
     /// Size of the record, roughly.
     pub(super) fn bytes(&self) -> usize {
         let texts = [&self.id, &self.client_id, &self.client_host];
-        let texts: usize = texts.map(String::len).iter().sum();
+        let texts: usize = (texts.into_iter().chain(&self.instance))
+            .map(String::len)
+            .sum();
         texts + named_bytes(&self.protocols) + self.assignment.len()
     }
 

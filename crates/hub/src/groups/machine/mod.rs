@@ -30,7 +30,10 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use highwater_log::{GroupError, GroupInfo, GroupState, JoinResponse, Membership, SyncResponse};
+use highwater_log::{
+    GroupError, GroupInfo, GroupState, GroupSummary, JoinResponse, MemberInfo, Membership,
+    SyncResponse,
+};
 
 use super::Options;
 use member::Member;
@@ -204,6 +207,19 @@ impl Group {
                 .map(|member| member.record.info(&self.protocol))
                 .collect(),
             consumer: None,
+        }
+    }
+
+    pub(super) fn summary(&self) -> GroupSummary {
+        let bytes = |member: &Member| size_of::<MemberInfo>() + member.record.bytes();
+        GroupSummary {
+            group: self.name.clone(),
+            state: self.state(),
+            protocol_type: self.protocol_type.clone(),
+            protocol: self.protocol.clone(),
+            is_consumer: false,
+            members: self.members.len(),
+            info_bytes: self.members.values().map(bytes).sum(),
         }
     }
 

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use highwater_log::{
-    BoxFuture, CommittedOffset, GroupCoordinator, GroupError, GroupInfo, GroupState, JoinRequest,
-    JoinResponse, MemberIdentity, Membership, OffsetCommit, SyncRequest, SyncResponse,
+    BoxFuture, CommittedOffset, GroupCoordinator, GroupError, GroupInfo, GroupState, GroupSummary,
+    JoinRequest, JoinResponse, MemberIdentity, Membership, OffsetCommit, SyncRequest, SyncResponse,
     TopicPartition,
 };
 use kafka_protocol::ResponseError as Code;
@@ -254,22 +254,27 @@ impl GroupCoordinator for Remote {
     }
 
     /// The groups of all brokers that respond.
-    fn list(&self) -> BoxFuture<Vec<GroupInfo>> {
+    fn list(&self) -> BoxFuture<Vec<GroupSummary>> {
         let remote = self.clone();
         Box::pin(async move {
             let view = remote.cluster().view();
             let mut groups = Vec::new();
             for address in view.addresses() {
                 match remote.groups_of(Destination::Broker(address.clone())).await {
-                    Ok(found) => groups.extend(found),
+                    Ok(found) => groups.extend(found.iter().map(GroupInfo::summary)),
                     Err(failure) => {
                         tracing::warn!(%address, %failure, "cannot list the groups of a broker");
                     }
                 }
             }
-            groups.sort_by(|a: &GroupInfo, b| a.group.cmp(&b.group));
+            groups.sort_by(|a: &GroupSummary, b| a.group.cmp(&b.group));
             groups
         })
+    }
+
+    fn summary(&self, group: String) -> BoxFuture<Option<GroupSummary>> {
+        let described = self.describe(group);
+        Box::pin(async move { described.await.as_ref().map(GroupInfo::summary) })
     }
 
     fn describe(&self, group: String) -> BoxFuture<Option<GroupInfo>> {

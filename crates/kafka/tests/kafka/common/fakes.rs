@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use highwater_log::{
     BoxFuture, CommittedOffset, ConsumerGroupInfo, ConsumerHeartbeat, ConsumerHeartbeatResponse,
-    ConsumerMemberInfo, GroupCoordinator, GroupError, GroupInfo, GroupState, HubId,
+    ConsumerMemberInfo, GroupCoordinator, GroupError, GroupInfo, GroupState, GroupSummary, HubId,
     InitProducerRequest, JoinRequest, JoinResponse, JoinResponseMember, MemberIdentity, MemberInfo,
     Membership, Offset, OffsetAndMetadata, OffsetCommit, Producer, SyncRequest, SyncResponse,
     TopicPartition, TransactionCoordinator, TransactionError, TransactionInfo, TransactionPhase,
@@ -179,8 +179,13 @@ impl GroupCoordinator for FakeGroups {
         })
     }
 
-    fn list(&self) -> BoxFuture<Vec<GroupInfo>> {
-        now(vec![info(), modern()])
+    fn list(&self) -> BoxFuture<Vec<GroupSummary>> {
+        now(vec![info().summary(), modern().summary()])
+    }
+
+    fn summary(&self, group: String) -> BoxFuture<Option<GroupSummary>> {
+        let described = self.describe(group);
+        Box::pin(async move { described.await.as_ref().map(GroupInfo::summary) })
     }
 
     fn describe(&self, group: String) -> BoxFuture<Option<GroupInfo>> {

@@ -5,7 +5,7 @@ use highwater_console::View;
 use highwater_console::format::{bytes, count, plural, rate, segment};
 use highwater_console::hub::{GroupPosition, HubGroup, HubPage, HubPartition};
 use highwater_console::parts::{Figure, Tone};
-use highwater_log::{Bounds, CommittedOffset, GroupInfo, HubInfo};
+use highwater_log::{Bounds, CommittedOffset, GroupSummary, HubInfo};
 
 use super::Context;
 use super::hub_events::browse;
@@ -142,7 +142,7 @@ async fn groups(context: &Context<'_>, backend: &Backend, hub: &HubInfo) -> (Vec
 fn group(
     context: &Context<'_>,
     backend: &Backend,
-    info: &GroupInfo,
+    info: &GroupSummary,
     stored: &[CommittedOffset],
 ) -> HubGroup {
     let position = |(of, stored): &CommittedOffset| {
@@ -161,14 +161,14 @@ fn group(
     positions.sort_by_key(|position| position.partition);
     let more = positions.len().saturating_sub(POSITIONS_MAX) as u64;
     positions.truncate(POSITIONS_MAX);
-    let state = match info.members.len() {
+    let state = match info.members {
         0 => "no members".to_owned(),
         _ => format!("{:?}", info.state).to_lowercase(),
     };
     HubGroup {
         name: info.group.clone(),
         state,
-        members: info.members.len() as u64,
+        members: info.members as u64,
         lag,
         positions,
         positions_more: more,

@@ -7,7 +7,7 @@ use highwater_access::{Resource, Right};
 use highwater_console::View;
 use highwater_console::format::seconds;
 use highwater_console::hub_list::{HubList, HubRow, ShardedRow};
-use highwater_log::{CleanupPolicy, CommittedOffset, GroupInfo, HubInfo};
+use highwater_log::{CleanupPolicy, CommittedOffset, GroupSummary, HubInfo};
 
 use super::Context;
 use super::paging::Page;
@@ -125,7 +125,7 @@ async fn groups_by_hub(context: &Context<'_>, backend: &Backend) -> BTreeMap<Str
 }
 
 /// The first groups that the caller may see.
-pub(super) async fn visible_groups(context: &Context<'_>, backend: &Backend) -> Vec<GroupInfo> {
+pub(super) async fn visible_groups(context: &Context<'_>, backend: &Backend) -> Vec<GroupSummary> {
     let Some(groups) = &backend.groups else {
         return Vec::new();
     };

@@ -12,7 +12,9 @@ use highwater_log::{
 };
 use serde_json::json;
 
-use crate::http::node::{memory, node_with_groups};
+use highwater_server::http::{Backend, Options};
+
+use crate::http::node::{memory, node_with_groups, options, start_on};
 
 /// Stores a position as a consumer does that manages its partitions itself.
 async fn commit(groups: &groups::Handle, group: &str, partition: u32, offset: i64) {
@@ -176,4 +178,52 @@ async fn positions_are_reset_with_a_preview_and_only_without_members() {
     let preview = reset(json!({"hub": "h", "to": "latest", "dry_run": true})).await;
     assert_eq!(preview.json()["members"], 1);
     joining.abort();
+}
+
+// proves G2
+#[tokio::test]
+async fn a_description_is_charged_before_the_members_are_copied() {
+    let log = Arc::new(memory());
+    let clock = Arc::new(SimClock::at_unix_nanos(0));
+    let service = groups::Service::new(
+        log.clone(),
+        clock,
+        Random::seeded(1),
+        groups::Options::default(),
+    );
+    let groups = service.handle();
+    tokio::spawn(service.run(std::future::pending()));
+    let backend = Backend {
+        groups: Some(Arc::new(groups.clone())),
+        ..Backend::new(log)
+    };
+    let small = Options {
+        in_flight_bytes_max: 2 << 20,
+        ..options()
+    };
+    let node = start_on(small, Vec::new(), backend).await;
+    // The names of static members count too.
+    for (group, instance) in [("modest", 10), ("large", 1 << 20)] {
+        let request = JoinRequest {
+            group: group.into(),
+            member: String::new(),
+            instance: Some("i".repeat(instance)),
+            client_id: "c".into(),
+            client_host: "h".into(),
+            session_timeout: Duration::from_secs(10),
+            rebalance_timeout: Duration::from_secs(60),
+            protocol_type: "consumer".into(),
+            protocols: vec![("range".into(), Default::default())],
+            expects_member_id: false,
+        };
+        tokio::spawn(groups.join(request));
+        let path = format!("/api/groups/{group}");
+        while node.get(&path).await.status == 404 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(node.get("/api/groups/modest").await.status, 200);
+    node.get("/api/groups/large").await.is(429, "full");
+    node.get("/api/groups").await.is(429, "full");
+    assert_eq!(node.get("/api/groups/modest").await.status, 200);
 }
