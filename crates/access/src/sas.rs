@@ -124,12 +124,13 @@ fn mac(secret: &[u8], resource: &str, expiry: &str) -> Hmac<Sha256> {
 }
 
 /// A token for a resource covers the paths below it; `same` compares paths. Scheme and host are ignored: a node has many
-/// names, and the secret is its own.
+/// names, and the secret is its own. So is a query, which some clients sign with the path.
 fn covers(resource: &str, path: &str, same: impl Fn(&str, &str) -> bool) -> bool {
     let below = resource
         .split_once("://")
         .map_or(resource, |(_, rest)| rest);
     let granted = below.split_once('/').map_or("", |(_, path)| path);
+    let granted = granted.split_once('?').map_or(granted, |(path, _)| path);
     let granted = granted.trim_end_matches('/');
     let path = path.trim_start_matches('/');
     match path.get(..granted.len()) {

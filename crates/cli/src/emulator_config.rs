@@ -13,6 +13,9 @@ use crate::exit::UsageError;
 /// A time to live of more days than this stands for ever.
 const DAYS_MAX: u64 = 36_500;
 
+/// Where administration clients look for the emulator of Service Bus.
+const ADMINISTRATION: &str = "127.0.0.1:5300";
+
 /// Settings, and what was left out.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct EmulatorConfig {
@@ -44,6 +47,13 @@ impl EmulatorConfig {
             .flat_map(|namespace| list(&namespace["Entities"]))
         {
             config.add_hub(hub)?;
+        }
+        if !service_bus.is_empty() {
+            let listener = "http.listeners.emulator";
+            let flags = [("listen", ADMINISTRATION), ("optional", "true")];
+            let flags =
+                flags.map(|(setting, value)| (format!("{listener}.{setting}"), value.into()));
+            config.flags.extend(flags);
         }
         for namespace in service_bus {
             for queue in list(&namespace["Queues"]) {
@@ -251,8 +261,12 @@ mod tests {
 
     fn flags(text: &str) -> (Vec<String>, Vec<String>) {
         let config = EmulatorConfig::parse(text).unwrap();
+        let entities = config
+            .flags
+            .iter()
+            .filter(|(key, _)| !key.starts_with("http."));
         let shown = |(key, value): &(String, String)| format!("{key}={value}");
-        (config.flags.iter().map(shown).collect(), config.left_out)
+        (entities.map(shown).collect(), config.left_out)
     }
 
     // proves A3
@@ -322,6 +336,25 @@ mod tests {
             left_out,
             ["ForwardTo of subscription subscription.1 of topic topic.1"]
         );
+    }
+
+    // proves A3
+    #[test]
+    fn administration_clients_find_the_port_of_the_service_bus_emulator() {
+        let listens = |text: &str| {
+            let config = EmulatorConfig::parse(text).unwrap();
+            let listen = (
+                "http.listeners.emulator.listen".into(),
+                "127.0.0.1:5300".into(),
+            );
+            config.flags.contains(&listen)
+        };
+        assert!(listens(
+            r#"{"UserConfig": {"Namespaces": [{"Name": "n"}]}}"#
+        ));
+        assert!(!listens(
+            r#"{"UserConfig": {"NamespaceConfig": [{"Name": "n"}]}}"#
+        ));
     }
 
     #[test]

@@ -32,6 +32,7 @@ mod signals;
 mod summary;
 mod test;
 mod timeline;
+mod topic;
 mod up;
 mod why;
 mod workflow;
@@ -66,6 +67,8 @@ enum Command {
     Key(key::Key),
     /// Manage and use the queues of a running node
     Queue(queue::Queue),
+    /// Manage the topics of a running node, their subscriptions and rules
+    Topic(topic::Topic),
     /// Show the processors of a running node
     Processor(processing::Processor),
     /// Show, open and close the circuit breakers of a running node
@@ -117,6 +120,7 @@ fn main() -> ExitCode {
         Command::Job(command) => command.run(),
         Command::Key(command) => command.run(),
         Command::Queue(command) => command.run(),
+        Command::Topic(command) => command.run(),
         Command::Processor(command) => command.run(),
         Command::Circuit(command) => command.run(),
         Command::Dlq(command) => command.run(),

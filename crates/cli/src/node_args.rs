@@ -36,6 +36,10 @@ impl NodeArgs {
         self.send(Method::PATCH, path, body).await
     }
 
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
+        self.send(Method::PUT, path, body).await
+    }
+
     async fn send(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<Value> {
         let response = self.client()?.send_json(method, path, body).await?;
         response.success()?.json()

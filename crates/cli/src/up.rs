@@ -69,6 +69,9 @@ fn welcome(node: &Node, has_console: bool, cluster: Option<&str>, data: &str) ->
         }
         text.push_str(&format!("  HTTP     {url}\n"));
     }
+    for address in node.more_http_addresses() {
+        text.push_str(&format!("  HTTP     {address}\n"));
+    }
     for address in node.kafka_addresses() {
         text.push_str(&format!("  Kafka    {address}\n"));
     }

@@ -5,9 +5,21 @@ use std::sync::Arc;
 use highwater_env::Clock;
 use highwater_env::random::Random;
 use highwater_log::Log;
-use highwater_queue::{Options, Rule, Settings, TopicError, Topics};
+use highwater_queue::{Options, Rule, Settings, SystemProperty, TopicError, Topics};
 
 use crate::amqp::AmqpPropertyMap;
+
+/// The conditions of a correlation filter that have keys of their own, in the settings and over HTTP.
+pub(crate) const CONDITIONS: &[(&str, SystemProperty)] = &[
+    ("content_type", SystemProperty::ContentType),
+    ("correlation_id", SystemProperty::CorrelationId),
+    ("label", SystemProperty::Label),
+    ("message_id", SystemProperty::MessageId),
+    ("reply_to", SystemProperty::ReplyTo),
+    ("reply_to_session_id", SystemProperty::ReplyToSessionId),
+    ("session_id", SystemProperty::SessionId),
+    ("to", SystemProperty::To),
+];
 
 /// A topic of the settings.
 #[derive(Clone, Debug)]

@@ -562,6 +562,67 @@ fn a_queue_is_made_filled_worked_off_and_deleted() {
     assert_eq!(node.json(&["queue", "list", "--json"]), json!([]));
 }
 
+// proves A3
+#[test]
+fn a_topic_is_made_changed_and_deleted_with_its_subscriptions_and_rules() {
+    let node = Node::start();
+    assert_eq!(node.ok(&["topic", "create", "prices"]), "topic prices\n");
+    node.ok(&["topic", "set", "prices", "--time-to-live", "7d"]);
+    node.ok(&["topic", "subscribe", "prices", "audit"]);
+    let sql = [
+        "topic",
+        "subscribe",
+        "prices",
+        "heavy",
+        "--sql",
+        "grams > 100",
+    ];
+    assert_eq!(node.ok(&sql), "subscription heavy of topic prices\n");
+    node.ok(&[
+        "topic",
+        "set-subscription",
+        "prices",
+        "heavy",
+        "--lock",
+        "30s",
+    ]);
+    let rule = [
+        "topic",
+        "add-rule",
+        "prices",
+        "heavy",
+        "a red one",
+        "--property",
+        "colour=red",
+    ];
+    node.ok(&[&rule[..], &["--action", "REMOVE colour"]].concat());
+    node.ok(&[&rule[..], &["--replace", "--label", "fruit"]].concat());
+    let described = node.json(&["topic", "describe", "prices", "--json"]);
+    assert_eq!(described["time_to_live_seconds"], 604_800.0);
+    let heavy = &described["subscriptions"][1];
+    assert_eq!(heavy["lock_seconds"], 30.0);
+    assert_eq!(heavy["rules"][0]["sql"], "grams > 100");
+    let correlation = json!({"label": "fruit", "properties": {"colour": "red"}});
+    assert_eq!(heavy["rules"][1]["correlation"], correlation);
+    assert_eq!(heavy["rules"][1]["action"], Value::Null, "it was replaced");
+    let shown = node.ok(&["topic", "describe", "prices"]);
+    assert!(
+        shown.contains("rule $Default") && shown.contains("grams > 100"),
+        "{shown}"
+    );
+    node.ok(&["topic", "remove-rule", "prices", "heavy", "a red one"]);
+    let listed = node.ok(&["topic", "list"]);
+    assert!(
+        listed.contains("prices") && listed.contains("heavy"),
+        "{listed}"
+    );
+    let nothing = node.run(&["topic", "set", "prices"]);
+    assert_eq!(nothing.status.code(), Some(2));
+    node.ok(&["topic", "unsubscribe", "prices", "heavy", "--yes"]);
+    node.ok(&["topic", "delete", "prices", "--yes"]);
+    assert_eq!(node.json(&["topic", "list", "--json"]), json!([]));
+}
+
 #[test]
 fn a_queue_is_measured_with_and_without_batches_and_leaves_nothing_behind() {
     let node = Node::start();

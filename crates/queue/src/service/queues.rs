@@ -110,6 +110,12 @@ impl Queues {
             .collect()
     }
 
+    /// When the queue was created, in milliseconds since 1970; `None` if there is none of this name.
+    pub fn created_ms(&self, name: &str) -> Option<i64> {
+        let hub = self.inner.hub_of(name).ok()?;
+        Some(self.inner.log.hub(hub.as_str())?.created_ms)
+    }
+
     /// Completes when the new queue would survive a crash.
     pub async fn create(&self, name: &str, settings: Settings) -> Result<Queue, CreateError> {
         settings.check()?;

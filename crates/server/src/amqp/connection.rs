@@ -91,9 +91,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> ConnectionTask<S> {
     }
 
     /// Gives the client the rights of its certificate, which TLS has verified.
-    pub(super) fn with_certificate(mut self, der: Option<&[u8]>) -> ConnectionTask<S> {
-        if let Some(certificate) = der.and_then(ClientCertificate::parse) {
-            self.dispatcher.log_in_by_certificate(&certificate);
+    pub(super) fn with_certificate(
+        mut self,
+        certificate: Option<&ClientCertificate>,
+    ) -> ConnectionTask<S> {
+        if let Some(certificate) = certificate {
+            self.dispatcher.log_in_by_certificate(certificate);
         }
         self
     }

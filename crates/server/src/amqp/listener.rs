@@ -4,7 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use highwater_access::ClientCertificate;
+use highwater_amqp::ProtocolError;
 use highwater_env::shutdown_signal;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
@@ -51,15 +54,69 @@ impl Drop for Slot {
     }
 }
 
+/// The connections of all listeners, and of WebSockets.
+pub(super) struct Connections {
+    broker: Arc<Broker>,
+    free: Arc<Semaphore>,
+    max: u32,
+    stop: watch::Sender<bool>,
+}
+
+impl Connections {
+    pub(super) fn new(broker: Arc<Broker>, max: usize) -> Connections {
+        let max = u32::try_from(max.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
+        Connections {
+            broker,
+            free: Arc::new(Semaphore::new(max as usize)),
+            max,
+            stop: watch::Sender::new(false),
+        }
+    }
+
+    /// Takes a connection that was accepted elsewhere; `None` if there are too many.
+    pub(super) fn take(&self) -> Option<TakenConnection> {
+        let slot = Slot::take(&self.broker, &self.free)?;
+        let stop = self.stop.subscribe();
+        Some(TakenConnection { slot, stop })
+    }
+}
+
+/// A connection that counts, and whose stream comes later.
+pub(super) struct TakenConnection {
+    slot: Slot,
+    stop: watch::Receiver<bool>,
+}
+
+impl TakenConnection {
+    /// Serves a client that needs a key, until either side ends.
+    pub(super) async fn serve(
+        self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send,
+        from: SocketAddr,
+        certificate: Option<&ClientCertificate>,
+    ) {
+        let broker = self.slot.broker.clone();
+        let task = ConnectionTask::new(broker, stream, from, false, self.stop);
+        let failed = task.with_certificate(certificate).run().await;
+        log_failure(failed, from);
+    }
+}
+
+fn log_failure(failed: Option<ProtocolError>, from: SocketAddr) {
+    if let Some(error) = failed {
+        tracing::debug!(client = %from.ip(), "AMQP connection closed: {error}");
+    }
+}
+
 /// Serves all listeners until `shutdown`, then finishes what is under way within the stop timeout.
 pub(super) async fn run(
-    broker: Arc<Broker>,
+    connections: Arc<Connections>,
     listeners: Vec<Listener>,
-    connections_max: usize,
     shutdown: impl Future<Output = ()>,
 ) {
-    let free = Arc::new(Semaphore::new(connections_max));
-    let stop = watch::Sender::new(false);
+    let Connections {
+        broker, free, stop, ..
+    } = &*connections;
     let mut accepting = JoinSet::new();
     for listener in listeners {
         accepting.spawn(accept(
@@ -71,7 +128,10 @@ pub(super) async fn run(
     }
     shutdown.await;
     stop.send_replace(true);
-    let finish = async { while accepting.join_next().await.is_some() {} };
+    let finish = async {
+        while accepting.join_next().await.is_some() {}
+        let _all = free.acquire_many(connections.max).await;
+    };
     let limit = broker.limits.stop_timeout;
     if tokio::time::timeout(limit, finish).await.is_err() {
         tracing::warn!(
@@ -135,13 +195,11 @@ async fn serve(
                 return;
             };
             let certificates = stream.get_ref().1.peer_certificates();
-            let certificate = certificates.and_then(<[_]>::first).cloned();
+            let certificate = certificates.and_then(<[_]>::first);
+            let certificate = certificate.and_then(|der| ClientCertificate::parse(der));
             let task = ConnectionTask::new(broker, stream, from, anonymous, stop);
-            let task = task.with_certificate(certificate.as_deref());
-            task.run().await
+            task.with_certificate(certificate.as_ref()).run().await
         }
     };
-    if let Some(error) = failed {
-        tracing::debug!(client = %from.ip(), "AMQP connection closed: {error}");
-    }
+    log_failure(failed, from);
 }

@@ -4,7 +4,7 @@
 //! `highwater_amqp` speaks the protocol. Here are the listeners (`listener.rs`), the task of a connection
 //! (`connection.rs`, `dispatcher.rs`), who the client is (`credentials.rs`), what it may do (`operations.rs`), and what its
 //! links do: sending (`producer.rs`), reading (`consumer.rs`), tokens and properties (`request.rs`, `management.rs`).
-//! `event/` maps messages to records, `service_bus/` has the queues. *Invariants:* a delivery is accepted when its events are
+//! `websocket.rs` has the clients that come through the HTTP listener. `event/` maps messages to records, `service_bus/` has the queues. *Invariants:* a delivery is accepted when its events are
 //! durable; rights are checked for every delivery and
 //! read; what a client can make the node hold is bounded.
 
@@ -27,6 +27,7 @@ mod producer;
 mod request;
 mod service_bus;
 mod settlements;
+mod websocket;
 
 use std::io;
 use std::net::SocketAddr;
@@ -40,13 +41,14 @@ use tokio_rustls::TlsAcceptor;
 use crate::config::{AmqpListener, Config};
 use crate::tls::{self, TlsError};
 use broker::{Broker, Limits};
-use listener::Listener;
+use listener::{Connections, Listener};
 
 pub(crate) use broker::Services;
 pub(crate) use metrics::Metrics;
 pub use operations::{AmqpOperation, AmqpResource, AmqpRight, OperationRights, operation_rights};
 pub(crate) use service_bus::AmqpPropertyMap;
 pub use service_bus::QueueOperation;
+pub(crate) use websocket::WebSockets;
 
 /// Connections of all listeners, unless descriptors are short.
 pub(crate) const CONNECTIONS_MAX: usize = 10_000;
@@ -85,6 +87,8 @@ pub(crate) struct BoundListeners {
 /// A running server.
 pub(crate) struct AmqpServer {
     pub(crate) metrics: Arc<Metrics>,
+    /// For clients that come through the HTTP listener.
+    pub(crate) sockets: Arc<WebSockets>,
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) task: JoinHandle<()>,
 }
@@ -145,9 +149,12 @@ pub(crate) fn serve(
 ) -> AmqpServer {
     let broker = Arc::new(Broker::new(services, Limits::default()));
     let metrics = broker.metrics.clone();
-    let serving = listener::run(broker, bound.listeners, bound.connections_max, shutdown);
+    let connections = Arc::new(Connections::new(broker, bound.connections_max));
+    let sockets = Arc::new(WebSockets::new(connections.clone()));
+    let serving = listener::run(connections, bound.listeners, shutdown);
     AmqpServer {
         metrics,
+        sockets,
         addresses: bound.addresses,
         task: tokio::spawn(serving),
     }

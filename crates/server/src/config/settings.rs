@@ -82,6 +82,20 @@ settings! {
         "with `client_ca`: whether a client without a certificate is refused";
     "http.insecure": Flag = "false",
         "allow unencrypted keys beyond this machine, such as behind a proxy that does TLS";
+    "http.listeners.*.listen": Address = "",
+        "another address of the HTTP API, or `off`";
+    "http.listeners.*.tls.cert": Path = "",
+        "PEM file with the certificate chain";
+    "http.listeners.*.tls.key": Path = "",
+        "PEM file with the private key";
+    "http.listeners.*.tls.client_ca": Path = "",
+        "as http.tls.client_ca, for this listener";
+    "http.listeners.*.tls.client_auth": Choice(&["required", "optional"]) = "required",
+        "as http.tls.client_auth, for this listener";
+    "http.listeners.*.insecure": Flag = "false",
+        "allow unencrypted keys beyond this machine";
+    "http.listeners.*.optional": Flag = "false",
+        "start without this listener if something else listens there";
     "http.allowed_origins": List = "",
         "origins of other sites' pages that may call the API, such as `https://console.example.org`";
     "http.event_bytes_max": Size = "1MiB",

@@ -16,13 +16,14 @@ use super::console::Console;
 use super::dispatch::charge_partitions;
 use super::error::{Code, Error};
 use super::metrics::Metrics;
+use super::operations::begins_paths;
 use super::playground;
 use super::round_robin::RoundRobin;
 use super::send::Destination;
 use crate::amqp;
 use crate::jobs::Jobs;
 use crate::processors::Processors;
-use crate::sharded::ShardedHub;
+use crate::sharded::{ShardedHub, reserved_name};
 use crate::stored_keys::StoredKeys;
 use crate::tokens::Tokens;
 use crate::workflows::Workflows;
@@ -43,7 +44,10 @@ pub struct App {
     tokens: OnceLock<Arc<Tokens>>,
     /// The counters of AMQP, if it is served.
     amqp_metrics: OnceLock<Arc<amqp::Metrics>>,
+    amqp_sockets: OnceLock<Arc<amqp::WebSockets>>,
     pub(super) console: Console,
+    /// Held while a queue or topic is created: they share their names.
+    pub(super) entity_names: tokio::sync::Mutex<()>,
     stopping: watch::Sender<bool>,
     auto_create: Option<u32>,
     backend: OnceLock<Backend>,
@@ -118,7 +122,9 @@ impl App {
             playground_runs: Arc::new(Semaphore::new(playground::RUNS_MAX)),
             tokens: OnceLock::new(),
             amqp_metrics: OnceLock::new(),
+            amqp_sockets: OnceLock::new(),
             console: Console::default(),
+            entity_names: tokio::sync::Mutex::default(),
             stopping: watch::Sender::new(false),
             backend: OnceLock::new(),
             progress: Progress::default(),
@@ -139,9 +145,15 @@ impl App {
         let _ = self.tokens.set(tokens);
     }
 
-    /// Shows the counters of AMQP among the metrics. A second call has no effect.
-    pub(crate) fn show_amqp_metrics(&self, metrics: Arc<amqp::Metrics>) {
+    /// Shows the counters of AMQP among the metrics, and serves its clients over WebSocket. A second call has no effect.
+    pub(crate) fn serve_amqp(&self, metrics: Arc<amqp::Metrics>, sockets: Arc<amqp::WebSockets>) {
         let _ = self.amqp_metrics.set(metrics);
+        let _ = self.amqp_sockets.set(sockets);
+    }
+
+    /// `None` if AMQP is not served.
+    pub(super) fn amqp_sockets(&self) -> Option<&amqp::WebSockets> {
+        self.amqp_sockets.get().map(|sockets| &**sockets)
     }
 
     pub(super) fn amqp_metrics(&self) -> Option<&amqp::Metrics> {
@@ -256,6 +268,33 @@ impl App {
                 Ok(Destination::Hub(hub))
             }
             _ => self.destination(name),
+        }
+    }
+
+    /// Refuses a name for a queue or topic that could not be told from a path of the API.
+    pub(super) fn check_entity_name(&self, name: &str) -> Result<(), Error> {
+        match begins_paths(name) {
+            true => Err(Error::bad(reserved_name(name), "choose another name")),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses the name of a queue or topic that exists, in any case: clients of Service Bus address both by name alone.
+    /// The caller holds `entity_names`.
+    pub(super) fn check_entity_is_new(&self, name: &str) -> Result<(), Error> {
+        let backend = self.backend()?;
+        let queues = backend.queues.iter().flat_map(Queues::list);
+        let queue = queues.map(|queue| ("queue", queue.name().to_owned()));
+        let topics = backend.topics.iter().flat_map(Topics::list);
+        let topic = topics.map(|topic| ("topic", topic.name().to_owned()));
+        let mut alike = queue.chain(topic);
+        match alike.find(|(_, known)| known.eq_ignore_ascii_case(name)) {
+            None => Ok(()),
+            Some((kind, known)) => Err(Error::new(
+                Code::Exists,
+                format!("{kind} `{known}` exists already"),
+                "choose another name, or use it as it is",
+            )),
         }
     }
 

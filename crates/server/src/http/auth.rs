@@ -33,13 +33,38 @@ pub(super) fn require(caller: &Principal, right: Right, on: Resource<'_>) -> Res
     ))
 }
 
-/// Authenticates the caller; `resource` is the path that a signature must cover.
+/// A request whose caller is not known yet.
+pub(super) struct SignedRequest<'a> {
+    pub(super) head: &'a Parts,
+    /// The path that a signature must cover.
+    pub(super) resource: &'a str,
+    /// It is of the administration API of Service Bus, whose clients sign paths in any case.
+    pub(super) is_atom: bool,
+}
+
+impl SignedRequest<'_> {
+    /// The key that signed the token.
+    fn verify(&self, app: &App, token: &str) -> Result<Arc<Key>, sas::SasError> {
+        let now_seconds = app.clock.unix_millis() / 1000;
+        match self.is_atom {
+            false => sas::verify(&app.keys, token, self.resource, now_seconds),
+            true => {
+                let grant = sas::verify_signature(&app.keys, token, now_seconds)?;
+                match grant.covers_ignoring_case(self.resource) {
+                    true => Ok(grant.key),
+                    false => Err(sas::SasError::OtherResource),
+                }
+            }
+        }
+    }
+}
+
 pub(super) async fn authenticate(
     app: &App,
-    head: &Parts,
+    request: SignedRequest<'_>,
     certificate: Option<&ClientCertificate>,
-    resource: &str,
 ) -> Result<Principal, Error> {
+    let head = request.head;
     if app.keys.is_empty() {
         return local_caller(&head.headers);
     }
@@ -51,13 +76,8 @@ pub(super) async fn authenticate(
         .map_err(|_| refused("the Authorization header is not text"))?;
     let (scheme, rest) = given.split_once(' ').unwrap_or((given, ""));
     let key = if scheme.eq_ignore_ascii_case("SharedAccessSignature") {
-        sas::verify(
-            &app.keys,
-            rest.trim(),
-            resource,
-            app.clock.unix_millis() / 1000,
-        )
-        .map_err(|error| refused(&error.to_string()))?
+        let verified = request.verify(app, rest.trim());
+        verified.map_err(|error| refused(&error.to_string()))?
     } else if scheme.eq_ignore_ascii_case("Basic") {
         let pair = STANDARD.decode(rest.trim()).map_err(|_| wrong_key())?;
         authenticate_pair(app, &String::from_utf8(pair).map_err(|_| wrong_key())?).await?
@@ -167,7 +187,7 @@ fn refused(message: &str) -> Error {
 
 /// A node without keys listens on this machine only, but a browser there runs scripts of foreign sites. Their requests have
 /// a foreign origin, or a host name that was rebound to this machine.
-fn local_caller(headers: &HeaderMap) -> Result<Principal, Error> {
+pub(super) fn local_caller(headers: &HeaderMap) -> Result<Principal, Error> {
     let foreign = |name: HeaderName| {
         let value = headers.get(name)?.to_str().unwrap_or("?");
         (!is_local(value)).then(|| value.to_owned())

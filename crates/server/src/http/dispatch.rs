@@ -19,9 +19,9 @@ use serde::de::DeserializeOwned;
 use super::app::App;
 use super::auth;
 use super::error::{Code, Error};
-use super::operations::{Access, Handler, NoRoute, Operation, ROUTES, Variables, WaitLimit};
+use super::operations::{Access, Handler, NoRoute, Operation, ROUTES, Route, Variables, WaitLimit};
 use super::reply::{self, Reply};
-use super::{body, console, origin, read, send};
+use super::{atom, body, console, origin, read, send};
 use crate::text::percent_decode;
 
 /// The connection of a request.
@@ -32,6 +32,7 @@ pub(super) struct Connection {
     certificate: Option<ClientCertificate>,
     /// It was accepted from the reserve for clients with a key.
     needs_key: bool,
+    is_tls: bool,
     /// The limit that it counts against, and its permit.
     counted: Mutex<Option<(Arc<Limiter>, ConnectionPermit)>>,
 }
@@ -41,11 +42,13 @@ impl Connection {
         peer: SocketAddr,
         certificate: Option<ClientCertificate>,
         needs_key: bool,
+        is_tls: bool,
     ) -> Connection {
         Connection {
             peer,
             certificate,
             needs_key,
+            is_tls,
             counted: Mutex::default(),
         }
     }
@@ -83,9 +86,7 @@ pub(super) async fn answer(
         Ok(reply)
     });
     let reply = charged.unwrap_or_else(|error| {
-        if error.code == Code::Internal {
-            tracing::error!(message = error.message, "a request failed");
-        }
+        log_failure(&error);
         let mut reply = reply::error(&error);
         if connection.needs_key && error.code == Code::Unauthorized {
             let close = HeaderValue::from_static("close");
@@ -98,6 +99,12 @@ pub(super) async fn answer(
     reply
 }
 
+fn log_failure(error: &Error) {
+    if error.code == Code::Internal {
+        tracing::error!(message = error.message, "a request failed");
+    }
+}
+
 async fn dispatch(
     app: &Arc<App>,
     connection: &Connection,
@@ -108,6 +115,24 @@ async fn dispatch(
         return Ok(reply::too_many_connections());
     }
     let route = ROUTES.find(&head.method, head.uri.path());
+    let is_atom = matches!(&route, Ok(route) if route.operation.is_atom);
+    let answered = dispatch_to(app, connection, &head, body, route).await;
+    match answered {
+        Err(error) if is_atom && atom::is_asked(head.uri.query()) => {
+            log_failure(&error);
+            Ok(atom::error(&error))
+        }
+        answered => answered,
+    }
+}
+
+async fn dispatch_to(
+    app: &Arc<App>,
+    connection: &Connection,
+    head: &Parts,
+    body: Incoming,
+    route: Result<Route<'_>, NoRoute>,
+) -> Result<Reply, Error> {
     let caller = match &route {
         Ok(route) if matches!(route.operation.access, Access::Public) && !connection.needs_key => {
             Principal::Anonymous
@@ -116,11 +141,16 @@ async fn dispatch(
         _ => {
             let resource = signed_resource(head.uri.path());
             let certificate = connection.certificate.as_ref();
-            match auth::authenticate(app, &head, certificate, resource).await {
+            let request = auth::SignedRequest {
+                head,
+                resource,
+                is_atom: matches!(&route, Ok(route) if route.operation.is_atom),
+            };
+            match auth::authenticate(app, request, certificate).await {
                 Ok(caller) => caller,
                 Err(error) => {
                     let operation = route.as_ref().ok().map(|route| route.operation);
-                    return refuse_caller(app, connection, &head, operation, error).await;
+                    return refuse_caller(app, connection, head, operation, error).await;
                 }
             }
         }
@@ -134,13 +164,13 @@ async fn dispatch(
     }
     let (operation, variables) = match route {
         Ok(route) => (route.operation, route.variables),
-        Err(none) => return no_route(&head, &none),
+        Err(none) => return no_route(head, &none),
     };
     let audit = || PendingAudit::new(connection, operation, &caller, &variables);
     let pending = operation.is_audited().then(audit);
     if let Err(error) = operation.access.check(app, &caller, &variables) {
         pending.unwrap_or_else(audit).record(app, error.code.name());
-        return console::show_error(operation, &head, error);
+        return console::show_error(operation, head, error);
     }
     let request = ApiRequest {
         app,
@@ -148,7 +178,7 @@ async fn dispatch(
         caller,
         operation,
         variables,
-        head: &head,
+        head,
         body,
         pending_audit: pending.as_ref(),
     };
@@ -161,7 +191,7 @@ async fn dispatch(
         let bytes = reply.body().size_hint().exact().unwrap_or(0);
         limiter.charge(Usage::BytesOut, bytes, app.clock.elapsed());
     }
-    answered.or_else(|error| console::show_error(operation, &head, error))
+    answered.or_else(|error| console::show_error(operation, head, error))
 }
 
 /// Calls the handler of the operation. The bytes of the answer are taken from the budget before it is built.
@@ -302,6 +332,19 @@ impl<'a> ApiRequest<'a> {
     /// The address of the caller.
     pub(super) fn peer(&self) -> SocketAddr {
         self.connection.peer
+    }
+
+    /// The scheme by which the caller has come.
+    pub(super) fn scheme(&self) -> &'static str {
+        match self.connection.is_tls {
+            true => "https",
+            false => "http",
+        }
+    }
+
+    /// The certificate of the caller, which TLS has verified.
+    pub(super) fn certificate(&self) -> Option<&'a ClientCertificate> {
+        self.connection.certificate.as_ref()
     }
 
     pub(super) fn query(&self) -> Option<&'a str> {

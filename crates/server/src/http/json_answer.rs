@@ -75,8 +75,7 @@ impl JsonAnswer {
 
     pub(super) fn finish(mut self) -> Result<Reply, Error> {
         self.write(b"}")?;
-        let MeteredBuffer { bytes, share, .. } = self.buffer;
-        let payload = Payload::whole(bytes).holding(share);
+        let payload = self.buffer.into_payload();
         Ok(reply::typed(StatusCode::OK, reply::JSON, payload))
     }
 
@@ -99,13 +98,12 @@ impl JsonAnswer {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let written = self.buffer.write_all(bytes);
-        written.map_err(|error| self.buffer.failure(&error))
+        self.buffer.append(bytes)
     }
 }
 
 /// Bytes whose capacity is taken from a budget before it is allocated.
-struct MeteredBuffer {
+pub(super) struct MeteredBuffer {
     bytes: Vec<u8>,
     share: MemoryShare,
     budget: MemoryBudget,
@@ -113,13 +111,22 @@ struct MeteredBuffer {
 }
 
 impl MeteredBuffer {
-    fn new(budget: &MemoryBudget) -> MeteredBuffer {
+    pub(super) fn new(budget: &MemoryBudget) -> MeteredBuffer {
         MeteredBuffer {
             bytes: Vec::new(),
             share: MemoryShare::default(),
             budget: budget.clone(),
             refused: None,
         }
+    }
+
+    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let written = self.write_all(bytes);
+        written.map_err(|error| self.failure(&error))
+    }
+
+    pub(super) fn into_payload(self) -> Payload {
+        Payload::whole(self.bytes).holding(self.share)
     }
 
     fn grow(&mut self, needed: usize) -> Result<(), BudgetExhausted> {

@@ -10,6 +10,7 @@
 //! readers time out. A connection has one answer in flight, however many requests it pipelines.
 
 mod app;
+mod atom;
 mod auth;
 mod body;
 mod budget;
@@ -40,6 +41,7 @@ mod serve;
 mod sse;
 mod topics;
 mod verdict;
+mod websocket;
 mod workflows;
 mod write_timeout;
 
@@ -59,6 +61,8 @@ pub use serve::{Server, ServerError};
 pub struct Options {
     pub listen: SocketAddr,
     pub tls: Option<TlsSettings>,
+    /// Further addresses of the same API.
+    pub more: Vec<MoreListener>,
     /// Origins of foreign pages that may call a node with keys.
     pub allowed_origins: Vec<String>,
     /// Whether the console is served.
@@ -84,11 +88,21 @@ pub struct Options {
     pub wait_max: Duration,
 }
 
+/// A further address of the HTTP API.
+#[derive(Clone, Debug)]
+pub struct MoreListener {
+    pub listen: SocketAddr,
+    pub tls: Option<TlsSettings>,
+    /// The node starts without it if the address is taken.
+    pub is_optional: bool,
+}
+
 impl Default for Options {
     fn default() -> Options {
         Options {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             tls: None,
+            more: Vec::new(),
             allowed_origins: Vec::new(),
             console: true,
             event_bytes_max: 1 << 20,

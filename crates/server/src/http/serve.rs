@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::future::select_all;
 use highwater_access::ClientCertificate;
 use highwater_env::listen;
 use hyper::server::conn::http1;
@@ -21,6 +22,7 @@ use super::app::App;
 use super::console;
 use super::dispatch::{self, Connection};
 use super::write_timeout::WriteTimeout;
+use crate::config::TlsSettings;
 use crate::tls;
 
 /// hyper's buffer of a connection.
@@ -60,26 +62,60 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-/// A bound listener, which serves when run.
+/// Bound listeners, which serve when run.
 pub struct Server {
-    listener: TcpListener,
-    tls: Option<TlsAcceptor>,
+    listener: Listener,
+    more: Vec<Listener>,
     app: Arc<App>,
+}
+
+/// A bound address.
+struct Listener {
+    socket: TcpListener,
+    tls: Option<TlsAcceptor>,
+}
+
+impl Listener {
+    async fn bind(address: SocketAddr, tls: Option<&TlsSettings>) -> Result<Listener, ServerError> {
+        let tls = tls.map(tls::acceptor).transpose()?;
+        let socket = listen(address).await;
+        let socket = socket.map_err(|error| ServerError::Listen { address, error })?;
+        Ok(Listener { socket, tls })
+    }
 }
 
 impl Server {
     pub async fn bind(app: Arc<App>) -> Result<Server, ServerError> {
-        let address = app.options.listen;
-        let tls = app.options.tls.as_ref().map(tls::acceptor).transpose()?;
-        let listener = listen(address)
-            .await
-            .map_err(|error| ServerError::Listen { address, error })?;
-        Ok(Server { listener, tls, app })
+        let options = &app.options;
+        let listener = Listener::bind(options.listen, options.tls.as_ref()).await?;
+        let mut more = Vec::new();
+        for further in &options.more {
+            match Listener::bind(further.listen, further.tls.as_ref()).await {
+                Ok(listener) => more.push(listener),
+                Err(ServerError::Listen { address, error })
+                    if further.is_optional && error.kind() == io::ErrorKind::AddrInUse =>
+                {
+                    tracing::warn!(%address, "HTTP is not served there, because something else listens");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Server {
+            listener,
+            more,
+            app,
+        })
     }
 
     /// The bound address, with the port that the system chose for port 0.
     pub fn address(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        self.listener.socket.local_addr()
+    }
+
+    /// The bound addresses of the further listeners.
+    pub fn more_addresses(&self) -> Vec<SocketAddr> {
+        let addresses = self.more.iter().map(|more| more.socket.local_addr());
+        addresses.filter_map(Result::ok).collect()
     }
 
     /// Serves until [`App::stop`], then waits up to `STOP_WAIT` for requests under way.
@@ -92,8 +128,8 @@ impl Server {
                 biased;
                 () = &mut stopped => break,
                 () = &mut sampling => {}
-                accepted = self.listener.accept() => match accepted {
-                    Ok((stream, peer)) => self.serve(stream, peer, &slots),
+                (accepted, tls) = self.accept() => match accepted {
+                    Ok((stream, peer)) => self.serve(stream, peer, tls.clone(), &slots),
                     Err(error) => self.pause_after(error).await,
                 },
             }
@@ -104,19 +140,32 @@ impl Server {
         }
     }
 
+    /// The next connection of any listener, and the TLS of that listener.
+    async fn accept(&self) -> (io::Result<(TcpStream, SocketAddr)>, &Option<TlsAcceptor>) {
+        let first = self.listener.socket.accept();
+        if self.more.is_empty() {
+            return (first.await, &self.listener.tls);
+        }
+        let more = self.more.iter().map(|more| Box::pin(more.socket.accept()));
+        tokio::select! {
+            accepted = first => (accepted, &self.listener.tls),
+            (accepted, at, _) = select_all(more) => (accepted, &self.more[at].tls),
+        }
+    }
+
     /// Too many open files, or the client is gone: neither is a reason to stop.
     async fn pause_after(&self, error: io::Error) {
         tracing::warn!(%error, "a connection cannot be accepted");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 
-    fn serve(&self, stream: TcpStream, peer: SocketAddr, slots: &Slots) {
+    fn serve(&self, stream: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>, slots: &Slots) {
         // Answers are small and complete: Nagle's algorithm would only delay them.
         let _ = stream.set_nodelay(true);
         let app = self.app.clone();
-        match (slots.take(), self.tls.clone()) {
+        match (slots.take(), tls) {
             (Some(slot), None) => {
-                let connection = Connection::new(peer, None, slot.of_reserve);
+                let connection = Connection::new(peer, None, slot.of_reserve, false);
                 drop(tokio::spawn(serve_connection(
                     app, stream, connection, slot,
                 )));
@@ -126,7 +175,7 @@ impl Server {
                 match tokio::time::timeout(timeout, tls.accept(stream)).await {
                     Ok(Ok(stream)) => {
                         let certificate = client_certificate(&stream);
-                        let connection = Connection::new(peer, certificate, slot.of_reserve);
+                        let connection = Connection::new(peer, certificate, slot.of_reserve, true);
                         serve_connection(app, stream, connection, slot).await;
                     }
                     Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
@@ -245,7 +294,8 @@ async fn serve_connection(
         .max_buf_size(BUFFER_BYTES_MAX)
         // Answers are queued as they are, so that they hold their part of the budget until they are written.
         .writev(true)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
     let mut serving = std::pin::pin!(serving);
     let ended = tokio::select! {
         ended = serving.as_mut() => ended,

@@ -150,6 +150,7 @@ pub struct Node {
 struct HttpListener {
     url: String,
     address: SocketAddr,
+    more: Vec<SocketAddr>,
     task: JoinHandle<()>,
 }
 
@@ -234,7 +235,7 @@ impl Node {
             amqp::serve(listeners, amqp_services, shutdown)
         });
         if let Some(amqp) = &amqp {
-            app.show_amqp_metrics(amqp.metrics.clone());
+            app.serve_amqp(amqp.metrics.clone(), amqp.sockets.clone());
         }
         app.serve_from(Backend {
             log,
@@ -268,6 +269,11 @@ impl Node {
 
     pub fn http_address(&self) -> Option<SocketAddr> {
         self.http.as_ref().map(|http| http.address)
+    }
+
+    /// The further listeners of the HTTP API.
+    pub fn more_http_addresses(&self) -> &[SocketAddr] {
+        self.http.as_ref().map_or(&[], |http| &http.more)
     }
 
     pub fn kafka_addresses(&self) -> &[SocketAddr] {
@@ -313,6 +319,7 @@ async fn listen(app: &Arc<App>, options: &http::Options) -> Result<HttpListener,
     Ok(HttpListener {
         url: format!("{scheme}://{address}"),
         address,
+        more: server.more_addresses(),
         task: tokio::spawn(server.run()),
     })
 }

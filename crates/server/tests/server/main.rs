@@ -16,4 +16,5 @@ mod processing;
 mod service_bus;
 mod service_bus_topics;
 mod telemetry;
+mod websocket;
 mod whole_node;

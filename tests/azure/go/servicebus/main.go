@@ -1,4 +1,4 @@
-// Microsoft's azservicebus for Go, unchanged, against a node: servicebus AMQP_PORT QUEUE SESSION_QUEUE
+// Microsoft's azservicebus for Go, unchanged, against a node: servicebus AMQP_PORT QUEUE SESSION_QUEUE HTTPS_PORT CA_FILE
 // The queues must be empty; messages of the second belong to sessions. Ends with 1 if a check fails.
 package main
 
@@ -141,6 +141,9 @@ func main() {
 	check(err)
 	queue(client, os.Args[2])
 	sessions(client, os.Args[3])
-	check(client.Close(limit))
 	fmt.Println("ok    Go, Service Bus")
+	manager := administrator(os.Args[4], os.Args[5])
+	administration(manager)
+	topics(manager, client)
+	check(client.Close(limit))
 }

@@ -8,6 +8,10 @@ pub enum TopicError {
     UnknownTopic(String),
     #[error("there is no subscription `{0}`")]
     UnknownSubscription(String),
+    #[error("topic `{0}` exists already")]
+    TopicExists(String),
+    #[error("subscription `{0}` exists already")]
+    SubscriptionExists(String),
     #[error("a node has at most {0} topics")]
     TooManyTopics(usize),
     #[error("a topic has at most {0} subscriptions")]

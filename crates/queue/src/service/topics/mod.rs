@@ -189,24 +189,90 @@ impl Topics {
             .collect()
     }
 
+    /// When a topic was created, in milliseconds since 1970; `None` if there is none of this name.
+    pub fn topic_created_ms(&self, name: &str) -> Option<i64> {
+        self.inner.topics.created_ms(name)
+    }
+
+    /// As [`topic_created_ms`](Topics::topic_created_ms), for a subscription.
+    pub fn subscription_created_ms(&self, subscription: &Subscription) -> Option<i64> {
+        let path = subscription.queue().name();
+        self.inner.subscriptions.created_ms(path)
+    }
+
+    /// Creates a topic. Completes when it would survive a crash.
+    pub async fn create_topic(&self, name: &str, settings: Settings) -> Result<(), TopicError> {
+        let _changing = self.inner.changing.lock().await;
+        match self.get(name) {
+            Some(_) => Err(TopicError::TopicExists(name.to_owned())),
+            None => self.new_topic(name, settings).await,
+        }
+    }
+
+    pub async fn change_topic(&self, name: &str, settings: Settings) -> Result<(), TopicError> {
+        let _changing = self.inner.changing.lock().await;
+        let topic = self.known(name)?;
+        change(&self.inner.topics, &topic.queue, topic_settings(settings)).await
+    }
+
     /// Creates a topic, or changes its settings.
     pub async fn put_topic(&self, name: &str, settings: Settings) -> Result<(), TopicError> {
-        let settings = topic_settings(settings);
         let _changing = self.inner.changing.lock().await;
-        if let Some(topic) = self.get(name) {
-            return change(&self.inner.topics, &topic.queue, settings).await;
+        match self.get(name) {
+            Some(topic) => change(&self.inner.topics, &topic.queue, topic_settings(settings)).await,
+            None => self.new_topic(name, settings).await,
         }
+    }
+
+    async fn new_topic(&self, name: &str, settings: Settings) -> Result<(), TopicError> {
         if self.inner.running.read().len() >= TopicLimits::TOPICS_MAX {
             return Err(TopicError::TooManyTopics(TopicLimits::TOPICS_MAX));
         }
+        let settings = topic_settings(settings);
         let queue = self.inner.topics.create(name, settings).await?;
         let topic = self.run_topic(queue);
         self.run_trimmer(&topic);
         Ok(())
     }
 
-    /// Creates a subscription, or changes its settings. A new one gets the messages that are sent from now on. Without rules it
-    /// gets the rule that selects everything; an existing one keeps the rules that are not named.
+    /// Creates a subscription, which gets the messages that are sent from now on. Without rules it gets the rule that selects
+    /// everything.
+    pub async fn create_subscription(
+        &self,
+        topic: &str,
+        name: &str,
+        settings: Settings,
+        rules: Vec<Rule>,
+    ) -> Result<(), TopicError> {
+        rules.iter().try_for_each(Rule::check)?;
+        let _changing = self.inner.changing.lock().await;
+        let topic = self.known(topic)?;
+        match topic.subscription(name) {
+            Some(known) => {
+                let path = known.queue().name().to_owned();
+                Err(TopicError::SubscriptionExists(path))
+            }
+            None => self.new_subscription(&topic, name, settings, rules).await,
+        }
+    }
+
+    pub async fn change_subscription(
+        &self,
+        topic: &str,
+        name: &str,
+        settings: Settings,
+    ) -> Result<(), TopicError> {
+        let _changing = self.inner.changing.lock().await;
+        let topic = self.known(topic)?;
+        let path = || subscription_path(topic.name(), name);
+        let known = topic.subscription(name);
+        let known = known.ok_or_else(|| TopicError::UnknownSubscription(path()))?;
+        let settings = subscription_settings(settings);
+        change(&self.inner.subscriptions, known.queue(), settings).await
+    }
+
+    /// Creates a subscription as [`create_subscription`](Topics::create_subscription), or changes its settings and replaces the
+    /// rules that are named.
     pub async fn put_subscription(
         &self,
         topic: &str,
@@ -215,33 +281,47 @@ impl Topics {
         rules: Vec<Rule>,
     ) -> Result<(), TopicError> {
         rules.iter().try_for_each(Rule::check)?;
-        let settings = subscription_settings(settings);
         let _changing = self.inner.changing.lock().await;
-        let found = self.get(topic);
-        let topic = found.ok_or_else(|| TopicError::UnknownTopic(topic.to_owned()))?;
-        if let Some(subscription) = topic.subscription(name) {
-            change(&self.inner.subscriptions, subscription.queue(), settings).await?;
-            return subscription.put_rules(rules).await;
-        }
+        let topic = self.known(topic)?;
+        let Some(subscription) = topic.subscription(name) else {
+            return self.new_subscription(&topic, name, settings, rules).await;
+        };
+        let settings = subscription_settings(settings);
+        change(&self.inner.subscriptions, subscription.queue(), settings).await?;
+        subscription.put_rules(rules).await
+    }
+
+    async fn new_subscription(
+        &self,
+        topic: &Topic,
+        name: &str,
+        settings: Settings,
+        rules: Vec<Rule>,
+    ) -> Result<(), TopicError> {
         if topic.subscriptions.read().len() >= TopicLimits::SUBSCRIPTIONS_MAX {
             let max = TopicLimits::SUBSCRIPTIONS_MAX;
             return Err(TopicError::TooManySubscriptions(max));
         }
         let path = subscription_path(topic.name(), name);
+        let settings = subscription_settings(settings);
         let queue = self.inner.subscriptions.create(&path, settings).await?;
         let position = topic.queue.topic_end().await?;
         queue
             .begin_subscription(self.initial_rules(rules), position)
             .await?;
-        self.run_subscription(&topic, Subscription::open(queue, position).await?);
+        self.run_subscription(topic, Subscription::open(queue, position).await?);
         Ok(())
+    }
+
+    fn known(&self, topic: &str) -> Result<Arc<Topic>, TopicError> {
+        let found = self.get(topic);
+        found.ok_or_else(|| TopicError::UnknownTopic(topic.to_owned()))
     }
 
     /// Deletes a topic with its subscriptions and all their messages.
     pub async fn delete_topic(&self, name: &str) -> Result<(), TopicError> {
         let _changing = self.inner.changing.lock().await;
-        let found = self.get(name);
-        let topic = found.ok_or_else(|| TopicError::UnknownTopic(name.to_owned()))?;
+        let topic = self.known(name)?;
         for subscription in topic.subscriptions() {
             self.remove_subscription(&topic, subscription.name())
                 .await?;
@@ -253,8 +333,7 @@ impl Topics {
     /// Deletes a subscription with its messages.
     pub async fn delete_subscription(&self, topic: &str, name: &str) -> Result<(), TopicError> {
         let _changing = self.inner.changing.lock().await;
-        let found = self.get(topic);
-        let topic = found.ok_or_else(|| TopicError::UnknownTopic(topic.to_owned()))?;
+        let topic = self.known(topic)?;
         self.remove_subscription(&topic, name).await
     }
 

@@ -7,7 +7,7 @@ use parking_lot::{Mutex, RwLock};
 use super::TopicError;
 use crate::filter::Rule;
 use crate::journal::split_subscription_path;
-use crate::machine::TopicPosition;
+use crate::machine::{Refusal, TopicPosition};
 use crate::service::error::Error;
 use crate::service::handle::Queue;
 
@@ -64,6 +64,18 @@ impl Subscription {
         let removed = self.queue.remove_rule(name.to_owned()).await;
         self.reload_rules().await?;
         Ok(removed?)
+    }
+
+    /// Replaces a rule by one with the same name, for every message that is sent after this returns.
+    pub async fn change_rule(&self, rule: Rule) -> Result<(), TopicError> {
+        rule.check()?;
+        let _changing = self.changing.lock().await;
+        if !self.rules().iter().any(|known| known.name == rule.name) {
+            return Err(Error::from(Refusal::NoSuchRule(rule.name)).into());
+        }
+        let changed = self.queue.put_rule(rule).await;
+        self.reload_rules().await?;
+        Ok(changed?)
     }
 
     /// Adds rules, in the place of those with the same names. The time of a rule that stays the same does not change.

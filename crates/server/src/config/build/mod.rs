@@ -178,10 +178,16 @@ impl Build<'_> {
             listener,
             "add a [[keys]] table with name, secret and rights",
         );
+        let more = self.settings.tables("http.listeners");
+        let more: Vec<_> = more
+            .iter()
+            .filter_map(|name| self.http_listener(name, has_keys))
+            .collect();
         let size = |key: &str| self.bytes(&format!("http.{key}"));
         Some(http::Options {
             listen,
             tls,
+            more,
             allowed_origins: self
                 .settings
                 .list("http.allowed_origins")
@@ -200,6 +206,24 @@ impl Build<'_> {
             body_timeout: self.time("http.body_timeout"),
             write_timeout: self.time("http.write_timeout"),
             wait_max: self.time("http.wait_max"),
+        })
+    }
+
+    fn http_listener(&mut self, name: &str, has_keys: bool) -> Option<http::MoreListener> {
+        let table = format!("http.listeners.{name}");
+        let listen = self.settings.address(&format!("{table}.listen"))?;
+        let tls = self.tls(&table);
+        let listener = ListenerCheck {
+            table: &table,
+            listen,
+            requires_keys: has_keys,
+            tls: tls.is_some(),
+        };
+        self.check(listener, "add a [[keys]] table");
+        Some(http::MoreListener {
+            listen,
+            tls,
+            is_optional: self.settings.flag(&format!("{table}.optional")),
         })
     }
 

@@ -1,26 +1,13 @@
 //! Topics of the settings, with their subscriptions and rules.
 
 use highwater_queue::{
-    CorrelationFilter, Filter, Rule, Settings, SqlAction, SqlFilter, SystemProperty, TopicLimits,
-    Value,
+    CorrelationFilter, Filter, Rule, Settings, SqlAction, SqlFilter, TopicLimits, Value,
 };
 
 use super::Build;
-use crate::topics::{DeclaredSubscription, DeclaredTopic};
+use crate::topics::{CONDITIONS, DeclaredSubscription, DeclaredTopic};
 
 const PAGE: &str = "docs/servicebus.md has the rules and their limits";
-
-/// The conditions of a correlation filter that have keys of their own.
-const CONDITIONS: [(&str, SystemProperty); 8] = [
-    ("content_type", SystemProperty::ContentType),
-    ("correlation_id", SystemProperty::CorrelationId),
-    ("label", SystemProperty::Label),
-    ("message_id", SystemProperty::MessageId),
-    ("reply_to", SystemProperty::ReplyTo),
-    ("reply_to_session_id", SystemProperty::ReplyToSessionId),
-    ("session_id", SystemProperty::SessionId),
-    ("to", SystemProperty::To),
-];
 
 impl Build<'_> {
     pub(super) fn topic(&mut self, name: &str) -> Option<DeclaredTopic> {
@@ -94,10 +81,10 @@ impl Build<'_> {
         let key = |setting: &str| format!("{table}{setting}");
         let text = |setting: &str| self.settings.text(&key(setting)).map(str::to_owned);
         let (sql, action) = (text("sql"), text("action"));
-        let system = CONDITIONS.into_iter();
+        let system = CONDITIONS.iter();
         let correlation = CorrelationFilter {
             system: system
-                .filter_map(|(setting, property)| Some((property, text(setting)?)))
+                .filter_map(|(setting, property)| Some((*property, text(setting)?)))
                 .collect(),
             user: self
                 .settings

@@ -8,6 +8,7 @@
 //! The rows are formatted by hand, to be read as a table: constructor, path, summary, right and handler, then the rest.
 
 mod access;
+mod atom;
 mod console;
 mod events;
 mod groups;
@@ -54,6 +55,9 @@ pub(super) struct Operation {
     /// The answer on success; every other answer is an error.
     pub(super) response: Response,
     pub(super) handler: Handler,
+    /// It belongs to the administration API of Service Bus: clients that name an `api-version` read errors in XML, and sign
+    /// paths in any case.
+    pub(super) is_atom: bool,
 }
 
 /// How long a request may wait for data.
@@ -137,6 +141,7 @@ pub(super) const AREAS: &[Area] = &[
     messages::AREA,
     queues::AREA,
     topics::AREA,
+    atom::AREA,
     processors::AREA,
     keys::AREA,
     node::AREA,
@@ -173,6 +178,7 @@ const fn operation(
         wait: WaitLimit::None,
         response: OBJECT,
         handler,
+        is_atom: false,
     }
 }
 
@@ -236,6 +242,11 @@ impl Operation {
     const fn parameters(mut self, parameters: &'static [Parameter]) -> Operation {
         self.parameters = parameters;
         self
+    }
+
+    const fn in_atom(mut self, parameters: &'static [Parameter]) -> Operation {
+        self.is_atom = true;
+        self.parameters(parameters)
     }
 
     const fn waits(mut self, limit: WaitLimit) -> Operation {

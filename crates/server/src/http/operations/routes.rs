@@ -1,7 +1,8 @@
 //! Finds the operation for a method and a path.
 //!
 //! The paths of the table are a tree of segments, built once. A literal segment is tried before a variable, so
-//! `/queues/q/messages` is a queue and `/queues/messages` the hub `queues` of an Event Hubs client. Finding a route
+//! `/queues/q/messages` is a queue and `/queues/messages` the hub `queues` of an Event Hubs client. A literal with a capital
+//! letter or a dollar sign, as clients of Service Bus have them, matches in any case. Finding a route
 //! allocates nothing and looks at a handful of segments, because it is paid for by every posted event.
 
 use std::sync::LazyLock;
@@ -96,10 +97,33 @@ struct Search<'m, 'p> {
     variables: Variables<'p>,
 }
 
+/// A segment that is no variable.
+struct Literal {
+    text: &'static str,
+    has_any_case: bool,
+}
+
+impl Literal {
+    fn new(text: &'static str) -> Literal {
+        let is_mixed = |c: char| c.is_ascii_uppercase() || c == '$';
+        Literal {
+            text,
+            has_any_case: text.contains(is_mixed),
+        }
+    }
+
+    fn matches(&self, segment: &str) -> bool {
+        match self.has_any_case {
+            true => self.text.eq_ignore_ascii_case(segment),
+            false => self.text == segment,
+        }
+    }
+}
+
 /// The operations of one path, and the longer paths below it.
 #[derive(Default)]
 struct Node {
-    literals: Vec<(&'static str, Node)>,
+    literals: Vec<(Literal, Node)>,
     variable: Option<Box<Node>>,
     operations: Vec<&'static Operation>,
 }
@@ -120,9 +144,10 @@ impl Node {
         if segment.starts_with('{') {
             return self.variable.get_or_insert_default().add(rest, operation);
         }
-        let known = self.literals.iter().position(|(name, _)| *name == segment);
+        let mut literals = self.literals.iter();
+        let known = literals.position(|(literal, _)| literal.text == segment);
         let at = known.unwrap_or_else(|| {
-            self.literals.push((segment, Node::default()));
+            self.literals.push((Literal::new(segment), Node::default()));
             self.literals.len() - 1
         });
         self.literals[at].1.add(rest, operation);
@@ -137,7 +162,8 @@ impl Node {
             let mut operations = self.operations.iter();
             return operations.find(|o| o.method == *search.method).copied();
         };
-        if let Some((_, node)) = self.literals.iter().find(|(name, _)| *name == segment)
+        let mut literals = self.literals.iter();
+        if let Some((_, node)) = literals.find(|(literal, _)| literal.matches(segment))
             && let Some(found) = node.find(rest, search)
         {
             return Some(found);
@@ -162,7 +188,8 @@ impl Node {
             }
             return;
         };
-        let literal = self.literals.iter().find(|(name, _)| *name == segment);
+        let mut literals = self.literals.iter();
+        let literal = literals.find(|(literal, _)| literal.matches(segment));
         let next = literal.map(|(_, node)| node).into_iter();
         for node in next.chain(self.variable.as_deref()) {
             node.methods(rest, allow);
@@ -215,6 +242,28 @@ mod tests {
         assert_eq!(shown, Some((letter, vec!["p", "replay"])));
     }
 
+    // proves A3
+    #[test]
+    fn paths_of_service_bus_have_any_case_and_those_of_the_api_have_not() {
+        let rule = "/{topic}/Subscriptions/{subscription}/Rules/{rule}";
+        let get = |path| found(Method::GET, path);
+        assert_eq!(
+            get("/T/subscriptions/s/rules/r"),
+            Some((rule, vec!["T", "s", "r"]))
+        );
+        assert_eq!(
+            get("/$resources/queues"),
+            Some(("/$Resources/Queues", vec![]))
+        );
+        assert_eq!(
+            get("/t/Subscriptions/"),
+            Some(("/{topic}/Subscriptions", vec!["t"]))
+        );
+        assert_eq!(get("/Metrics"), Some(("/{entity}", vec!["Metrics"])));
+        assert_eq!(get("/metrics"), Some(("/metrics", vec![])));
+        assert_eq!(get("/API/hubs"), None);
+    }
+
     #[test]
     fn one_slash_at_the_end_is_ignored() {
         assert_eq!(
@@ -236,7 +285,7 @@ mod tests {
             allow("/api/dead-letters/p/replay"),
             [Method::POST, Method::GET]
         );
-        assert!(allow("/nothing").is_empty());
+        assert!(allow("/nothing/here").is_empty());
         assert!(allow("/1/2/3/4/5/6/7/8").is_empty());
     }
 }

@@ -10,12 +10,10 @@ use serde_json::{Value, json};
 
 use super::send::duration;
 use super::{queue, queues};
-use crate::http::begins_paths;
 use crate::http::dispatch::ApiRequest;
 use crate::http::error::{Code, Error};
 use crate::http::json_answer::JsonAnswer;
 use crate::http::reply::{self, Reply};
-use crate::sharded::reserved_name;
 use crate::text::time_text;
 use highwater_access::{Resource, Right};
 
@@ -70,10 +68,10 @@ fn queue_facts(name: &str, stats: &QueueStats) -> Value {
     })
 }
 
-/// The settings of a queue to create or to change. A missing field has its default, or stays.
+/// The settings of a queue, a topic or a subscription to create or to change. A missing field has its default, or stays.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct QueueRequest {
+pub(in crate::http) struct QueueRequest {
     name: Option<String>,
     lock: Option<String>,
     deliveries_max: Option<u32>,
@@ -88,7 +86,48 @@ struct QueueRequest {
 }
 
 impl QueueRequest {
-    fn settings(&self, now: Settings) -> Result<Settings, Error> {
+    /// The name of the `kind`, such as a queue, that is to be created.
+    pub(in crate::http) fn new_name(&self, kind: &str, example: &str) -> Result<&str, Error> {
+        let missing = || {
+            Error::bad(
+                format!("a {kind} needs a name"),
+                format!("such as {example}"),
+            )
+        };
+        self.name.as_deref().ok_or_else(missing)
+    }
+
+    pub(in crate::http) fn refuse_name(&self, kind: &str) -> Result<(), Error> {
+        match self.name {
+            None => Ok(()),
+            Some(_) => {
+                let hint = format!("leave the name out, or make a new {kind}");
+                Err(Error::bad(format!("a {kind} keeps its name"), hint))
+            }
+        }
+    }
+
+    /// Refuses settings that the `kind` does not have.
+    pub(in crate::http) fn refuse(&self, kind: &str, settings: &[&str]) -> Result<(), Error> {
+        let given = [
+            ("lock", self.lock.is_some()),
+            ("deliveries_max", self.deliveries_max.is_some()),
+            ("dead_letter_expired", self.dead_letter_expired.is_some()),
+            ("duplicates_within", self.duplicates_within.is_some()),
+            ("sessions", self.sessions.is_some()),
+            ("message_bytes_max", self.message_bytes_max.is_some()),
+        ];
+        let mut given = given.into_iter().filter(|(_, is_given)| *is_given);
+        match given.find(|(name, _)| settings.contains(name)) {
+            None => Ok(()),
+            Some((name, _)) => {
+                let message = format!("a {kind} has no `{name}`");
+                Err(Error::bad(message, "docs/http.md has its settings"))
+            }
+        }
+    }
+
+    pub(in crate::http) fn settings(&self, now: Settings) -> Result<Settings, Error> {
         let time = |text: &str| Ok::<_, Error>(Duration::from_millis(duration(text)? as u64));
         let or_none = |text: &Option<String>, none: &str, now| match text.as_deref() {
             None => Ok(now),
@@ -110,26 +149,21 @@ impl QueueRequest {
 
 pub(in crate::http) async fn create(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
     let wanted: QueueRequest = request.read_json(EXAMPLE).await?;
-    let Some(name) = &wanted.name else {
-        let hint = format!("such as {EXAMPLE}");
-        return Err(Error::bad("a queue needs a name", hint));
-    };
+    let name = wanted.new_name("queue", EXAMPLE)?;
     request.authorise(Resource::Queue(name))?;
-    if begins_paths(name) {
-        return Err(Error::bad(reserved_name(name), "choose another name"));
-    }
+    request.app.check_entity_name(name)?;
     let settings = wanted.settings(Settings::default())?;
+    request.charge_partitions(1)?;
+    let _naming = request.app.entity_names.lock().await;
+    request.app.check_entity_is_new(name)?;
     let queue = queues(request.app)?.create(name, settings).await?;
     reply(StatusCode::CREATED, &queue).await
 }
 
 pub(in crate::http) async fn change(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
     let wanted: QueueRequest = request.read_json("{\"lock\":\"30s\"}").await?;
+    wanted.refuse_name("queue")?;
     let queue = queue(&request)?;
-    if wanted.name.is_some() {
-        let hint = "leave the name out, or make a new queue";
-        return Err(Error::bad("a queue keeps its name", hint));
-    }
     let settings = wanted.settings(queue.stats().await?.settings)?;
     queues(request.app)?.change(queue.name(), settings).await?;
     reply(StatusCode::OK, &queue).await

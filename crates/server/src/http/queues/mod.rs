@@ -17,7 +17,7 @@ use super::app::App;
 use super::dispatch::ApiRequest;
 use super::error::{Code, Error};
 
-fn queues(app: &App) -> Result<&Queues, Error> {
+pub(super) fn queues(app: &App) -> Result<&Queues, Error> {
     let none = || Error::new(Code::NotFound, "this node has no queues", "");
     app.backend()?.queues.as_ref().ok_or_else(none)
 }
@@ -70,10 +70,11 @@ impl From<Refusal> for Error {
             Refusal::IdTooLong(_) | Refusal::SessionsDisabled | Refusal::AlreadyDeadLettered => {
                 (Code::BadRequest, "docs/queues.md has the operations")
             }
-            Refusal::RuleExists(_)
-            | Refusal::NoSuchRule(_)
-            | Refusal::TooManyRules(_)
-            | Refusal::TooManyActions(_) => (Code::BadRequest, "docs/servicebus.md has the rules"),
+            Refusal::RuleExists(_) => (Code::Exists, "choose another name, or replace the rule"),
+            Refusal::NoSuchRule(_) => (Code::NotFound, "GET /api/topics/NAME lists them"),
+            Refusal::TooManyRules(_) | Refusal::TooManyActions(_) => {
+                (Code::BadRequest, "docs/servicebus.md has the rules")
+            }
         };
         Error::new(code, refusal.to_string(), hint)
     }

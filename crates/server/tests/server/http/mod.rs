@@ -3,6 +3,7 @@
 
 mod access;
 mod admin;
+mod atom;
 mod console;
 mod console_hubs;
 mod console_workflows;
@@ -16,4 +17,5 @@ mod read;
 mod send;
 mod sharded;
 mod stream;
+mod topics;
 mod workflows;

@@ -1,0 +1,159 @@
+//! Creates, lists, describes and changes topics.
+
+use std::io::Write;
+
+use serde_json::{Map, Value};
+
+use super::{body, some_change};
+use crate::exit::ExitStatus;
+use crate::node_args::{Columns, NodeArgs, items, text};
+
+/// Settings of a topic. An absent one has its default at creation, and is unchanged by `set`.
+#[derive(clap::Args)]
+struct Settings {
+    /// Time to live of a message, such as 7d, or `forever`
+    #[arg(long)]
+    time_to_live: Option<String>,
+    /// Duplicate detection window: drop a message whose id was seen within this time, such as 10m, or `off`
+    #[arg(long)]
+    duplicates_within: Option<String>,
+    /// The largest total size of messages that subscriptions do not have yet, in bytes
+    #[arg(long)]
+    bytes_max: Option<u64>,
+    /// The largest message, in bytes; 1 MiB at most
+    #[arg(long)]
+    message_bytes_max: Option<u32>,
+}
+
+impl Settings {
+    fn body(self) -> Map<String, Value> {
+        body([
+            ("time_to_live", self.time_to_live.map(Value::from)),
+            ("duplicates_within", self.duplicates_within.map(Value::from)),
+            ("bytes_max", self.bytes_max.map(Value::from)),
+            ("message_bytes_max", self.message_bytes_max.map(Value::from)),
+        ])
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Create {
+    name: String,
+    #[command(flatten)]
+    settings: Settings,
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+impl Create {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
+        let mut body = self.settings.body();
+        body.insert("name".into(), self.name.clone().into());
+        let topic = self.node.post("/api/topics", &body.into()).await?;
+        self.node.print(&topic, || format!("topic {}", self.name))
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Set {
+    name: String,
+    #[command(flatten)]
+    settings: Settings,
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+impl Set {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
+        let body = some_change(self.settings.body())?;
+        let path = format!("/api/topics/{}", self.name);
+        let topic = self.node.patch(&path, &body).await?;
+        self.node
+            .print(&topic, || format!("changed topic {}", self.name))
+    }
+}
+
+pub(crate) async fn list(node: &NodeArgs) -> anyhow::Result<ExitStatus> {
+    let topics = node.get("/api/topics").await?["topics"].take();
+    node.print_with(&topics, |out| {
+        if items(&topics).next().is_none() {
+            eprintln!("there are no topics; create one with: highwater topic create NAME");
+            return Ok(());
+        }
+        let columns = Columns([24, 20, -12, -12, -12, -12]);
+        let names = [
+            "topic",
+            "subscription",
+            "active",
+            "locked",
+            "scheduled",
+            "dead_letters",
+        ];
+        writeln!(out, "{}", columns.line(names))?;
+        for topic in items(&topics) {
+            let name = text(topic, "name");
+            if items(&topic["subscriptions"]).next().is_none() {
+                writeln!(out, "{}", columns.line([name, "", "", "", "", ""]))?;
+            }
+            for subscription in items(&topic["subscriptions"]) {
+                let counts = ["active", "locked", "scheduled", "dead_letters"]
+                    .map(|count| subscription[count].to_string());
+                let [active, locked, scheduled, dead] = counts.each_ref().map(String::as_str);
+                let row = [
+                    name,
+                    text(subscription, "name"),
+                    active,
+                    locked,
+                    scheduled,
+                    dead,
+                ];
+                writeln!(out, "{}", columns.line(row))?;
+            }
+        }
+        Ok(())
+    })
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Describe {
+    name: String,
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+impl Describe {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
+        let topic = self.node.get(&format!("/api/topics/{}", self.name)).await?;
+        self.node.print_with(&topic, |out| {
+            for (name, value) in topic.as_object().into_iter().flatten() {
+                if !value.is_array() {
+                    writeln!(out, "{name:28} {value}")?;
+                }
+            }
+            for subscription in items(&topic["subscriptions"]) {
+                writeln!(out, "\nsubscription {}", text(subscription, "name"))?;
+                for (name, value) in subscription.as_object().into_iter().flatten() {
+                    if !value.is_array() && name != "name" {
+                        writeln!(out, "  {name:26} {value}")?;
+                    }
+                }
+                for rule in items(&subscription["rules"]) {
+                    writeln!(out, "  rule {:21} {}", text(rule, "name"), rule_line(rule))?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+fn rule_line(rule: &Value) -> String {
+    let filter = match text(rule, "filter") {
+        "sql" => text(rule, "sql").to_owned(),
+        "correlation" => rule["correlation"].to_string(),
+        constant => constant.to_owned(),
+    };
+    match rule["action"].as_str() {
+        Some(action) => format!("{filter} -> {action}"),
+        None => filter,
+    }
+}

@@ -1,0 +1,388 @@
+//! The descriptions of queues, topics and subscriptions: settings from and to the elements of Service Bus.
+//!
+//! Clients send the whole description at an update, with counts and times that only the node knows: those are ignored, and so are
+//! hints about speed (`EnableBatchedOperations`, `EnableExpress`). An element that asks for something the node does not have is
+//! refused, because ignoring it would be a promise.
+
+use std::time::Duration;
+
+use highwater_queue::{Counts, Settings};
+
+use super::duration;
+use super::xml::{Element, push_element};
+use crate::http::error::Error;
+
+const PAGE: &str = "docs/servicebus.md has what is supported";
+const DUPLICATES_DEFAULT: Duration = Duration::from_secs(600);
+const MEGABYTE: u64 = 1 << 20;
+const KILOBYTE: u32 = 1 << 10;
+
+/// What is described, by the name of its element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::http) enum Described {
+    Queue,
+    Topic,
+    Subscription,
+}
+
+impl Described {
+    pub(super) fn element(self) -> &'static str {
+        match self {
+            Described::Queue => "QueueDescription",
+            Described::Topic => "TopicDescription",
+            Described::Subscription => "SubscriptionDescription",
+        }
+    }
+}
+
+/// Reads the values of a description.
+struct Fields<'a>(&'a Element);
+
+impl Fields<'_> {
+    fn parsed<T>(
+        &self,
+        name: &str,
+        expected: &str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
+        let Some(text) = self.0.value(name) else {
+            return Ok(None);
+        };
+        let shown: String = text.chars().take(100).collect();
+        let wrong = || Error::bad(format!("{name} is `{shown}`, and not {expected}"), PAGE);
+        parse(text).map(Some).ok_or_else(wrong)
+    }
+
+    fn time(&self, name: &str) -> Result<Option<Duration>, Error> {
+        self.parsed(name, "a duration such as PT1M", duration::parse)
+    }
+
+    fn flag(&self, name: &str) -> Result<Option<bool>, Error> {
+        self.parsed(name, "true or false", |text| {
+            let is = |word: &str| text.eq_ignore_ascii_case(word);
+            match (is("true"), is("false")) {
+                (true, _) => Some(true),
+                (_, true) => Some(false),
+                _ => None,
+            }
+        })
+    }
+
+    fn number(&self, name: &str) -> Result<Option<u64>, Error> {
+        self.parsed(name, "a number", |text| text.parse().ok())
+    }
+
+    /// Refuses what the node does not have.
+    fn refuse_unsupported(&self) -> Result<(), Error> {
+        let refused = |name: &str| Error::bad(format!("{name} is not supported"), PAGE);
+        for name in ["ForwardTo", "ForwardDeadLetteredMessagesTo", "UserMetadata"] {
+            if self.0.value(name).is_some() {
+                return Err(refused(name));
+            }
+        }
+        let rules = self.0.child("AuthorizationRules");
+        if rules.is_some_and(|rules| !rules.children().is_empty()) {
+            return Err(refused("AuthorizationRules"));
+        }
+        for name in ["EnablePartitioning", "FilteringMessagesBeforePublishing"] {
+            if self.flag(name)? == Some(true) {
+                return Err(refused(name));
+            }
+        }
+        if self
+            .time("AutoDeleteOnIdle")?
+            .is_some_and(|time| !duration::is_forever(time))
+        {
+            return Err(refused("AutoDeleteOnIdle"));
+        }
+        match self.0.value("Status") {
+            None | Some("Active") => Ok(()),
+            Some(_) => Err(refused("a Status other than Active")),
+        }
+    }
+}
+
+/// The settings that a description asks for. What it leaves out stays as it is, or has its default in a new entity.
+pub(super) fn settings(description: &Element, now: Settings) -> Result<Settings, Error> {
+    let fields = Fields(description);
+    fields.refuse_unsupported()?;
+    let window = fields.time("DuplicateDetectionHistoryTimeWindow")?;
+    let duplicates_within = match fields.flag("RequiresDuplicateDetection")? {
+        Some(true) => Some(window.unwrap_or(DUPLICATES_DEFAULT)),
+        Some(false) => None,
+        None => now.duplicates_within,
+    };
+    let time_to_live = fields.time("DefaultMessageTimeToLive")?;
+    let megabytes = fields.number("MaxSizeInMegabytes")?;
+    let kilobytes = fields.number("MaxMessageSizeInKilobytes")?;
+    let clipped = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    Ok(Settings {
+        lock: fields.time("LockDuration")?.unwrap_or(now.lock),
+        deliveries_max: fields
+            .number("MaxDeliveryCount")?
+            .map_or(now.deliveries_max, clipped),
+        time_to_live: match time_to_live {
+            Some(time) => Some(time).filter(|time| !duration::is_forever(*time)),
+            None => now.time_to_live,
+        },
+        dead_letter_expired: fields
+            .flag("DeadLetteringOnMessageExpiration")?
+            .unwrap_or(now.dead_letter_expired),
+        duplicates_within,
+        sessions: fields.flag("RequiresSession")?.unwrap_or(now.sessions),
+        bytes_max: match megabytes {
+            Some(size) if size > 0 => size.saturating_mul(MEGABYTE),
+            _ => now.bytes_max,
+        },
+        message_bytes_max: match kilobytes {
+            Some(size) if size > 0 => clipped(size).saturating_mul(KILOBYTE),
+            _ => now.message_bytes_max,
+        },
+    })
+}
+
+/// What a description tells beside the settings.
+pub(super) struct EntityFacts<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) counts: &'a Counts,
+    /// `2026-01-01T00:00:00.000Z`
+    pub(super) created: String,
+    /// Of a topic.
+    pub(super) subscriptions: usize,
+}
+
+/// Writes a description, with its elements in the order of Service Bus.
+pub(super) fn write(of: Described, facts: &EntityFacts<'_>, out: &mut String) {
+    let name = of.element();
+    out.push_str("<");
+    out.push_str(name);
+    out.push_str(
+        " xmlns=\"http://schemas.microsoft.com/netservices/2010/10/servicebus/connect\" \
+         xmlns:i=\"http://www.w3.org/2001/XMLSchema-instance\">",
+    );
+    match of {
+        Described::Queue => write_queue(facts, out),
+        Described::Topic => write_topic(facts, out),
+        Described::Subscription => write_subscription(facts, out),
+    }
+    out.push_str("</");
+    out.push_str(name);
+    out.push('>');
+}
+
+fn flag(out: &mut String, name: &str, value: bool) {
+    push_element(out, name, if value { "true" } else { "false" });
+}
+
+fn number(out: &mut String, name: &str, value: u64) {
+    push_element(out, name, &value.to_string());
+}
+
+fn time(out: &mut String, name: &str, value: Option<Duration>) {
+    let text = value.map(duration::text);
+    push_element(out, name, text.as_deref().unwrap_or(duration::FOREVER));
+}
+
+fn write_duplicates(settings: &Settings, out: &mut String) {
+    let window = settings.duplicates_within.unwrap_or(DUPLICATES_DEFAULT);
+    time(out, "DuplicateDetectionHistoryTimeWindow", Some(window));
+}
+
+fn write_queue(facts: &EntityFacts<'_>, out: &mut String) {
+    let (settings, counts) = (facts.settings, facts.counts);
+    time(out, "LockDuration", Some(settings.lock));
+    number(
+        out,
+        "MaxSizeInMegabytes",
+        (settings.bytes_max / MEGABYTE).max(1),
+    );
+    flag(
+        out,
+        "RequiresDuplicateDetection",
+        settings.duplicates_within.is_some(),
+    );
+    flag(out, "RequiresSession", settings.sessions);
+    time(out, "DefaultMessageTimeToLive", settings.time_to_live);
+    flag(
+        out,
+        "DeadLetteringOnMessageExpiration",
+        settings.dead_letter_expired,
+    );
+    write_duplicates(settings, out);
+    number(out, "MaxDeliveryCount", settings.deliveries_max.into());
+    flag(out, "EnableBatchedOperations", true);
+    number(out, "SizeInBytes", counts.bytes);
+    number(out, "MessageCount", total(counts));
+    flag(out, "IsAnonymousAccessible", false);
+    out.push_str("<AuthorizationRules></AuthorizationRules>");
+    push_element(out, "Status", "Active");
+    write_times(facts, out);
+    flag(out, "SupportOrdering", true);
+    write_counts(counts, out);
+    time(out, "AutoDeleteOnIdle", None);
+    flag(out, "EnablePartitioning", false);
+    push_element(out, "EntityAvailabilityStatus", "Available");
+    flag(out, "EnableExpress", false);
+    write_message_size(settings, out);
+}
+
+fn write_topic(facts: &EntityFacts<'_>, out: &mut String) {
+    let (settings, counts) = (facts.settings, facts.counts);
+    time(out, "DefaultMessageTimeToLive", settings.time_to_live);
+    number(
+        out,
+        "MaxSizeInMegabytes",
+        (settings.bytes_max / MEGABYTE).max(1),
+    );
+    flag(
+        out,
+        "RequiresDuplicateDetection",
+        settings.duplicates_within.is_some(),
+    );
+    write_duplicates(settings, out);
+    flag(out, "EnableBatchedOperations", true);
+    number(out, "SizeInBytes", counts.bytes);
+    flag(out, "FilteringMessagesBeforePublishing", false);
+    flag(out, "IsAnonymousAccessible", false);
+    out.push_str("<AuthorizationRules></AuthorizationRules>");
+    push_element(out, "Status", "Active");
+    write_times(facts, out);
+    flag(out, "SupportOrdering", true);
+    write_counts(counts, out);
+    number(out, "SubscriptionCount", facts.subscriptions as u64);
+    time(out, "AutoDeleteOnIdle", None);
+    flag(out, "EnablePartitioning", false);
+    push_element(out, "EntityAvailabilityStatus", "Available");
+    flag(out, "EnableSubscriptionPartitioning", false);
+    flag(out, "EnableExpress", false);
+    write_message_size(settings, out);
+}
+
+fn write_subscription(facts: &EntityFacts<'_>, out: &mut String) {
+    let (settings, counts) = (facts.settings, facts.counts);
+    time(out, "LockDuration", Some(settings.lock));
+    flag(out, "RequiresSession", settings.sessions);
+    time(out, "DefaultMessageTimeToLive", settings.time_to_live);
+    flag(
+        out,
+        "DeadLetteringOnMessageExpiration",
+        settings.dead_letter_expired,
+    );
+    // A filter that fails is unknown and selects nothing.
+    flag(out, "DeadLetteringOnFilterEvaluationExceptions", false);
+    number(out, "MessageCount", total(counts));
+    number(out, "MaxDeliveryCount", settings.deliveries_max.into());
+    flag(out, "EnableBatchedOperations", true);
+    push_element(out, "Status", "Active");
+    write_times(facts, out);
+    write_counts(counts, out);
+    time(out, "AutoDeleteOnIdle", None);
+    push_element(out, "EntityAvailabilityStatus", "Available");
+}
+
+fn write_message_size(settings: &Settings, out: &mut String) {
+    let kilobytes = settings.message_bytes_max / KILOBYTE;
+    number(out, "MaxMessageSizeInKilobytes", kilobytes.max(1).into());
+}
+
+/// The node knows when an entity was created, and not when it was last changed or used.
+fn write_times(facts: &EntityFacts<'_>, out: &mut String) {
+    for name in ["CreatedAt", "UpdatedAt", "AccessedAt"] {
+        push_element(out, name, &facts.created);
+    }
+}
+
+fn total(counts: &Counts) -> u64 {
+    active(counts) + counts.scheduled + counts.dead
+}
+
+/// Service Bus counts locked and deferred messages as active.
+fn active(counts: &Counts) -> u64 {
+    counts.active + counts.locked + counts.deferred
+}
+
+/// The JavaScript client wants exactly one attribute here, which declares the prefix.
+fn write_counts(counts: &Counts, out: &mut String) {
+    out.push_str(
+        "<CountDetails xmlns:d2p1=\"http://schemas.microsoft.com/netservices/2011/06/servicebus\">",
+    );
+    number(out, "d2p1:ActiveMessageCount", active(counts));
+    number(out, "d2p1:DeadLetterMessageCount", counts.dead);
+    number(out, "d2p1:ScheduledMessageCount", counts.scheduled);
+    number(out, "d2p1:TransferMessageCount", 0);
+    number(out, "d2p1:TransferDeadLetterMessageCount", 0);
+    out.push_str("</CountDetails>");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn element(inside: &str) -> Element {
+        let document = format!("<QueueDescription>{inside}</QueueDescription>");
+        Element::parse(document.as_bytes()).unwrap()
+    }
+
+    // proves A3
+    #[test]
+    fn settings_survive_a_description() {
+        let wanted = Settings {
+            lock: Duration::from_secs(30),
+            deliveries_max: 7,
+            time_to_live: Some(Duration::from_secs(86_400)),
+            dead_letter_expired: true,
+            duplicates_within: Some(Duration::from_secs(60)),
+            sessions: true,
+            bytes_max: 2 << 30,
+            message_bytes_max: 512 << 10,
+        };
+        for settings_given in [wanted, Settings::default()] {
+            let facts = EntityFacts {
+                settings: &settings_given,
+                counts: &Counts::default(),
+                created: "2026-01-01T00:00:00.000Z".into(),
+                subscriptions: 0,
+            };
+            let mut out = String::new();
+            write(Described::Queue, &facts, &mut out);
+            let read = Element::parse(out.as_bytes()).unwrap();
+            let again = settings(&read, Settings::default()).unwrap();
+            assert_eq!(again, settings_given);
+        }
+        let empty = settings(&element(""), Settings::default());
+        assert_eq!(empty.unwrap(), Settings::default());
+    }
+
+    #[test]
+    fn what_the_node_does_not_have_is_refused_by_name() {
+        for (inside, expected) in [
+            (
+                "<EnablePartitioning>true</EnablePartitioning>",
+                "EnablePartitioning is not",
+            ),
+            (
+                "<AutoDeleteOnIdle>PT5M</AutoDeleteOnIdle>",
+                "AutoDeleteOnIdle is not",
+            ),
+            (
+                "<Status>Disabled</Status>",
+                "a Status other than Active is not",
+            ),
+            (
+                "<LockDuration>soon</LockDuration>",
+                "LockDuration is `soon`",
+            ),
+            (
+                "<MaxDeliveryCount>-1</MaxDeliveryCount>",
+                "MaxDeliveryCount is `-1`",
+            ),
+            (
+                "<RequiresSession>yes</RequiresSession>",
+                "RequiresSession is `yes`",
+            ),
+        ] {
+            let refused = settings(&element(inside), Settings::default()).unwrap_err();
+            assert!(refused.message.starts_with(expected), "{}", refused.message);
+        }
+    }
+}
