@@ -94,8 +94,9 @@ public final class Administration {
         admin.createSubscription(topic, "red", "red", new CreateSubscriptionOptions(), new CreateRuleOptions(
             new SqlRuleFilter("colour = 'red' AND grams > 100")).setAction(new SqlRuleAction("SET grams = grams + 1")));
         CorrelationRuleFilter special = new CorrelationRuleFilter().setLabel("special");
-        special.getProperties().put("count", 7);
-        admin.createRule(topic, "red", "special", new CreateRuleOptions(special));
+        // The client sends values of filters as texts, whatever their type.
+        special.getProperties().put("origin", "ES");
+        admin.createRule(topic, "special", "red", new CreateRuleOptions(special));
         expect(admin.listRules(topic, "red").stream().count() == 2, "rules", topic);
         CorrelationRuleFilter found = (CorrelationRuleFilter) admin.getRule(topic, "red", "special").getFilter();
         expect(found.getLabel().equals("special"), "filter", found);
@@ -110,7 +111,7 @@ public final class Administration {
             }
             sender.sendMessages(messages);
             ServiceBusMessage message = new ServiceBusMessage("special").setSubject("special");
-            message.getApplicationProperties().put("count", 7);
+            message.getApplicationProperties().put("origin", "ES");
             sender.sendMessage(message);
         }
         List<String> all = take(builder, topic, "all", 4);

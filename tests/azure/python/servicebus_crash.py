@@ -1,9 +1,10 @@
-"""Kills a node while azure-servicebus sends and receives: servicebus_crash.py HIGHWATER_BIN AMQP_PORT KILLS
+"""Kills a node while azure-servicebus sends and receives: servicebus_crash.py HIGHWATER_BIN AMQP_PORT KILLS [--topic]
 
 Senders send numbered messages and note those that the node has accepted. Receivers complete messages and note those whose
 completion the node has confirmed. The node is killed (-9) and started again at random moments. At the end every accepted
 message must have been received, the queue must be empty, no message may come again after its completion was confirmed, and a
-scheduled message, a deferred message and the state of a session must be as they were.
+scheduled message, a deferred message and the state of a session must be as they were. With --topic the messages go to a topic that was
+created at run time, and each must come from both of its subscriptions.
 """
 
 import json
@@ -24,6 +25,8 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 BIN, PORT, KILLS = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 STRING = f"Endpoint=sb://127.0.0.1:{PORT};SharedAccessKeyName=k;SharedAccessKey=s;UseDevelopmentEmulator=true;"
 QUEUE, SENDERS, RECEIVERS, BATCH = "ledger", 2, 2, 10
+# A message that was received is known by the subscription before its name.
+PLACES = ["a:", "b:"] if "--topic" in sys.argv else [""]
 PER_LIFE = 60
 
 stop_sending, stop_receiving = threading.Event(), threading.Event()
@@ -44,6 +47,26 @@ def start(folder):
     raise SystemExit("the node does not start")
 
 
+def post(path, body):
+    data, kind = json.dumps(body).encode(), {"Content-Type": "application/json"}
+    urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{PORT + 1}{path}", data, kind), timeout=10).read()
+
+
+def create_topic():
+    post("/api/topics", {"name": QUEUE, "duplicates_within": "1h"})
+    for place in PLACES:
+        subscription = {"name": place[:-1], "lock": "5s", "deliveries_max": 1000}
+        post(f"/api/topics/{QUEUE}/subscriptions", subscription)
+
+
+def sender_link(bus):
+    return bus.get_queue_sender(QUEUE) if PLACES == [""] else bus.get_topic_sender(QUEUE)
+
+
+def receiver_link(bus, place):
+    return bus.get_subscription_receiver(QUEUE, place[:-1]) if place else bus.get_queue_receiver(QUEUE)
+
+
 def repeat(act, stop):
     """Runs `act` with clients of their own until told to stop; what fails is tried again."""
     while not stop.is_set():
@@ -59,23 +82,23 @@ def sender(number):
 
     def act(bus, stop):
         nonlocal at
-        with bus.get_queue_sender(QUEUE) as link:
+        with sender_link(bus) as link:
             while not stop.is_set():
                 names = [f"{number}-{at + each}" for each in range(BATCH)]
                 link.send_messages([ServiceBusMessage(name, message_id=name) for name in names])
                 with lock:
-                    accepted.update(names)
+                    accepted.update(place + name for place in PLACES for name in names)
                 at += BATCH
 
     repeat(act, stop_sending)
 
 
-def receiver():
+def receiver(place):
     def act(bus, stop):
-        with bus.get_queue_receiver(QUEUE) as link:
+        with receiver_link(bus, place) as link:
             while not stop.is_set():
                 for message in link.receive_messages(max_message_count=5, max_wait_time=1):
-                    name = str(message)
+                    name = place + str(message)
                     with lock:
                         received.add(name)
                         if name in confirmed:
@@ -107,10 +130,11 @@ def wait_for_progress():
 
 def wait_until_empty():
     """A completion whose confirmation was lost in a kill is not seen again, so the node is asked what is left."""
+    path = "queues" if PLACES == [""] else "topics"
     for _ in range(600):
-        with urllib.request.urlopen(f"http://127.0.0.1:{PORT + 1}/api/queues/{QUEUE}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{PORT + 1}/api/{path}/{QUEUE}", timeout=10) as answer:
             counts = json.load(answer)
-        if counts["active"] == counts["locked"] == 0:
+        if all(of["active"] == of["locked"] == 0 for of in counts.get("subscriptions", [counts])):
             return
         time.sleep(0.1)
     raise SystemExit(f"messages stay in the queue: {counts}")
@@ -149,12 +173,15 @@ def main():
     with open(f"{folder}/highwater.toml", "w") as file:
         file.write(f'data = "{folder}/data"\namqp = {{ listen = "127.0.0.1:{PORT}" }}\n')
         file.write(f'http = {{ listen = "127.0.0.1:{PORT + 1}" }}\nkafka = {{ listen = "off" }}\n')
-        file.write(f'[queues.{QUEUE}]\nlock = "5s"\ndeliveries_max = 1000\nduplicates_within = "1h"\n')
+        if PLACES == [""]:
+            file.write(f'[queues.{QUEUE}]\nlock = "5s"\ndeliveries_max = 1000\nduplicates_within = "1h"\n')
         file.write("[queues.kept]\n[queues.by-session]\nsessions = true\n")
     node = start(folder)
+    if PLACES != [""]:
+        create_topic()
     kept = prepare()
     threads = [threading.Thread(target=sender, args=(number,), daemon=True) for number in range(SENDERS)]
-    threads += [threading.Thread(target=receiver, daemon=True) for _ in range(RECEIVERS)]
+    threads += [threading.Thread(target=receiver, args=(place,), daemon=True) for place in PLACES for _ in range(RECEIVERS)]
     try:
         for thread in threads:
             thread.start()
@@ -174,7 +201,8 @@ def main():
         if again:
             raise SystemExit(f"{len(again)} messages came again after their completion, such as {again[:5]}")
         check_kept(*kept)
-        print(f"ok    {len(accepted)} accepted messages, each completed once, survived {KILLS} kills")
+        of = "" if PLACES == [""] else " of two subscriptions"
+        print(f"ok    {len(accepted)} accepted messages{of}, each completed once, survived {KILLS} kills")
     finally:
         node.kill()
         node.wait()
