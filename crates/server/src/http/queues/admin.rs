@@ -11,10 +11,12 @@ use serde_json::{Value, json};
 use super::send::duration;
 use super::{queue, queues};
 use crate::http::begins_paths;
-use crate::http::dispatch::ApiRequest;
+use crate::http::dispatch::{ApiRequest, parse_json};
 use crate::http::error::{Code, Error};
+use crate::http::forward;
 use crate::http::json_answer::JsonAnswer;
 use crate::http::reply::{self, Reply};
+use crate::owners::OwnedKind;
 use crate::sharded::reserved_name;
 use crate::text::time_text;
 use highwater_access::{Resource, Right};
@@ -23,7 +25,7 @@ const EXAMPLE: &str = "{\"name\":\"orders\",\"lock\":\"60s\",\"deliveries_max\":
 
 /// The queues that the caller may listen to or manage.
 pub(in crate::http) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
-    let ApiRequest { app, caller, .. } = request;
+    let (app, caller) = (request.app, &request.caller);
     let mut answer = JsonAnswer::new(&app.budget)?;
     answer.begin_rows("queues")?;
     for queue in queues(app)?.list() {
@@ -32,7 +34,12 @@ pub(in crate::http) async fn list(request: ApiRequest<'_>) -> Result<Reply, Erro
             answer.row(&queue_facts(queue.name(), &queue.stats().await?))?;
         }
     }
+    let elsewhere = forward::gather(&request, "/api/queues").await;
+    for row in forward::rows(&elsewhere, "queues") {
+        answer.row(row)?;
+    }
     answer.end_rows()?;
+    answer.fields(&forward::unreachable(&elsewhere))?;
     answer.finish()
 }
 
@@ -109,7 +116,8 @@ impl QueueRequest {
 }
 
 pub(in crate::http) async fn create(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
-    let wanted: QueueRequest = request.read_json(EXAMPLE).await?;
+    let (body, _share) = request.read_body().await?;
+    let wanted: QueueRequest = parse_json(&body, EXAMPLE)?;
     let Some(name) = &wanted.name else {
         let hint = format!("such as {EXAMPLE}");
         return Err(Error::bad("a queue needs a name", hint));
@@ -119,6 +127,9 @@ pub(in crate::http) async fn create(mut request: ApiRequest<'_>) -> Result<Reply
         return Err(Error::bad(reserved_name(name), "choose another name"));
     }
     let settings = wanted.settings(Settings::default())?;
+    if let Some(reply) = forward::by_name(&request, OwnedKind::Queue, name, &body).await? {
+        return Ok(reply);
+    }
     let queue = queues(request.app)?.create(name, settings).await?;
     reply(StatusCode::CREATED, &queue).await
 }
