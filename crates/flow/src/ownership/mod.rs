@@ -86,6 +86,9 @@ pub trait SlotHolder: Send + Sync {
     /// slots are opened after that.
     fn hold(&self, slots: SlotSet) -> BoxFuture<()>;
 
+    /// The coordinator has just confirmed that this node is still in the group, so its slots are its own.
+    fn confirmed(&self);
+
     /// The slot of every resource, here or elsewhere.
     fn resources(&self) -> Vec<u16>;
 }
@@ -248,7 +251,10 @@ impl OwnershipMember {
             let until = standing.confirmed + self.timeouts.session;
             let beat = timeout_at(until, self.groups.heartbeat(membership.clone()));
             match beat.await {
-                Ok(Ok(())) => standing.confirmed = Instant::now(),
+                Ok(Ok(())) => {
+                    standing.confirmed = Instant::now();
+                    self.holder.confirmed();
+                }
                 Ok(Err(GroupError::Rebalancing)) => return,
                 Ok(Err(GroupError::Loading | GroupError::Storage(_))) if Instant::now() < until => {
                 }

@@ -1,6 +1,6 @@
 //! Nodes and instances that die, over the coordinator of groups, in simulated time: who owns what meanwhile, and how long it
 //! takes until everything is owned again. `docs/scale.md` has the figures; `--nocapture` prints them.
-// proves X1, X2
+// proves X1
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
@@ -58,6 +58,8 @@ impl SlotHolder for LedgerHolder {
             ledger.insert(node, slots);
         })
     }
+
+    fn confirmed(&self) {}
 
     fn resources(&self) -> Vec<u16> {
         (0..SLOTS).step_by(3).collect()

@@ -1,7 +1,9 @@
 //! Opens what is in the slots of this node, and closes the rest.
 //!
 //! One task compares what should be open with what is, at every assignment and every few seconds: so a queue that another
-//! node created, one whose opening failed, and one whose claim was lost by mistake are opened at the next look.
+//! node created, one whose opening failed, and one whose claim was lost by mistake are opened at the next look. A look that
+//! finds something first waits for two heartbeats: a node that was frozen, and whose slots others have by now, learns it
+//! from them, and does not take the journals back from their owners.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -25,6 +27,9 @@ use crate::workflows::{Workflow, Workflows};
 
 /// How often the slots are looked through.
 const INTERVAL: Duration = Duration::from_secs(2);
+
+/// Heartbeats that confirm the slots: the first one may have been on its way already.
+const CONFIRMATIONS: u64 = 2;
 
 /// Queues that are opened at the same time.
 const CONCURRENCY: usize = 8;
@@ -60,6 +65,8 @@ struct Progress {
 /// The handle of the task.
 pub(crate) struct Holder {
     wanted: watch::Sender<WantedSlots>,
+    /// Counts the heartbeats.
+    confirmations: watch::Sender<u64>,
     progress: watch::Receiver<Progress>,
     queues: Queues,
     workflows: Vec<String>,
@@ -69,6 +76,7 @@ pub(crate) struct Holder {
 pub(crate) struct Reconciler {
     parts: HolderParts,
     wanted: watch::Receiver<WantedSlots>,
+    confirmations: watch::Receiver<u64>,
     progress: watch::Sender<Progress>,
     running: BTreeMap<String, RunningWorkflow>,
     /// Queues of the settings whose settings were applied since they were opened.
@@ -84,9 +92,11 @@ impl Holder {
     pub(crate) fn new(parts: HolderParts) -> (Holder, Reconciler) {
         let (wanted, wanted_receiver) = watch::channel(WantedSlots::default());
         let (progress, progress_receiver) = watch::channel(Progress::default());
+        let (confirmations, confirmations_receiver) = watch::channel(0);
         let names = parts.declared_workflows.iter();
         let holder = Holder {
             wanted,
+            confirmations,
             progress: progress_receiver,
             queues: parts.queues.clone(),
             workflows: names
@@ -96,6 +106,7 @@ impl Holder {
         let reconciler = Reconciler {
             parts,
             wanted: wanted_receiver,
+            confirmations: confirmations_receiver,
             progress,
             running: BTreeMap::new(),
             ensured: BTreeSet::new(),
@@ -127,6 +138,10 @@ impl SlotHolder for Holder {
                 .wait_for(|progress| progress.closed >= version)
                 .await;
         })
+    }
+
+    fn confirmed(&self) {
+        self.confirmations.send_modify(|count| *count += 1);
     }
 
     fn resources(&self) -> Vec<u16> {
@@ -209,7 +224,14 @@ impl Reconciler {
         if slots.is_empty() {
             return;
         }
-        if is_new && let Err(error) = self.parts.remote.refresh().await {
+        if !is_new {
+            if !self.lacks_something(slots) {
+                return;
+            }
+            let needed = *self.confirmations.borrow() + CONFIRMATIONS;
+            let mut confirmations = self.confirmations.clone();
+            let _ = confirmations.wait_for(|count| *count >= needed).await;
+        } else if let Err(error) = self.parts.remote.refresh().await {
             tracing::warn!(%error, "the catalogue of the cluster cannot be read");
         }
         self.open_queues(slots).await;
@@ -217,12 +239,40 @@ impl Reconciler {
         self.open_workflows(slots).await;
     }
 
-    async fn open_queues(&self, slots: &SlotSet) {
-        let (queues, failures) = (&self.parts.queues, &self.parts.failures);
-        let missing = queues.stored_names().into_iter().filter(|name| {
+    /// Whether something in the slots is not open.
+    fn lacks_something(&self, slots: &SlotSet) -> bool {
+        let declared = self.parts.declared_queues.iter().map(|queue| &queue.name);
+        let mut declared = declared.filter(|name| slots.contains(OwnedKind::Queue.slot(name)));
+        let mut workflows = self.parts.declared_workflows.iter();
+        let is_running = |name: &str| {
+            let running = self.running.get(name);
+            running.is_some_and(|running| !running.task.is_finished())
+        };
+        !self.missing_queues(slots).is_empty()
+            || declared.any(|name| !self.ensured.contains(name))
+            || workflows.any(|workflow| {
+                let name = &workflow.definition.name;
+                slots.contains(OwnedKind::Workflow.slot(name)) && !is_running(name)
+            })
+    }
+
+    /// Stored queues in the slots that are not open, or whose claim is lost.
+    fn missing_queues(&self, slots: &SlotSet) -> Vec<String> {
+        let queues = &self.parts.queues;
+        let is_missing = |name: &String| {
             let is_open = queues.get(name).is_some_and(|queue| !queue.is_fenced());
             slots.contains(OwnedKind::Queue.slot(name)) && !is_open
-        });
+        };
+        queues
+            .stored_names()
+            .into_iter()
+            .filter(is_missing)
+            .collect()
+    }
+
+    async fn open_queues(&self, slots: &SlotSet) {
+        let (queues, failures) = (&self.parts.queues, &self.parts.failures);
+        let missing = self.missing_queues(slots);
         let opened = stream::iter(missing).for_each_concurrent(CONCURRENCY, |name| async move {
             if queues.get(&name).is_some() {
                 queues.release(&name).await;
