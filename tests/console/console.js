@@ -434,6 +434,10 @@ const checks = {
     await close(page)
   },
 
+  async cluster () {
+    await look(`${demo.url}/console/cluster`, 'cluster', page => page.waitForSelector('#owned tbody tr'))
+  },
+
   // One dead letter with a check mark is replayed, after a dry run; one is purged.
   async deadLetters () {
     const count = async () => (await demo.api('GET /api/dead-letters')).dead_letters[0].letters

@@ -37,6 +37,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("key list", "key list"),
     ("key rotate", "key rotate billing"),
     ("key revoke", "key revoke billing"),
+    ("cluster", "cluster"),
     ("queue create", "queue create emails --lock 30s"),
     ("queue list", "queue list"),
     ("queue describe", "queue describe emails"),

@@ -7,6 +7,7 @@
 mod bench;
 mod check;
 mod client;
+mod cluster;
 mod config;
 mod demo;
 mod diagnostics;
@@ -77,6 +78,8 @@ enum Command {
     Dlq(processing::Dlq),
     /// Start and manage workflows: transactions across services
     Workflow(workflow::Workflow),
+    /// Show the nodes over a cluster: which one has what, how far it is, and why something waits
+    Cluster(cluster::Cluster),
     /// Show the settings of a node
     Config(config::Config),
     /// Run a job over files, to the end of its inputs
@@ -125,6 +128,7 @@ fn main() -> ExitCode {
         Command::Circuit(command) => command.run(),
         Command::Dlq(command) => command.run(),
         Command::Workflow(command) => command.run(),
+        Command::Cluster(command) => command.run(),
         Command::Config(command) => command.run(),
         Command::Run(command) => command.run(),
         Command::Test(command) => command.run(),

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use highwater_console::circuit::{Circuit, CircuitList, CircuitRule, FailureHistory};
+use highwater_console::cluster::{Cluster, ClusterItem, ClusterNode};
 use highwater_console::dead_letter::{DeadLetterPage, DeliveryAttempt};
 use highwater_console::dead_letter_list::{
     DeadLetterCount, DeadLetterList, DeadLetterQuery, DeadLetterRow,
@@ -81,6 +82,7 @@ fn main() -> std::io::Result<()> {
         ("processors.html", page(&shell, &View::from(&processors()))),
         ("processor.html", page(&shell, &View::from(&processor()))),
         ("circuits.html", page(&shell, &View::from(&circuits()))),
+        ("cluster.html", page(&shell, &View::from(&cluster()))),
         (
             "dead-letters.html",
             page(&shell, &View::from(&dead_letters())),
@@ -606,6 +608,38 @@ fn circuits() -> CircuitList {
             named("billing", "closed"),
         ],
         more: 0,
+    }
+}
+
+fn cluster() -> Cluster {
+    let node = |name: &str, this| ClusterNode {
+        name: name.into(),
+        url: format!("https://{name}:8080"),
+        version: "0.1.0".into(),
+        this,
+        slots: 128,
+    };
+    let item = |kind: &str, name: &str, node: Option<&str>| ClusterItem {
+        kind: kind.into(),
+        name: name.into(),
+        node: node.map(str::to_owned),
+        state: "running".into(),
+        backlog: Some(12),
+        ..ClusterItem::default()
+    };
+    Cluster {
+        nodes: vec![node("node-1", true), node("node-2", false)],
+        rows: vec![
+            item("queue", "jobs", Some("node-1")),
+            ClusterItem {
+                state: "moving".into(),
+                backlog: None,
+                why: Some("its former owner closes it first".into()),
+                ..item("workflow", "delivery", None)
+            },
+        ],
+        more: 0,
+        shared: true,
     }
 }
 

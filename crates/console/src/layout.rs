@@ -20,6 +20,7 @@ pub enum Screen {
     Workflows,
     DeadLetters,
     Circuits,
+    Cluster,
     Playground,
 }
 
@@ -34,6 +35,7 @@ impl Screen {
             Screen::Workflows => "/console/workflows",
             Screen::DeadLetters => "/console/dead-letters",
             Screen::Circuits => "/console/circuits",
+            Screen::Cluster => "/console/cluster",
             Screen::Playground => "/console/playground",
         }
     }
@@ -48,6 +50,7 @@ impl Screen {
             Screen::Workflows => "Workflows",
             Screen::DeadLetters => "Dead letters",
             Screen::Circuits => "Circuits",
+            Screen::Cluster => "Cluster",
             Screen::Playground => "Playground",
         }
     }
@@ -281,6 +284,7 @@ fn links(screen: Screen, counts: &NavCounts) -> Markup {
         (link(Screen::Circuits, Some(red(attention.circuits_open, " open"))))
         (entry("/console/workflows?state=parked", "Parked", None, Some(red(attention.parked, ""))))
         h2 { "Try" }
+        (link(Screen::Cluster, None))
         (link(Screen::Playground, None))
         (entry("/api/docs", "HTTP API", None, None))
     }

@@ -13,6 +13,7 @@
 mod assets;
 mod bulk;
 pub mod circuit;
+pub mod cluster;
 pub mod dead_letter;
 pub mod dead_letter_list;
 pub mod format;

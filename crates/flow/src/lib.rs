@@ -68,6 +68,7 @@ mod event;
 mod group;
 mod handle_stage;
 mod offset_tracker;
+mod ownership;
 mod positions;
 mod processor;
 mod retry_context;
@@ -86,6 +87,9 @@ pub use event::{Delivery, Event, EventId, EventIdError};
 pub use group::{AssignedPartition, Assignment, GroupMember, GroupTimeouts, ordinal};
 pub use handle_stage::{Options, Order};
 pub use offset_tracker::CheckpointInterval;
+pub use ownership::{
+    Directory, NodeInfo, NodeSlots, OwnershipMember, SLOTS, SlotHolder, SlotOwner, SlotSet, slot_of,
+};
 pub use positions::{GroupPositions, MemoryPositions, PositionStore};
 pub use processor::{EventCheck, Handler, Processor, ProcessorStats, StartPosition};
 pub use retry_context::Failure;

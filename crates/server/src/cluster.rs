@@ -8,6 +8,7 @@ use highwater_kafka::client::{
 };
 use highwater_settings::Secrets;
 
+use crate::owners::PeerSettings;
 use crate::processors::Secret;
 
 /// A cluster of the settings.
@@ -26,6 +27,8 @@ pub struct ClusterSettings {
     /// `None`: connections are not encrypted.
     pub tls: Option<ClusterTls>,
     pub login: Option<ClusterLogin>,
+    /// The nodes that share the prefix.
+    pub peers: PeerSettings,
 }
 
 /// Files in PEM form.

@@ -13,6 +13,7 @@ pub mod http;
 pub mod jobs;
 mod kafka;
 pub mod node;
+pub mod owners;
 pub mod processors;
 mod queues;
 mod reload;

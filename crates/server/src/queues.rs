@@ -44,11 +44,7 @@ pub(crate) async fn start(
     for (name, error) in failed {
         tracing::error!(%error, "queue `{name}` cannot be opened");
     }
-    let mut running = RunningQueues {
-        queues,
-        feeds: Vec::new(),
-        stop_feeds: watch::Sender::new(false),
-    };
+    let mut running = RunningQueues::new(queues);
     for queue in declared {
         let ensured = ensure(&running.queues, queue).await;
         ensured.map_err(|error| (queue.name.clone(), error))?;
@@ -57,7 +53,8 @@ pub(crate) async fn start(
     Ok(running)
 }
 
-async fn ensure(queues: &Queues, declared: &DeclaredQueue) -> Result<(), CreateError> {
+/// Creates a queue of the settings, or applies them to it.
+pub(crate) async fn ensure(queues: &Queues, declared: &DeclaredQueue) -> Result<(), CreateError> {
     let settings = declared.settings.clone();
     match queues.get(&declared.name) {
         None => queues.create(&declared.name, settings).await.map(drop),
@@ -66,7 +63,30 @@ async fn ensure(queues: &Queues, declared: &DeclaredQueue) -> Result<(), CreateE
     }
 }
 
+/// The queues of a log that several nodes share: they are opened when this node gets them, and fed then.
+pub(crate) fn share(
+    log: &Arc<dyn Log>,
+    clock: &Arc<dyn Clock>,
+    declared: &[DeclaredQueue],
+) -> RunningQueues {
+    let (random, options) = (Random::from_os(), Options::default());
+    let queues = Queues::shared(log.clone(), clock.clone(), random, options);
+    let mut running = RunningQueues::new(queues);
+    for queue in declared {
+        running.feed(queue, log, clock);
+    }
+    running
+}
+
 impl RunningQueues {
+    fn new(queues: Queues) -> RunningQueues {
+        RunningQueues {
+            queues,
+            feeds: Vec::new(),
+            stop_feeds: watch::Sender::new(false),
+        }
+    }
+
     fn feed(&mut self, declared: &DeclaredQueue, log: &Arc<dyn Log>, clock: &Arc<dyn Clock>) {
         let Some(hub) = declared.feed.clone() else {
             return;

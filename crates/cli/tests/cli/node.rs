@@ -285,6 +285,25 @@ fn a_sharded_hub_reads_and_writes_its_members() {
     assert!((1..20).contains(&of_a), "{of_a} of 20 in one of two hubs");
 }
 
+/// A node with a log of its own has everything itself.
+// proves X1
+#[test]
+fn the_nodes_and_what_they_have_are_shown() {
+    let node = Node::start_with("[queues.jobs]\n");
+    let shown = node.ok(&["cluster"]);
+    assert!(shown.contains("this node"), "{shown}");
+    let row = shown.lines().find(|line| line.starts_with("queue"));
+    assert!(
+        row.is_some_and(|row| row.contains("jobs") && row.contains("running")),
+        "{shown}"
+    );
+    let view = node.json(&["cluster", "--json"]);
+    assert_eq!(
+        (&view["log"], &view["rows"][0]["backlog"]),
+        (&json!("own"), &json!(0))
+    );
+}
+
 #[test]
 fn an_error_of_the_server_is_shown_with_its_hint() {
     let node = Node::start();

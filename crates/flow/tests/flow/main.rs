@@ -11,3 +11,4 @@ mod groups;
 mod law;
 mod pipeline;
 mod processor;
+mod take_over;

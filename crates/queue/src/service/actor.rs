@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use highwater_env::Clock;
@@ -62,6 +63,13 @@ impl Default for Options {
     }
 }
 
+/// Read by handles without a request.
+pub(super) struct QueueStatus {
+    pub counters: Mutex<(Counts, Totals)>,
+    /// Another owner has claimed the journal.
+    pub fenced: AtomicBool,
+}
+
 pub(super) struct Actor {
     pub machine: Machine,
     pub journal: Journal,
@@ -69,8 +77,7 @@ pub(super) struct Actor {
     pub random: Random,
     pub options: Options,
     pub commands: mpsc::Receiver<Command>,
-    /// Read by [`Queue::counters`](super::Queue::counters) without a request.
-    pub counters: Arc<Mutex<(Counts, Totals)>>,
+    pub status: Arc<QueueStatus>,
     waiting: WaitQueues,
     appends: VecDeque<PendingAppend>,
     in_flight_bytes: u64,
@@ -112,7 +119,7 @@ impl Actor {
         random: Random,
         options: Options,
         commands: mpsc::Receiver<Command>,
-        counters: Arc<Mutex<(Counts, Totals)>>,
+        status: Arc<QueueStatus>,
     ) -> Actor {
         Actor {
             machine,
@@ -121,7 +128,7 @@ impl Actor {
             random,
             options,
             commands,
-            counters,
+            status,
             waiting: WaitQueues::default(),
             appends: VecDeque::new(),
             in_flight_bytes: 0,
@@ -224,7 +231,7 @@ impl Actor {
         }
         self.dispatch(replies, None);
         self.continue_compaction();
-        *self.counters.lock() = (self.machine.counts(), self.machine.totals());
+        *self.status.counters.lock() = (self.machine.counts(), self.machine.totals());
     }
 
     /// Appends the pushed events. Replies without new events wait for the last append in flight.
@@ -284,6 +291,7 @@ impl Actor {
         if let Error::Log(fenced @ AppendError::Fenced { .. }) = &error {
             let reason = format!("another instance has taken it over: {fenced}");
             self.refusing = Some((Error::Stopped(reason), None));
+            self.status.fenced.store(true, Ordering::Release);
             return;
         }
         self.reload(error).await;

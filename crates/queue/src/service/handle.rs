@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use highwater_env::{Clock, MemoryShare};
-use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use super::actor::{Command, Operation, Reply, WaitSetup};
+use super::actor::{Command, Operation, QueueStatus, Reply, WaitSetup};
 use super::error::Error;
 use super::exchange::{DeferredRequest, ExchangeResult, ReceiveRequest, SettleResults, Settlement};
 use super::waiting::{WaitCondition, WaitKey, Waiter};
@@ -29,7 +28,7 @@ pub struct Queue {
     name: Arc<str>,
     commands: mpsc::Sender<Command>,
     clock: Arc<dyn Clock>,
-    counters: Arc<Mutex<(Counts, Totals)>>,
+    status: Arc<QueueStatus>,
     wait_keys: Arc<AtomicU64>,
 }
 
@@ -55,14 +54,14 @@ impl Queue {
         name: &str,
         commands: mpsc::Sender<Command>,
         clock: Arc<dyn Clock>,
-        counters: Arc<Mutex<(Counts, Totals)>>,
+        status: Arc<QueueStatus>,
     ) -> Queue {
         let name = name.into();
         Queue {
             name,
             commands,
             clock,
-            counters,
+            status,
             wait_keys: Arc::default(),
         }
     }
@@ -73,7 +72,12 @@ impl Queue {
 
     /// The counters after the last round. Sends no request, so they may be ahead of the durable state.
     pub fn counters(&self) -> (Counts, Totals) {
-        *self.counters.lock()
+        *self.status.counters.lock()
+    }
+
+    /// Whether another owner has claimed the journal. All requests are refused then.
+    pub fn is_fenced(&self) -> bool {
+        self.status.fenced.load(Ordering::Acquire)
     }
 
     /// Enqueues all messages or none, in order.
@@ -501,7 +505,10 @@ impl Queue {
         command: Command,
         reply: oneshot::Receiver<Result<T, Error>>,
     ) -> Result<T, Error> {
-        let stopped = || Error::Stopped("the node is stopping, or the queue was deleted".into());
+        let stopped = || {
+            let reason = "the node is stopping or gives it up, or the queue was deleted";
+            Error::Stopped(reason.into())
+        };
         let sent = self.commands.send(command).await;
         sent.map_err(|_| stopped())?;
         reply.await.unwrap_or_else(|_| Err(stopped()))

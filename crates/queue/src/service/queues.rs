@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use futures_util::future::join_all;
 use highwater_env::Clock;
@@ -11,7 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::actor::{Actor, Options, new_producer};
+use super::actor::{Actor, Options, QueueStatus, new_producer};
 use super::error::CreateError;
 use super::handle::Queue;
 use crate::journal::{self, EntityKind, Journal, JournalError};
@@ -75,7 +76,31 @@ impl Queues {
         random: Random,
         options: Options,
     ) -> (Queues, Vec<(String, JournalError)>) {
-        let queues = Queues {
+        let queues = Queues::closed(kind, log, clock, random, options);
+        let names = queues.stored_names();
+        let opened = join_all(names.iter().map(|name| queues.start(name))).await;
+        let failed = opened.into_iter().filter_map(Result::err).collect();
+        (queues, failed)
+    }
+
+    /// Queues of a log that several nodes share: none is open until it is [acquired](Queues::acquire).
+    pub fn shared(
+        log: Arc<dyn Log>,
+        clock: Arc<dyn Clock>,
+        random: Random,
+        options: Options,
+    ) -> Queues {
+        Queues::closed(EntityKind::Queue, log, clock, random, options)
+    }
+
+    fn closed(
+        kind: EntityKind,
+        log: Arc<dyn Log>,
+        clock: Arc<dyn Clock>,
+        random: Random,
+        options: Options,
+    ) -> Queues {
+        Queues {
             inner: Arc::new(Inner {
                 kind,
                 log,
@@ -85,15 +110,37 @@ impl Queues {
                 running: RwLock::default(),
                 changing: tokio::sync::Mutex::default(),
             }),
-        };
-        let hubs = queues.inner.log.hubs();
-        let names: Vec<String> = hubs
-            .iter()
-            .filter_map(|hub| kind.name_of(hub.name.as_str()))
-            .collect();
-        let opened = join_all(names.iter().map(|name| queues.start(name))).await;
-        let failed = opened.into_iter().filter_map(Result::err).collect();
-        (queues, failed)
+        }
+    }
+
+    /// The queues that the log has, open or not, as of the last reading of its catalogue.
+    pub fn stored_names(&self) -> Vec<String> {
+        let hubs = self.inner.log.hubs();
+        let names = hubs.iter();
+        names
+            .filter_map(|hub| self.inner.kind.name_of(hub.name.as_str()))
+            .collect()
+    }
+
+    /// Claims and opens a stored queue, unless it is open. From then on its former owner cannot write.
+    pub async fn acquire(&self, name: &str) -> Result<Queue, JournalError> {
+        let _changing = self.inner.changing.lock().await;
+        match self.get(name) {
+            Some(queue) => Ok(queue),
+            None => self.start(name).await.map_err(|(_, error)| error),
+        }
+    }
+
+    /// Closes a queue after the requests before it are answered. It stays in the log, for another owner.
+    pub async fn release(&self, name: &str) {
+        let _changing = self.inner.changing.lock().await;
+        let running = self.inner.running.write().remove(name);
+        if let Some(RunningQueue { queue, task }) = running {
+            queue.end_waits().await;
+            queue.stop().await;
+            // A panic of the task was logged.
+            let _ = task.await;
+        }
     }
 
     pub fn get(&self, name: &str) -> Option<Queue> {
@@ -179,8 +226,11 @@ impl Queues {
         let machine = journal.replay().await.map_err(failed)?;
         let (commands, received) = mpsc::channel(COMMANDS_WAITING);
         let clock = inner.clock.clone();
-        let counters = Arc::new(Mutex::new((machine.counts(), machine.totals())));
-        let queue = Queue::new(name, commands, clock.clone(), counters.clone());
+        let status = Arc::new(QueueStatus {
+            counters: Mutex::new((machine.counts(), machine.totals())),
+            fenced: AtomicBool::new(false),
+        });
+        let queue = Queue::new(name, commands, clock.clone(), status.clone());
         let actor = Actor::new(
             machine,
             journal,
@@ -188,7 +238,7 @@ impl Queues {
             random,
             inner.options.clone(),
             received,
-            counters,
+            status,
         );
         let running = RunningQueue {
             queue: queue.clone(),

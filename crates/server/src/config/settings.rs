@@ -68,7 +68,15 @@ settings! {
     "cluster.sasl.token": Secret = "",
         "the token of OAUTHBEARER; a reference to a file is read again for every connection";
     "cluster.insecure": Flag = "false",
-        "allow a password or token without TLS to brokers on other machines";
+        "allow a password or token without TLS to brokers on other machines, and callers' secrets to other nodes";
+    "cluster.node": Text = "",
+        "the name of this node among the nodes of the prefix; unset: host and port of `cluster.advertise`";
+    "cluster.advertise": Text = "",
+        "the URL where other nodes of the prefix reach this one; unset: the address of `http.listen`, if it is one";
+    "cluster.peer_ca": Path = "",
+        "PEM file with the authorities of the other nodes' certificates, beside those of the system";
+    "cluster.session": Time = "10s",
+        "a node that is silent for this long loses its queues and workflows to the others; brokers may want at least 6s";
 
     "http.listen": Address = "127.0.0.1:8080",
         "the address of the HTTP API, or `off`";

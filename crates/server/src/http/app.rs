@@ -22,6 +22,7 @@ use super::round_robin::RoundRobin;
 use super::send::Destination;
 use crate::amqp;
 use crate::jobs::Jobs;
+use crate::owners::Owners;
 use crate::processors::Processors;
 use crate::sharded::{ShardedHub, reserved_name};
 use crate::stored_keys::StoredKeys;
@@ -68,6 +69,8 @@ pub struct Backend {
     /// `None` for a node without jobs.
     pub jobs: Option<Jobs>,
     pub workflows: Workflows,
+    /// Where queues and workflows are; `None` for a node that has them all.
+    pub owners: Option<Owners>,
     /// `None` for a node without queues.
     pub queues: Option<Queues>,
     /// `None` for a node without topics.
@@ -89,6 +92,7 @@ impl Backend {
             sharded: Vec::new(),
             jobs: None,
             workflows: Workflows::default(),
+            owners: None,
             queues: None,
             topics: None,
             processors: None,
@@ -196,6 +200,17 @@ impl App {
                 "try again later; /readyz has the progress",
             )
         })
+    }
+
+    /// The name of this node among those that share its cluster; without any, `this node`.
+    pub(super) fn node_name(&self) -> String {
+        let owners = self
+            .backend
+            .get()
+            .and_then(|backend| backend.owners.as_ref());
+        let directory = owners.map(Owners::directory).unwrap_or_default();
+        let own = directory.nodes.get(directory.own);
+        own.map_or_else(|| "this node".to_owned(), |entry| entry.node.name.clone())
     }
 
     pub(super) fn log(&self) -> Result<&dyn Log, Error> {

@@ -10,6 +10,7 @@ use highwater_access::{
     AuditEvent, ClientCertificate, ConnectionPermit, Limiter, Principal, Resource, Usage,
 };
 use highwater_env::MemoryShare;
+use http_body_util::Either;
 use hyper::body::{Body, Incoming};
 use hyper::header::{ALLOW, AUTHORIZATION, CONNECTION, HeaderValue};
 use hyper::http::request::Parts;
@@ -21,7 +22,7 @@ use super::auth;
 use super::error::{Code, Error};
 use super::operations::{Access, Handler, NoRoute, Operation, ROUTES, Route, Variables, WaitLimit};
 use super::reply::{self, Reply};
-use super::{atom, body, console, origin, read, send};
+use super::{atom, body, console, forward, origin, read, send};
 use crate::text::percent_decode;
 
 /// The connection of a request.
@@ -172,20 +173,36 @@ async fn dispatch_to(
         pending.unwrap_or_else(audit).record(app, error.code.name());
         return console::show_error(operation, head, error);
     }
-    let request = ApiRequest {
-        app,
-        connection,
-        caller,
-        operation,
-        variables,
-        head,
-        body,
-        pending_audit: pending.as_ref(),
+    let answered = match forward::target(app, operation, &variables, head) {
+        // Boxed, so that a posted event does not carry its memory.
+        Ok(Some(node)) => {
+            let body = Either::Left(body);
+            Box::pin(forward::send(app, &caller, head, body, &node)).await
+        }
+        Err(error) => Err(error),
+        Ok(None) => {
+            let request = ApiRequest {
+                app,
+                connection,
+                caller,
+                operation,
+                variables,
+                head,
+                body,
+                pending_audit: pending.as_ref(),
+            };
+            handle(request).await
+        }
     };
-    let answered = handle(request).await;
     if let Some(pending) = pending {
-        let error = answered.as_ref().err();
-        pending.record(app, error.map_or("ok", |error| error.code.name()));
+        match &answered {
+            Err(error) => pending.record(app, error.code.name()),
+            // Another node refused it.
+            Ok(reply) if reply.status().is_client_error() || reply.status().is_server_error() => {
+                pending.record(app, reply.status().as_str());
+            }
+            Ok(_) => pending.record(app, "ok"),
+        }
     }
     if let (Some(limiter), Ok(reply)) = (limiter, &answered) {
         let bytes = reply.body().size_hint().exact().unwrap_or(0);

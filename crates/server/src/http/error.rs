@@ -33,6 +33,8 @@ pub enum Code {
     Internal,
     Starting,
     Stopped,
+    /// Another node must be asked, and this one cannot do it for the caller.
+    Misdirected,
 }
 
 impl Code {
@@ -67,6 +69,7 @@ impl Code {
             Code::Internal => ("internal", StatusCode::INTERNAL_SERVER_ERROR),
             Code::Starting => ("starting", StatusCode::SERVICE_UNAVAILABLE),
             Code::Stopped => ("stopped", StatusCode::SERVICE_UNAVAILABLE),
+            Code::Misdirected => ("misdirected", StatusCode::MISDIRECTED_REQUEST),
         }
     }
 

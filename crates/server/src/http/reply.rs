@@ -6,12 +6,13 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::Stream;
 use highwater_env::{MemoryBudget, MemoryShare};
-use hyper::body::{Body, Frame, SizeHint};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{
     CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
 };
 use hyper::{Response, StatusCode};
 use serde::Serialize;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::budget::metered;
 use super::error::{Code, Error};
@@ -34,6 +35,11 @@ enum Content {
     /// Part of the program.
     Constant(Option<&'static [u8]>),
     Live(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+    /// The answer of another node. An error closes the connection, so a truncated answer is not taken for a whole one.
+    Relayed {
+        body: Incoming,
+        _permit: OwnedSemaphorePermit,
+    },
 }
 
 impl Payload {
@@ -55,6 +61,17 @@ impl Payload {
     pub(super) fn live(stream: impl Stream<Item = Bytes> + Send + 'static) -> Payload {
         Payload {
             content: Content::Live(Box::pin(stream)),
+            share: None,
+        }
+    }
+
+    /// The answer of another node; the permit is given back with its last byte.
+    pub(super) fn relayed(body: Incoming, permit: OwnedSemaphorePermit) -> Payload {
+        Payload {
+            content: Content::Relayed {
+                body,
+                _permit: permit,
+            },
             share: None,
         }
     }
@@ -90,7 +107,7 @@ impl Payload {
 
 impl Body for Payload {
     type Data = Bytes;
-    type Error = std::convert::Infallible;
+    type Error = hyper::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
@@ -104,12 +121,18 @@ impl Body for Payload {
             }),
             Content::Constant(bytes) => Poll::Ready(bytes.take().map(Bytes::from_static)),
             Content::Live(stream) => stream.as_mut().poll_next(context),
+            Content::Relayed { body, .. } => return Pin::new(body).poll_frame(context),
         };
         next.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.content, Content::Whole(None) | Content::Constant(None))
+        match &self.content {
+            Content::Whole(bytes) => bytes.is_none(),
+            Content::Constant(bytes) => bytes.is_none(),
+            Content::Live(_) => false,
+            Content::Relayed { body, .. } => body.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -117,6 +140,7 @@ impl Body for Payload {
             Content::Whole(bytes) => bytes.as_ref().map_or(0, Bytes::len),
             Content::Constant(bytes) => bytes.map_or(0, <[u8]>::len),
             Content::Live(_) => return SizeHint::default(),
+            Content::Relayed { body, .. } => return body.size_hint(),
         };
         SizeHint::with_exact(length as u64)
     }

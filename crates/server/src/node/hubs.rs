@@ -1,6 +1,6 @@
 //! Recovers the hubs of a node and creates those of the settings.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -47,6 +47,7 @@ pub(super) async fn wait_for_predecessor(folder: &Path) {
 /// Recovers the embedded log, which may take a while; `/readyz` has the progress.
 pub(super) async fn recover(
     config: &Config,
+    path: PathBuf,
     files_open: usize,
     clock: Arc<dyn Clock>,
     app: Arc<App>,
@@ -61,7 +62,7 @@ pub(super) async fn recover(
         },
         ..highwater_hub::Options::default()
     };
-    let path = config.data.clone();
+    let folder = path.clone();
     let opening = tokio::task::spawn_blocking(move || {
         let progress = |progress: OpenProgress| {
             let shown = app.progress();
@@ -75,7 +76,7 @@ pub(super) async fn recover(
     });
     match opening.await {
         Ok(opened) => opened.map_err(|error| NodeError::Open {
-            path: config.data.clone(),
+            path: folder,
             error,
         }),
         Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),

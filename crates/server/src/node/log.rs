@@ -10,7 +10,7 @@ use highwater_env::disk::Lock;
 use highwater_env::random::Random;
 use highwater_env::{Clock, RealDisk};
 use highwater_hub::{Hub, groups, lock_folder, transactions};
-use highwater_kafka::client::Remote;
+use highwater_kafka::client::{Profile, Remote};
 use highwater_log::{GroupCoordinator, Log, TransactionCoordinator};
 
 use super::services::{ShutdownSignal, Tasks};
@@ -22,10 +22,15 @@ use crate::http::App;
 /// How often the ends of partitions are read for metrics and the console.
 const BOUNDS_INTERVAL: Duration = Duration::from_secs(5);
 
+/// In the data folder: the log of what Event Hubs cannot have.
+const STATE_FOLDER: &str = "state";
+
 pub(super) enum NodeLog {
     Embedded(Hub),
     Cluster {
         remote: Remote,
+        /// Circuits and dead letters, if the cluster cannot have them.
+        state: Option<Hub>,
         /// The data folder has the keys and jobs of the node, so no other node may use it.
         _folder: Lock,
     },
@@ -46,8 +51,11 @@ impl NodeLog {
         app: Arc<App>,
     ) -> Result<NodeLog, NodeError> {
         let opened = match &config.cluster {
-            Some(cluster) => NodeLog::connect(config, cluster, clock).await?,
-            None => NodeLog::Embedded(hubs::recover(config, files_open, clock, app).await?),
+            Some(cluster) => NodeLog::connect(config, cluster, files_open, clock, app).await?,
+            None => {
+                let path = config.data.clone();
+                NodeLog::Embedded(hubs::recover(config, path, files_open, clock, app).await?)
+            }
         };
         hubs::ensure_all(config, &*opened.log()).await?;
         Ok(opened)
@@ -56,7 +64,9 @@ impl NodeLog {
     async fn connect(
         config: &Config,
         cluster: &ClusterSettings,
+        files_open: usize,
         clock: Arc<dyn Clock>,
+        app: Arc<App>,
     ) -> Result<NodeLog, NodeError> {
         let lock = lock_folder(&RealDisk, &config.data);
         let _folder = lock.map_err(|error| NodeError::Open {
@@ -64,10 +74,21 @@ impl NodeLog {
             error,
         })?;
         let options = cluster.client_options().map_err(NodeError::Cluster)?;
-        let remote = Remote::connect(options, clock).await;
+        let remote = Remote::connect(options, clock.clone()).await;
         let remote = remote.map_err(|error| NodeError::Cluster(error.to_string()))?;
         tracing::info!(cluster = cluster.servers.join(","), "the log is a cluster");
-        Ok(NodeLog::Cluster { remote, _folder })
+        let state = match cluster.profile {
+            Profile::Kafka => None,
+            Profile::EventHubs => {
+                let path = config.data.join(STATE_FOLDER);
+                Some(hubs::recover(config, path, files_open, clock, app).await?)
+            }
+        };
+        Ok(NodeLog::Cluster {
+            remote,
+            state,
+            _folder,
+        })
     }
 
     pub(super) fn log(&self) -> Arc<dyn Log> {
@@ -77,11 +98,29 @@ impl NodeLog {
         }
     }
 
+    /// Where circuits and dead letters are: the log itself, or a log on the disk of this node.
+    pub(super) fn state_log(&self) -> Arc<dyn Log> {
+        match self {
+            NodeLog::Cluster {
+                state: Some(state), ..
+            } => Arc::new(state.clone()),
+            _ => self.log(),
+        }
+    }
+
     /// The embedded log; `None` over a cluster.
     pub(super) fn hub(&self) -> Option<&Hub> {
         match self {
             NodeLog::Embedded(hub) => Some(hub),
             NodeLog::Cluster { .. } => None,
+        }
+    }
+
+    /// The cluster; `None` for an embedded log.
+    pub(super) fn remote(&self) -> Option<&Remote> {
+        match self {
+            NodeLog::Embedded(_) => None,
+            NodeLog::Cluster { remote, .. } => Some(remote),
         }
     }
 
@@ -104,7 +143,11 @@ impl NodeLog {
 
     /// Closes the files.
     pub(super) async fn stop(self) {
-        let NodeLog::Embedded(hub) = self else {
+        let (NodeLog::Embedded(hub)
+        | NodeLog::Cluster {
+            state: Some(hub), ..
+        }) = self
+        else {
             return;
         };
         let problems = tokio::task::spawn_blocking(move || hub.stop()).await;

@@ -6,6 +6,7 @@
 
 mod hubs;
 mod log;
+mod owned;
 mod services;
 
 use std::net::SocketAddr;
@@ -199,17 +200,17 @@ impl Node {
         let names = config.sharded.iter();
         let names = names.map(|sharded| sharded.name.clone()).collect();
         let log: Arc<dyn Log> = Arc::new(ReservedNames { log, names });
-        let amqp_services = amqp::Services {
+        let amqp_services = services.owned.topics.clone().map(|topics| amqp::Services {
             log: log.clone(),
-            queues: services.queues.queues.clone(),
-            topics: services.topics.clone(),
+            queues: services.owned.queues.queues.clone(),
+            topics,
             transactions: services.coordinators.transactions.clone(),
             keys: keys.clone(),
             tokens: tokens.clone(),
             clock: clock.clone(),
             audit: audit.clone(),
             auto_create: config.auto_create,
-        };
+        });
         let kafka_services = highwater_kafka::Services {
             log: log.clone(),
             groups: services.coordinators.groups.clone(),
@@ -230,10 +231,12 @@ impl Node {
                 shutdown_signal(stop_listeners.subscribe()),
             )
         });
-        let amqp = amqp_listeners.map(|listeners| {
-            let shutdown = shutdown_signal(stop_listeners.subscribe());
-            amqp::serve(listeners, amqp_services, shutdown)
-        });
+        let amqp = amqp_listeners
+            .zip(amqp_services)
+            .map(|(listeners, amqp_services)| {
+                let shutdown = shutdown_signal(stop_listeners.subscribe());
+                amqp::serve(listeners, amqp_services, shutdown)
+            });
         if let Some(amqp) = &amqp {
             app.serve_amqp(amqp.metrics.clone(), amqp.sockets.clone());
         }
@@ -244,9 +247,10 @@ impl Node {
             kafka: kafka.as_ref().map(|kafka| kafka.handle().clone()),
             sharded: config.sharded,
             jobs: Some(services.jobs.clone()),
-            workflows: services.workflows.clone(),
-            queues: Some(services.queues.queues.clone()),
-            topics: Some(services.topics.clone()),
+            workflows: services.owned.workflows.clone(),
+            owners: services.owned.owners(),
+            queues: Some(services.owned.queues.queues.clone()),
+            topics: services.owned.topics.clone(),
             processors: services.processors.clone(),
             stored_keys: Some(Arc::new(stored_keys)),
             audit,

@@ -8,25 +8,20 @@ use std::sync::Arc;
 
 use highwater_access::{AuditLog, Keys};
 use highwater_env::{Clock, shutdown_signal};
-use highwater_queue::Topics;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::NodeError;
 use super::log::{Coordinators, NodeLog};
+use super::owned::{OwnedParts, OwnedServices};
 use crate::config::Config;
 use crate::jobs::{JobResources, Jobs};
 use crate::processors::notify::Notifier;
 use crate::processors::{NodeParts, Processors};
-use crate::queues;
-use crate::topics;
-use crate::workflows::Workflows;
 
 pub(super) struct Services {
     pub(super) coordinators: Coordinators,
-    pub(super) workflows: Workflows,
-    pub(super) queues: queues::RunningQueues,
-    pub(super) topics: Topics,
+    pub(super) owned: OwnedServices,
     pub(super) jobs: Jobs,
     /// `None` if the settings have none.
     pub(super) processors: Option<Arc<Processors>>,
@@ -46,29 +41,22 @@ impl Services {
         let log = &node_log.log();
         let coordinators = node_log.coordinators(clock, &mut tasks);
         let mut notify = config.notify.clone();
-        notify.public_url = notify.public_url.or(url);
+        notify.public_url = notify.public_url.or_else(|| url.clone());
         let notifier = Notifier::new(notify, config.egress.clone(), clock.clone());
         let notifier = notifier.map_err(NodeError::Notify)?;
-        let mut workflows = Workflows::default();
-        for workflow in &config.workflows {
-            let name = workflow.definition.name.clone();
-            let (groups, notifier) = (coordinators.groups.clone(), notifier.clone());
-            let workflow = workflow.clone();
-            let egress = config.egress.clone();
-            let service = workflow.open(log, groups, clock, egress, notifier).await;
-            let service = service.map_err(|error| NodeError::Workflow { name, error })?;
-            workflows.add(service.handle());
-            tasks.spawn("workflows", |shutdown| service.run(shutdown));
-        }
-        let queues = queues::start(log.clone(), clock.clone(), &config.queues).await;
-        let queues = queues.map_err(|(queue, error)| NodeError::Queue { queue, error })?;
-        let topics = topics::start(log.clone(), clock.clone(), &config.topics).await;
-        let topics = topics.map_err(|(topic, error)| NodeError::Topic { topic, error })?;
+        let parts = OwnedParts {
+            config,
+            coordinators: &coordinators,
+            clock,
+            notifier: notifier.clone(),
+            url,
+        };
+        let owned = OwnedServices::start(node_log, parts, &mut tasks).await?;
         let resources = JobResources {
             log: log.clone(),
             transactions: coordinators.transactions.clone(),
             on_cluster: node_log.hub().is_none(),
-            queues: queues.queues.clone(),
+            queues: owned.queues.queues.clone(),
             clock: clock.clone(),
             sharded: config.sharded.clone().into(),
             egress: config.egress.clone(),
@@ -85,6 +73,7 @@ impl Services {
             false => {
                 let parts = NodeParts {
                     log: log.clone(),
+                    state: node_log.state_log(),
                     groups: coordinators.groups.clone(),
                     clock: clock.clone(),
                     egress: config.egress.clone(),
@@ -95,9 +84,7 @@ impl Services {
         };
         Ok(Services {
             coordinators,
-            workflows,
-            queues,
-            topics,
+            owned,
             jobs,
             processors,
             tasks,
@@ -117,8 +104,7 @@ impl Services {
             processors.stop().await;
         }
         self.jobs.stop_all().await;
-        self.queues.stop().await;
-        self.topics.stop().await;
+        self.owned.stop().await;
         self.tasks.stop().await;
     }
 }

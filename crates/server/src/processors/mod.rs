@@ -74,6 +74,8 @@ pub struct Entry {
 /// The parts of a node that processors use.
 pub(crate) struct NodeParts {
     pub log: Arc<dyn Log>,
+    /// Has the circuits and dead letters.
+    pub state: Arc<dyn Log>,
     pub groups: Arc<dyn GroupCoordinator>,
     pub clock: Arc<dyn Clock>,
     pub egress: EgressPolicy,
@@ -101,12 +103,12 @@ impl Processors {
     ) -> Result<Arc<Processors>, ProcessorError> {
         let hub = HubName::new(CIRCUITS).expect("the name is well-formed");
         ensure_hub(
-            &*parts.log,
+            &*parts.state,
             &hub,
             unlimited_retention(CleanupPolicy::Delete, 0),
         )
         .await?;
-        let Some(partition) = parts.log.partition(CIRCUITS, 0) else {
+        let Some(partition) = parts.state.partition(CIRCUITS, 0) else {
             return Err(ProcessorError::Circuits(
                 "their hub has no partition".into(),
             ));
@@ -210,12 +212,12 @@ impl Entry {
             hub.settings.batch_bytes_max
         });
         ensure_hub(
-            &*parts.log,
+            &*parts.state,
             &spec.dead,
             unlimited_retention(CleanupPolicy::Compact, largest),
         )
         .await?;
-        let Some(dead) = parts.log.partition(spec.dead.as_str(), 0) else {
+        let Some(dead) = parts.state.partition(spec.dead.as_str(), 0) else {
             let why = format!("hub `{}` has no partition", spec.dead);
             return Err(ProcessorError::Handler {
                 name: spec.name,

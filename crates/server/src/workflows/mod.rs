@@ -2,7 +2,8 @@
 
 mod parked;
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use highwater_env::{Clock, EgressPolicy};
@@ -90,20 +91,33 @@ impl Workflow {
     }
 }
 
-/// The running workflows, by name.
+/// The workflows that run on this node, by name. Clones refer to the same ones.
 #[derive(Clone, Default)]
-pub struct Workflows(Vec<Handle>);
+pub struct Workflows(Arc<RwLock<BTreeMap<String, Handle>>>);
 
 impl Workflows {
-    pub fn add(&mut self, handle: Handle) {
-        self.0.push(handle);
+    /// In place of one of the same name.
+    pub fn add(&self, handle: Handle) {
+        self.write().insert(handle.name().to_owned(), handle);
     }
 
-    pub fn find(&self, name: &str) -> Option<&Handle> {
-        self.0.iter().find(|handle| handle.name() == name)
+    pub(crate) fn remove(&self, name: &str) {
+        self.write().remove(name);
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Handle> {
-        self.0.iter()
+    pub fn find(&self, name: &str) -> Option<Handle> {
+        self.read().get(name).cloned()
+    }
+
+    pub fn list(&self) -> Vec<Handle> {
+        self.read().values().cloned().collect()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, Handle>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Handle>> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use highwater_log::{CleanupPolicy, HubName, HubSettings, HubSpec, Log, Partition};
 
 use super::JournalError;
@@ -36,13 +37,22 @@ impl JournalHubs {
         let history = settings(CleanupPolicy::Delete, Some(keep));
         let versions = settings(CleanupPolicy::Compact, None);
         let name = |part: &str| format!("__workflow.{name}{part}");
-        let versions = open(log, &name(".versions"), 1, versions).await?;
         let no_versions = || JournalError::NoHub(name(".versions"));
+        let names = ["", ".failed", ".history", ".index", ".versions"].map(name);
+        let [running, failed, ended, index, stored] = &names;
+        // Over a cluster a claim takes several requests, so they are made side by side.
+        let (running, failed, history, index, versions) = tokio::try_join!(
+            open(log, running, partitions, forever.clone()),
+            open(log, failed, partitions, forever.clone()),
+            open(log, ended, partitions, history),
+            open(log, index, partitions, forever.clone()),
+            open(log, stored, 1, versions),
+        )?;
         Ok(JournalHubs {
-            running: open(log, &name(""), partitions, forever.clone()).await?,
-            failed: open(log, &name(".failed"), partitions, forever.clone()).await?,
-            history: open(log, &name(".history"), partitions, history).await?,
-            index: open(log, &name(".index"), partitions, forever).await?,
+            running,
+            failed,
+            history,
+            index,
             versions: versions.into_iter().next().ok_or_else(no_versions)?,
         })
     }
@@ -88,10 +98,9 @@ async fn open(
             log.create(spec).await?
         }
     };
-    let mut partitions = Vec::new();
-    for partition in 0..info.partitions {
+    let claims = (0..info.partitions).map(|partition| async move {
         let claimed = log.claim(name, partition).await?;
-        partitions.push(claimed.ok_or_else(|| JournalError::NoHub(name.to_owned()))?);
-    }
-    Ok(partitions)
+        claimed.ok_or_else(|| JournalError::NoHub(name.to_owned()))
+    });
+    try_join_all(claims).await
 }

@@ -151,7 +151,7 @@ impl Service {
         });
         Ok(Service {
             handle,
-            shards,
+            shards: shards.into_iter().map(Shard::new).collect(),
             tails,
             intakes: Vec::new(),
             pools,
@@ -228,7 +228,8 @@ struct ServiceParts {
     input_memory: InputMemory,
     running: Arc<AtomicUsize>,
     failed: Arc<AtomicUsize>,
-    shards: Vec<Shard>,
+    /// Not shards yet: those cannot be shared between threads, and whoever opens a workflow may be on several.
+    shards: Vec<shard::ShardParts>,
     tails: Vec<tail::Tail>,
 }
 
@@ -306,7 +307,7 @@ impl ServiceParts {
 
     fn add_shard(&mut self, parts: shard::ShardParts) -> ShardSender {
         let sender = parts.sender.clone();
-        self.shards.push(Shard::new(parts));
+        self.shards.push(parts);
         sender
     }
 

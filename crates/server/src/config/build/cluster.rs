@@ -1,11 +1,15 @@
 //! The cluster that is the log of a node.
 
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
 use highwater_kafka::client::{Mechanism, Profile};
 use highwater_settings::Secrets;
 
 use super::super::Origin;
 use super::Build;
 use crate::cluster::{ClusterIdentity, ClusterLogin, ClusterSettings, ClusterTls};
+use crate::owners::PeerSettings;
 use crate::processors::Secret;
 
 /// The start of a `log` that is a cluster.
@@ -13,6 +17,11 @@ const SCHEME: &str = "kafka://";
 
 /// The longest prefix, so that enough of the 249 characters of a topic is left.
 const PREFIX_LENGTH_MAX: usize = 100;
+
+const NODE_NAME_LEN_MAX: usize = 200;
+
+/// Of a session of the group of nodes.
+const SESSION_RANGE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(300);
 
 impl Build<'_> {
     pub(super) fn cluster(&mut self) -> Option<ClusterSettings> {
@@ -41,11 +50,13 @@ impl Build<'_> {
             create_time_counts: text("cluster.arrival") == "create-time",
             tls,
             login,
+            peers: self.peers(),
         };
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
         if settings.profile == Profile::EventHubs {
             self.refuse_journals();
         }
+        self.refuse_topics();
         let prefix = &settings.prefix;
         if prefix.len() > PREFIX_LENGTH_MAX || !prefix.bytes().all(plain) {
             let message = format!("`{prefix}` cannot begin the names of topics");
@@ -53,6 +64,37 @@ impl Build<'_> {
             self.problem("cluster.prefix", message, hint);
         }
         Some(settings)
+    }
+
+    fn peers(&mut self) -> PeerSettings {
+        let text = |key: &str| self.settings.text(key).map(str::to_owned);
+        let peers = PeerSettings {
+            name: text("cluster.node"),
+            advertise: text("cluster.advertise"),
+            ca: self.path("cluster.peer_ca"),
+            session: self.time("cluster.session"),
+            insecure: self.settings.flag("cluster.insecure"),
+        };
+        if let Some(url) = &peers.advertise
+            && !is_base_url(url)
+        {
+            let message = format!("`{url}` is no address of a node");
+            let hint = "write advertise = \"http://host:port\" or https, without a path";
+            self.problem("cluster.advertise", message, hint);
+        }
+        if peers
+            .name
+            .as_ref()
+            .is_some_and(|name| name.len() > NODE_NAME_LEN_MAX)
+        {
+            let message = "the name of the node is too long".into();
+            self.problem("cluster.node", message, "use up to 200 bytes");
+        }
+        if !SESSION_RANGE.contains(&peers.session) {
+            let message = "the session is not between one second and five minutes".into();
+            self.problem("cluster.session", message, "write session = \"10s\"");
+        }
+        peers
     }
 
     fn servers(&mut self, log: &str) -> Option<Vec<String>> {
@@ -84,12 +126,21 @@ impl Build<'_> {
 
     /// Services whose journals Event Hubs cannot have.
     fn refuse_journals(&mut self) {
-        for table in ["processors", "queues", "topics", "workflows"] {
+        for table in ["queues", "workflows"] {
             if let Some(name) = self.settings.tables(table).first() {
                 let message = format!("{table} need transactions and compaction of the cluster");
                 let hint = "use profile = \"kafka\" with a cluster that has them";
                 self.problem(&format!("{table}.{name}."), message, hint);
             }
+        }
+    }
+
+    /// Topics of Service Bus are reached over AMQP only.
+    fn refuse_topics(&mut self) {
+        if let Some(name) = self.settings.tables("topics").first() {
+            let message = "a node over a cluster has no topics: only AMQP clients use them".into();
+            let hint = "remove the topic, or use the log of the node";
+            self.problem(&format!("topics.{name}."), message, hint);
         }
     }
 
@@ -103,6 +154,9 @@ impl Build<'_> {
             "sasl.mechanism",
             "sasl.password",
             "sasl.token",
+            "node",
+            "advertise",
+            "peer_ca",
         ];
         for key in keys.map(|key| format!("cluster.{key}")) {
             if self.settings.origin(&key) != Origin::Default {
@@ -226,6 +280,18 @@ impl Build<'_> {
             self.problem(key, message, hint);
         }
     }
+}
+
+/// Whether a URL has a scheme, a host and nothing else.
+fn is_base_url(url: &str) -> bool {
+    let Ok(uri) = url.parse::<hyper::Uri>() else {
+        return false;
+    };
+    let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
+    let has_host = uri
+        .authority()
+        .is_some_and(|authority| !authority.as_str().contains('@'));
+    is_http && has_host && uri.query().is_none() && matches!(uri.path(), "" | "/")
 }
 
 /// Whether a server is on this machine.

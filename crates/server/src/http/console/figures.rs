@@ -11,6 +11,7 @@ use std::time::Duration;
 use highwater_access::Resource;
 use highwater_console::Attention;
 use highwater_console::circuit::FailureHistory;
+use highwater_flow::DeadLetterPartition;
 use highwater_log::Offset;
 use highwater_queue::Totals;
 use highwater_workflow::ListFilter;
@@ -234,9 +235,9 @@ impl Figures {
 
     async fn count_attention(&self, app: &App, backend: &Backend) {
         for entry in backend.processors.iter().flat_map(|all| all.entries()) {
-            self.count_dead_letters(app, backend, entry).await;
+            self.count_dead_letters(app, entry).await;
         }
-        for workflow in backend.workflows.iter() {
+        for workflow in backend.workflows.list() {
             let parked = match workflow.failed() {
                 0 => 0,
                 _ => {
@@ -257,10 +258,8 @@ impl Figures {
     }
 
     /// Counts them only if the hub has grown: a count reads all of it. Counting takes at most 1 / `COUNT_SHARE` of the time.
-    async fn count_dead_letters(&self, app: &App, backend: &Backend, entry: &Entry) {
-        let Some(partition) = backend.log.partition(entry.spec.dead.as_str(), 0) else {
-            return;
-        };
+    async fn count_dead_letters(&self, app: &App, entry: &Entry) {
+        let DeadLetterPartition(partition) = &entry.letters;
         let (end, started) = (partition.bounds().end, app.clock.elapsed());
         let name = &entry.spec.name;
         let known = self.lock().dead_letters.get(name).copied();

@@ -5,6 +5,7 @@
 //! console: its script calls the `/api` operations, so rights, limits and audit are those of the table.
 
 pub(super) mod circuits;
+pub(super) mod cluster;
 pub(super) mod dead_letters;
 mod figures;
 pub(super) mod hub;
@@ -135,8 +136,10 @@ fn counts(context: &Context<'_>) -> NavCounts {
     let queues = backend.queues.as_ref().map(|queues| queues.list());
     let processors = backend.processors.as_ref();
     let deployed = |name: &str| context.may_see(Resource::Deployment(name));
-    let workflows = backend.workflows.iter();
-    let visible = workflows.filter(|flow| context.may_see(Resource::Workflow(flow.name())));
+    let workflows = backend.workflows.list();
+    let visible = workflows
+        .iter()
+        .filter(|flow| context.may_see(Resource::Workflow(flow.name())));
     NavCounts {
         jobs: count(jobs.iter().flatten().filter(|name| deployed(name)).count()),
         hubs: count(hubs.count()),

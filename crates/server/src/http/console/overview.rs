@@ -139,7 +139,7 @@ fn problems(context: &Context<'_>, backend: &Backend, jobs: &[JobRow]) -> Vec<Pr
     for entry in entries.filter(|entry| context.may_see(Resource::Deployment(&entry.spec.name))) {
         problems.extend(processor_problems(&context.app.console.figures, entry));
     }
-    for workflow in backend.workflows.iter() {
+    for workflow in backend.workflows.list() {
         let parked = context.app.console.figures.parked(workflow.name());
         if parked > 0 && context.may_see(Resource::Workflow(workflow.name())) {
             problems.push(Problem {

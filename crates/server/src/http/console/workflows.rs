@@ -24,9 +24,9 @@ const LIVE_RUNNING_MAX: usize = 10_000;
 const LIVE_ENDED_MAX: usize = 1000;
 
 pub(in crate::http) async fn list(context: &Context<'_>) -> Result<View, Error> {
-    let workflows = context.app.backend()?.workflows.iter();
+    let workflows = context.app.backend()?.workflows.list();
     let visible = |flow: &&Handle| context.may_see(Resource::Workflow(flow.name()));
-    let workflows: Vec<&Handle> = workflows.filter(visible).collect();
+    let workflows: Vec<&Handle> = workflows.iter().filter(visible).collect();
     let query = query(context);
     let chosen = |flow: &&&Handle| query.workflow.is_empty() || query.workflow == flow.name();
     let chosen: Vec<&Handle> = workflows.iter().filter(chosen).copied().collect();

@@ -95,6 +95,7 @@ fn workflows(page: &mut Page, workflows: &Workflows) {
         (&WORKFLOW_FAILED, Handle::failed),
         (&WORKFLOW_ENDED, Handle::ended),
     ];
+    let workflows = workflows.list();
     for (family, value) in values {
         let of = |workflow| (Handle::name(workflow), value(workflow) as u64);
         page.each(family, workflows.iter().map(of));

@@ -36,6 +36,7 @@ use super::dispatch::ApiRequest;
 use super::error::Error;
 use super::reply::Reply;
 use super::send::{Dialect, PathTarget};
+use crate::owners::OwnedKind;
 
 pub(super) use access::{Access, Scope};
 pub(super) use routes::{NoRoute, ROUTES, Route, Variables};
@@ -226,6 +227,16 @@ impl Operation {
                 DESCRIPTION_BYTES
             }
             _ => 0,
+        }
+    }
+
+    /// What the first variable of the path names, if that has one owner among the nodes over a cluster.
+    pub(super) fn owned_kind(&self) -> Option<OwnedKind> {
+        let first = self.path.split('/').find(|part| part.starts_with('{'));
+        match first {
+            Some("{queue}") => Some(OwnedKind::Queue),
+            Some("{workflow}") => Some(OwnedKind::Workflow),
+            _ => None,
         }
     }
 

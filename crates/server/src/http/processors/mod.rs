@@ -161,6 +161,16 @@ pub(super) async fn positions(app: &App, entry: &Entry) -> Result<Vec<Position>,
     join_all(positions).await.into_iter().collect()
 }
 
+/// Events in the partitions of this node that are not handled yet; `None` if the positions cannot be read.
+pub(super) async fn behind_here(app: &App, entry: &Entry) -> Option<u64> {
+    let here = entry.activity.partitions();
+    let positions = positions(app, entry).await.ok()?;
+    let own = positions
+        .iter()
+        .filter(|position| here.contains_key(&position.of));
+    Some(own.map(|position| position.behind() as u64).sum())
+}
+
 /// Whether the circuit stops deliveries.
 pub(super) fn is_open(entry: &Entry) -> bool {
     matches!(entry.circuit.state(), CircuitState::Open { .. })

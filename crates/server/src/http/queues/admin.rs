@@ -10,10 +10,12 @@ use serde_json::{Value, json};
 
 use super::send::duration;
 use super::{queue, queues};
-use crate::http::dispatch::ApiRequest;
+use crate::http::dispatch::{ApiRequest, parse_json};
 use crate::http::error::{Code, Error};
+use crate::http::forward;
 use crate::http::json_answer::JsonAnswer;
 use crate::http::reply::{self, Reply};
+use crate::owners::OwnedKind;
 use crate::text::time_text;
 use highwater_access::{Resource, Right};
 
@@ -21,7 +23,7 @@ const EXAMPLE: &str = "{\"name\":\"orders\",\"lock\":\"60s\",\"deliveries_max\":
 
 /// The queues that the caller may listen to or manage.
 pub(in crate::http) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
-    let ApiRequest { app, caller, .. } = request;
+    let (app, caller) = (request.app, &request.caller);
     let mut answer = JsonAnswer::new(&app.budget)?;
     answer.begin_rows("queues")?;
     for queue in queues(app)?.list() {
@@ -30,7 +32,12 @@ pub(in crate::http) async fn list(request: ApiRequest<'_>) -> Result<Reply, Erro
             answer.row(&queue_facts(queue.name(), &queue.stats().await?))?;
         }
     }
+    let elsewhere = forward::gather(&request, "/api/queues").await;
+    for row in forward::rows(&elsewhere, "queues") {
+        answer.row(row)?;
+    }
     answer.end_rows()?;
+    answer.fields(&forward::unreachable(&elsewhere))?;
     answer.finish()
 }
 
@@ -148,11 +155,15 @@ impl QueueRequest {
 }
 
 pub(in crate::http) async fn create(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
-    let wanted: QueueRequest = request.read_json(EXAMPLE).await?;
+    let (body, _share) = request.read_body().await?;
+    let wanted: QueueRequest = parse_json(&body, EXAMPLE)?;
     let name = wanted.new_name("queue", EXAMPLE)?;
     request.authorise(Resource::Queue(name))?;
     request.app.check_entity_name(name)?;
     let settings = wanted.settings(Settings::default())?;
+    if let Some(reply) = forward::by_name(&request, OwnedKind::Queue, name, &body).await? {
+        return Ok(reply);
+    }
     request.charge_partitions(1)?;
     let _naming = request.app.entity_names.lock().await;
     request.app.check_entity_is_new(name)?;

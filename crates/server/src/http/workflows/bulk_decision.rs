@@ -52,7 +52,7 @@ pub(in crate::http) async fn decide_all(
     decision: fn(String, String) -> Decision,
 ) -> Result<Reply, Error> {
     let [name] = request.variables();
-    let workflow = workflow(request.app, name)?;
+    let workflow = &workflow(request.app, name)?;
     let example = "{\"state\":\"parked\",\"note\":\"why\",\"dry_run\":true}";
     let asked: BulkDecision = request.read_json(example).await?;
     let note = asked.note.chars().take(NOTE_CHARS_MAX).collect();

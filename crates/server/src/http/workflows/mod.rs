@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::app::App;
 use super::dispatch::ApiRequest;
 use super::error::{Code, Error};
+use super::forward;
 use super::read::unix_ms;
 use super::reply::{self, Reply};
 use crate::text::{parameter, percent_decode};
@@ -24,7 +25,7 @@ use crate::text::{parameter, percent_decode};
 const LIMIT_DEFAULT: usize = 100;
 const LIMIT_MAX: usize = 10_000;
 
-pub(super) fn workflow<'a>(app: &'a App, name: &str) -> Result<&'a Handle, Error> {
+pub(super) fn workflow(app: &App, name: &str) -> Result<Handle, Error> {
     app.backend()?.workflows.find(name).ok_or_else(|| {
         let hint = format!("add [workflows.{name}] with file = \"{name}.toml\" to the settings");
         Error::new(
@@ -76,16 +77,17 @@ pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
             },
         })
     };
-    let workflows = request.app.backend()?.workflows.iter();
+    let workflows = request.app.backend()?.workflows.list();
     let visible = |workflow: &&Handle| {
         let resource = Resource::Workflow(workflow.name());
         request.caller.may(Right::Listen, resource)
     };
-    let workflows: Vec<Value> = workflows.filter(visible).map(facts).collect();
-    Ok(reply::json(
-        StatusCode::OK,
-        &json!({"workflows": workflows}),
-    ))
+    let mut workflows: Vec<Value> = workflows.iter().filter(visible).map(facts).collect();
+    let elsewhere = forward::gather(&request, "/api/workflows").await;
+    workflows.extend(forward::rows(&elsewhere, "workflows").cloned());
+    let mut body = forward::unreachable(&elsewhere);
+    body["workflows"] = workflows.into();
+    Ok(reply::json(StatusCode::OK, &body))
 }
 
 pub(super) async fn list_instances(request: ApiRequest<'_>) -> Result<Reply, Error> {

@@ -45,7 +45,7 @@ async fn node(keys: Vec<Key>) -> Node {
         Supervision::Here,
     );
     let service = service.await.unwrap();
-    let mut workflows = Workflows::default();
+    let workflows = Workflows::default();
     workflows.add(service.handle());
     tokio::spawn(service.run(std::future::pending()));
     let backend = Backend {

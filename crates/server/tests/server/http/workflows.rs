@@ -39,7 +39,7 @@ async fn node_with(supervision: Supervision) -> Node {
     let options_of = Options::default();
     let service = Service::open(&log, clock, definition, functions, options_of, supervision);
     let service = service.await.unwrap();
-    let mut workflows = Workflows::default();
+    let workflows = Workflows::default();
     workflows.add(service.handle());
     tokio::spawn(service.run(std::future::pending()));
     let backend = Backend {

@@ -1,0 +1,312 @@
+//! Gives out ownership of resources that have one owner, such as the journals of queues, to the nodes of a group.
+//!
+//! Resources are hashed into [`SLOTS`] slots. The nodes are members of one group of the classic protocol, as the workers
+//! of Kafka Connect are: each tells its address and the slots that it has, the leader assigns, and the assignment has
+//! the slots of all nodes. What the group decides is only who *should* own a slot. That a former owner cannot write any
+//! more is up to the journals, whose claims fence it; so a node that was thought dead does no harm when it wakes up.
+
+mod assign;
+mod slots;
+mod wire;
+
+use std::sync::Arc;
+
+use highwater_log::{
+    BoxFuture, GroupCoordinator, GroupError, JoinRequest, JoinResponse, MemberIdentity, Membership,
+    SyncRequest,
+};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use crate::group::GroupTimeouts;
+use assign::Candidate;
+pub use slots::{SLOTS, SlotSet, slot_of};
+
+/// The protocol type and the name of the protocol in the group.
+const PROTOCOL_TYPE: &str = "highwater";
+const PROTOCOL: &str = "slots";
+
+/// A node as the others know it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeInfo {
+    pub name: String,
+    /// Where the others reach it over HTTP; empty if nowhere.
+    pub url: String,
+    /// Of the software.
+    pub version: String,
+}
+
+/// A node and its slots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSlots {
+    pub node: NodeInfo,
+    pub slots: SlotSet,
+}
+
+/// The owners of all slots, as of the last assignment. Without nodes, nothing is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Directory {
+    pub nodes: Vec<NodeSlots>,
+    /// The position of this node among them.
+    pub own: usize,
+}
+
+/// Who has a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SlotOwner {
+    Here,
+    Elsewhere(NodeInfo),
+    /// It is being handed over, or this node is not in the group.
+    Nobody,
+}
+
+impl Directory {
+    pub fn owner(&self, slot: u16) -> SlotOwner {
+        let at = self
+            .nodes
+            .iter()
+            .position(|entry| entry.slots.contains(slot));
+        match at {
+            Some(at) if at == self.own => SlotOwner::Here,
+            Some(at) => SlotOwner::Elsewhere(self.nodes[at].node.clone()),
+            None => SlotOwner::Nobody,
+        }
+    }
+
+    fn own_slots(&self) -> SlotSet {
+        self.nodes
+            .get(self.own)
+            .map_or_else(SlotSet::default, |entry| entry.slots)
+    }
+}
+
+/// Serves the resources of slots.
+pub trait SlotHolder: Send + Sync {
+    /// Serves these slots and no others from now on. Completes when nothing outside of them is served any more; new
+    /// slots are opened after that.
+    fn hold(&self, slots: SlotSet) -> BoxFuture<()>;
+
+    /// The coordinator has just confirmed that this node is still in the group, so its slots are its own.
+    fn confirmed(&self);
+
+    /// The slot of every resource, here or elsewhere.
+    fn resources(&self) -> Vec<u16>;
+}
+
+/// A node's membership.
+pub struct OwnershipMember {
+    pub groups: Arc<dyn GroupCoordinator>,
+    pub group: String,
+    /// Shown in descriptions of the group.
+    pub client: String,
+    /// The static member id: with it, a node that restarts within the session gets its slots back at once.
+    pub instance: Option<String>,
+    pub node: NodeInfo,
+    pub timeouts: GroupTimeouts,
+    pub holder: Arc<dyn SlotHolder>,
+    /// Told the owners after every assignment.
+    pub directory: watch::Sender<Directory>,
+}
+
+/// The membership from one join to the next.
+struct Standing {
+    /// The id in the group; empty before the first join.
+    member: String,
+    owned: SlotSet,
+    /// When the coordinator last confirmed the membership.
+    confirmed: Instant,
+}
+
+impl OwnershipMember {
+    /// Takes part until `shutdown`, then closes everything and leaves, so that the others take over at once.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        let mut shutdown = std::pin::pin!(shutdown);
+        let mut standing = Standing {
+            member: String::new(),
+            owned: SlotSet::default(),
+            confirmed: Instant::now(),
+        };
+        loop {
+            tokio::select! {
+                () = &mut shutdown => break,
+                () = self.run_generation(&mut standing) => {}
+            }
+        }
+        self.directory.send_replace(Directory::default());
+        self.holder.hold(SlotSet::default()).await;
+        self.leave(standing.member).await;
+    }
+
+    /// Joins and stays until the group must be joined again.
+    async fn run_generation(&self, standing: &mut Standing) {
+        let patience = self.timeouts.rebalance + self.timeouts.session;
+        let joined = match timeout(patience, self.join(standing)).await {
+            Ok(joined) => joined,
+            Err(_) => Err(GroupError::Storage(
+                "the coordinator does not answer".into(),
+            )),
+        };
+        match joined {
+            Ok((membership, directory)) => {
+                standing.confirmed = Instant::now();
+                let slots = directory.own_slots();
+                let lost = standing.owned.without(&slots);
+                self.directory.send_replace(directory);
+                // Heartbeats must not wait longer. What is late in closing goes on doing so, and its claim is fenced.
+                let _ = timeout(self.timeouts.session / 2, self.holder.hold(slots)).await;
+                standing.owned = slots;
+                // Slots that were given up are assigned when their owner has joined without them.
+                if lost.is_empty() {
+                    self.stay(standing, &membership).await;
+                }
+            }
+            Err(GroupError::Rebalancing) => {}
+            Err(error) => {
+                tracing::warn!(group = self.group, %error, "the group of nodes cannot be joined");
+                self.check(standing, &error).await;
+                sleep(self.timeouts.pause).await;
+            }
+        }
+    }
+
+    /// Joins the group and returns the assignment. A new member first gets its id.
+    async fn join(&self, standing: &mut Standing) -> Result<(Membership, Directory), GroupError> {
+        let joined = match self.groups.join(self.request(standing)).await {
+            Err(GroupError::MemberIdRequired { member }) => {
+                standing.member = member;
+                self.groups.join(self.request(standing)).await?
+            }
+            joined => joined?,
+        };
+        standing.member.clone_from(&joined.member);
+        let membership = Membership {
+            group: self.group.clone(),
+            generation: joined.generation,
+            member: joined.member.clone(),
+            instance: self.instance.clone(),
+        };
+        let synced = self.groups.sync(SyncRequest {
+            member: membership.clone(),
+            protocol_type: Some(joined.protocol_type.clone()),
+            protocol: Some(joined.protocol.clone()),
+            assignments: self.assignments(&joined),
+        });
+        let assignment = synced.await?.assignment;
+        let directory = wire::read_assignment(&assignment).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the assignment of the nodes cannot be read; nothing is served");
+            Directory::default()
+        });
+        Ok((membership, directory))
+    }
+
+    /// The assignments of all members, if this one leads.
+    fn assignments(&self, joined: &JoinResponse) -> Vec<(String, bytes::Bytes)> {
+        if joined.leader != joined.member || joined.led_as.is_some() {
+            return Vec::new();
+        }
+        let readable = joined.members.iter().filter_map(|member| {
+            let node = wire::read_metadata(&member.metadata);
+            let node = node.inspect_err(|error| {
+                tracing::warn!(member = member.member, %error, "a member is not understood and gets nothing");
+            });
+            Some((member.member.clone(), node.ok()?))
+        });
+        let (members, mut nodes): (Vec<String>, Vec<NodeSlots>) = readable.unzip();
+        let candidates: Vec<Candidate> = nodes
+            .iter()
+            .zip(&members)
+            .map(|(entry, member)| Candidate {
+                name: format!("{} {member}", entry.node.name),
+                owned: entry.slots,
+            })
+            .collect();
+        let given = assign::assign(&candidates, &self.holder.resources());
+        for (entry, slots) in nodes.iter_mut().zip(given) {
+            entry.slots = slots;
+        }
+        let assignment = |(at, member)| (member, wire::assignment(&nodes, at));
+        members.into_iter().enumerate().map(assignment).collect()
+    }
+
+    fn request(&self, standing: &Standing) -> JoinRequest {
+        let metadata = wire::metadata(&self.node, &standing.owned);
+        JoinRequest {
+            group: self.group.clone(),
+            member: standing.member.clone(),
+            instance: self.instance.clone(),
+            client_id: self.client.clone(),
+            client_host: String::new(),
+            session_timeout: self.timeouts.session,
+            rebalance_timeout: self.timeouts.rebalance,
+            protocol_type: PROTOCOL_TYPE.into(),
+            protocols: vec![(PROTOCOL.into(), metadata)],
+            expects_member_id: true,
+        }
+    }
+
+    /// Sends heartbeats until the group must be joined again.
+    async fn stay(&self, standing: &mut Standing, membership: &Membership) {
+        loop {
+            sleep(self.timeouts.heartbeat).await;
+            let until = standing.confirmed + self.timeouts.session;
+            let beat = timeout_at(until, self.groups.heartbeat(membership.clone()));
+            match beat.await {
+                Ok(Ok(())) => {
+                    standing.confirmed = Instant::now();
+                    self.holder.confirmed();
+                }
+                Ok(Err(GroupError::Rebalancing)) => return,
+                Ok(Err(GroupError::Loading | GroupError::Storage(_))) if Instant::now() < until => {
+                }
+                Ok(Err(error)) => return self.check(standing, &error).await,
+                Err(_) => {
+                    let silent = GroupError::Storage("the coordinator does not answer".into());
+                    return self.check(standing, &silent).await;
+                }
+            }
+        }
+    }
+
+    /// Gives everything up if the group no longer counts on this member: others have its slots, or will have them.
+    async fn check(&self, standing: &mut Standing, error: &GroupError) {
+        let is_member = matches!(
+            error,
+            GroupError::Loading | GroupError::Storage(_) | GroupError::Rebalancing
+        );
+        if is_member && standing.confirmed.elapsed() < self.timeouts.session {
+            return;
+        }
+        if !is_member {
+            standing.member.clear();
+        }
+        if !standing.owned.is_empty() {
+            tracing::warn!(group = self.group, %error, "this node lost its membership; it closes what it owned");
+        }
+        self.directory.send_replace(Directory::default());
+        let _ = timeout(
+            self.timeouts.session / 2,
+            self.holder.hold(SlotSet::default()),
+        )
+        .await;
+        standing.owned = SlotSet::default();
+    }
+
+    async fn leave(&self, member: String) {
+        if member.is_empty() {
+            return;
+        }
+        let leaving = vec![MemberIdentity {
+            member,
+            instance: self.instance.clone(),
+        }];
+        let left = timeout(
+            self.timeouts.session,
+            self.groups.leave(self.group.clone(), leaving),
+        );
+        match left.await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "leaving the group of nodes failed"),
+            Err(_) => tracing::warn!("leaving the group of nodes took too long"),
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Workflows, queues and topics of a node. On a log of its own the node has them all; over a cluster the nodes of the
+//! prefix share queues and workflows, and this one opens what the group gives to it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use highwater_env::{Clock, shutdown_signal};
+use highwater_flow::{GroupTimeouts, OwnershipMember, SlotHolder};
+use highwater_kafka::client::{Profile, Remote};
+use highwater_log::Log;
+use highwater_queue::Topics;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::NodeError;
+use super::log::{Coordinators, NodeLog};
+use super::services::Tasks;
+use crate::cluster::ClusterSettings;
+use crate::config::Config;
+use crate::http::Peers;
+use crate::owners::{self, Holder, HolderParts, Owners, instance_id, node_info};
+use crate::processors::notify::Notifier;
+use crate::queues::{self, RunningQueues};
+use crate::topics;
+use crate::workflows::Workflows;
+
+/// How many heartbeats fit into a session.
+const HEARTBEATS: u32 = 10;
+/// How long the nodes may take to close what they give up.
+const REBALANCE_TIMEOUT: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What has one owner.
+pub(super) struct OwnedServices {
+    pub(super) workflows: Workflows,
+    pub(super) queues: RunningQueues,
+    /// `None` over a cluster.
+    pub(super) topics: Option<Topics>,
+    membership: Option<RunningMembership>,
+}
+
+/// The membership in the group of nodes.
+struct RunningMembership {
+    owners: Owners,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+/// The parts of a node that these services use.
+pub(super) struct OwnedParts<'a> {
+    pub config: &'a Config,
+    pub coordinators: &'a Coordinators,
+    pub clock: &'a Arc<dyn Clock>,
+    pub notifier: Notifier,
+    /// The URL of the HTTP listener.
+    pub url: Option<String>,
+}
+
+impl OwnedServices {
+    pub(super) async fn start(
+        node_log: &NodeLog,
+        parts: OwnedParts<'_>,
+        tasks: &mut Tasks,
+    ) -> Result<OwnedServices, NodeError> {
+        match (node_log.remote(), &parts.config.cluster) {
+            (Some(remote), Some(cluster)) => share(remote, cluster, parts, tasks).await,
+            _ => open_all(&node_log.log(), parts, tasks).await,
+        }
+    }
+
+    /// `None` for a node that has everything.
+    pub(super) fn owners(&self) -> Option<Owners> {
+        self.membership
+            .as_ref()
+            .map(|membership| membership.owners.clone())
+    }
+
+    /// Closes everything and leaves the group, so that other nodes take over at once.
+    pub(super) async fn stop(self) {
+        if let Some(RunningMembership { stop, task, .. }) = self.membership {
+            stop.send_replace(true);
+            // A panic has been reported.
+            let _ = task.await;
+        }
+        self.queues.stop().await;
+        if let Some(topics) = self.topics {
+            topics.stop().await;
+        }
+    }
+}
+
+async fn open_all(
+    log: &Arc<dyn Log>,
+    parts: OwnedParts<'_>,
+    tasks: &mut Tasks,
+) -> Result<OwnedServices, NodeError> {
+    let OwnedParts { config, clock, .. } = parts;
+    let workflows = Workflows::default();
+    for workflow in &config.workflows {
+        let name = workflow.definition.name.clone();
+        let groups = parts.coordinators.groups.clone();
+        let (egress, notifier) = (config.egress.clone(), parts.notifier.clone());
+        let service = workflow
+            .clone()
+            .open(log, groups, clock, egress, notifier)
+            .await;
+        let service = service.map_err(|error| NodeError::Workflow { name, error })?;
+        workflows.add(service.handle());
+        tasks.spawn("workflows", |shutdown| service.run(shutdown));
+    }
+    let queues = queues::start(log.clone(), clock.clone(), &config.queues).await;
+    let queues = queues.map_err(|(queue, error)| NodeError::Queue { queue, error })?;
+    let topics = topics::start(log.clone(), clock.clone(), &config.topics).await;
+    let topics = topics.map_err(|(topic, error)| NodeError::Topic { topic, error })?;
+    Ok(OwnedServices {
+        workflows,
+        queues,
+        topics: Some(topics),
+        membership: None,
+    })
+}
+
+/// Joins the nodes of the prefix. Completes when everything that this node got is open.
+async fn share(
+    remote: &Remote,
+    cluster: &ClusterSettings,
+    parts: OwnedParts<'_>,
+    tasks: &mut Tasks,
+) -> Result<OwnedServices, NodeError> {
+    let OwnedParts { config, clock, .. } = parts;
+    let log: Arc<dyn Log> = Arc::new(remote.clone());
+    let queues = queues::share(&log, clock, &config.queues);
+    let workflows = Workflows::default();
+    let mut services = OwnedServices {
+        workflows: workflows.clone(),
+        queues,
+        topics: None,
+        membership: None,
+    };
+    // It has no transactions, so nothing there can have an owner.
+    if cluster.profile == Profile::EventHubs {
+        return Ok(services);
+    }
+    let failures = owners::Failures::default();
+    let (holder, reconciler) = Holder::new(HolderParts {
+        remote: remote.clone(),
+        queues: services.queues.queues.clone(),
+        declared_queues: config.queues.clone(),
+        workflows,
+        declared_workflows: config.workflows.clone(),
+        groups: parts.coordinators.groups.clone(),
+        clock: clock.clone(),
+        egress: config.egress.clone(),
+        notifier: parts.notifier.clone(),
+        failures: failures.clone(),
+    });
+    tasks.spawn("queues and workflows", |shutdown| reconciler.run(shutdown));
+    let opened = holder.opened();
+    let names = config.workflows.iter();
+    let names = names
+        .map(|workflow| workflow.definition.name.clone())
+        .collect();
+    let (directory, known) = watch::channel(highwater_flow::Directory::default());
+    let peers = Peers::new(&cluster.peers).map_err(NodeError::Cluster)?;
+    let owners = Owners::new(known, failures, names, peers);
+    let member = member(&parts, cluster, Arc::new(holder), directory)?;
+    let stop = watch::Sender::new(false);
+    let task = tokio::spawn(member.run(shutdown_signal(stop.subscribe())));
+    services.membership = Some(RunningMembership { owners, stop, task });
+    opened.await;
+    Ok(services)
+}
+
+fn member(
+    parts: &OwnedParts<'_>,
+    cluster: &ClusterSettings,
+    holder: Arc<dyn SlotHolder>,
+    directory: watch::Sender<highwater_flow::Directory>,
+) -> Result<OwnershipMember, NodeError> {
+    let instance = instance_id(&parts.config.data);
+    let instance = instance.map_err(|error| NodeError::Cluster(error.to_string()))?;
+    let node = node_info(&cluster.peers, parts.url.as_deref(), &instance);
+    if node.url.is_empty() {
+        tracing::warn!("other nodes cannot reach this one: set cluster.advertise to its URL");
+    }
+    tracing::info!(
+        node = node.name,
+        url = node.url,
+        "joining the nodes of the prefix"
+    );
+    Ok(OwnershipMember {
+        groups: parts.coordinators.groups.clone(),
+        group: owners::GROUP.to_owned(),
+        client: cluster.client_id.clone(),
+        instance: Some(instance),
+        node,
+        timeouts: GroupTimeouts {
+            session: cluster.peers.session,
+            heartbeat: cluster.peers.session / HEARTBEATS,
+            rebalance: REBALANCE_TIMEOUT,
+            pause: PAUSE,
+        },
+        holder,
+        directory,
+    })
+}
