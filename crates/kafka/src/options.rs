@@ -56,6 +56,9 @@ pub struct Options {
     /// For hubs that are created without a number of partitions.
     pub partitions_default: u32,
     pub topics: TopicDefaults,
+    /// The session and the heartbeats of the consumer protocol, which clients are told.
+    pub consumer_session: Duration,
+    pub consumer_heartbeat: Duration,
 }
 
 /// Settings of topics that clients create without them.
@@ -108,6 +111,8 @@ impl Default for Options {
             stop_timeout: Duration::from_secs(10),
             auto_create: true,
             partitions_default: 4,
+            consumer_session: Duration::from_secs(45),
+            consumer_heartbeat: Duration::from_secs(5),
             topics: TopicDefaults::default(),
         }
     }

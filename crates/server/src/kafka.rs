@@ -73,6 +73,7 @@ pub(crate) async fn bind(
         }
     }
     let defaults = Options::default();
+    let groups = highwater_hub::groups::Options::default();
     let options = Options {
         listeners: config
             .kafka
@@ -84,6 +85,8 @@ pub(crate) async fn bind(
         auto_create: config.auto_create.is_some(),
         partitions_default: config.auto_create.unwrap_or(defaults.partitions_default),
         topics: topic_defaults(config),
+        consumer_session: groups.consumer_session,
+        consumer_heartbeat: groups.consumer_heartbeat,
         ..defaults
     };
     let listeners = BoundListeners::bind(options).await;

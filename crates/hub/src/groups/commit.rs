@@ -178,6 +178,9 @@ impl LockedGroup<'_> {
         // It may have been of either protocol.
         entries.remove(|out| record::group_key(out, group));
         entries.remove(|out| record::consumer_group_key(out, group));
+        for id in &self.entry.stale_members {
+            entries.remove(|out| record::consumer_member_key(out, group, id));
+        }
         self.entry.deleting = true;
         self.change(&entries, GroupChange::Delete)
     }

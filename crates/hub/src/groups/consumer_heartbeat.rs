@@ -7,12 +7,8 @@ use std::sync::Arc;
 use highwater_log::{ConsumerHeartbeat, ConsumerHeartbeatResponse, GroupError, HubFilter};
 
 use super::commit::ChangeReceiver;
-use super::consumer::{
-    Assignor, ConsumerGroup, Heartbeat, HubShape, NamePattern, PATTERN_INTERVAL, PartitionSet,
-};
+use super::consumer::{Assignor, Heartbeat, NamePattern, PATTERN_INTERVAL, PartitionSet};
 use super::coordinator::{Coordinator, LockedGroup};
-use super::group_kind::GroupKind;
-use super::machine::Group;
 
 impl Coordinator {
     /// The response, which may be sent when the receiver, if any, has received the outcome.
@@ -71,14 +67,6 @@ impl Coordinator {
         let hubs = hubs.filter(|hub| visible.includes(hub.name.as_str()));
         hubs.map(|hub| hub.name.as_str().to_owned()).collect()
     }
-
-    fn hub_shape(&self, name: &str) -> Option<HubShape> {
-        let hub = self.log.hub(name)?;
-        Some(HubShape {
-            id: hub.id,
-            partitions: hub.partitions,
-        })
-    }
 }
 
 fn heartbeat(
@@ -100,6 +88,7 @@ fn heartbeat(
         owned: request.owned.map(PartitionSet::from_list),
         client_id: request.client_id,
         client_host: request.client_host,
+        classic: None,
     })
 }
 
@@ -113,52 +102,5 @@ impl LockedGroup<'_> {
         let find = |name: &str| coordinator.hub_shape(name);
         let response = group.heartbeat(request, &find, now)?;
         Ok((response, self.entry.await_stored()))
-    }
-
-    /// The group as one of the consumer protocol, which it becomes if it has no members.
-    fn consumer_group(&mut self) -> Result<&mut ConsumerGroup, GroupError> {
-        if let GroupKind::Classic(group) = &self.entry.group {
-            if !group.is_idle() {
-                return Err(GroupError::NotConsumerGroup);
-            }
-            let epoch = group.generation();
-            self.check_quiet()?;
-            let (options, memory) = (
-                self.coordinator.options.clone(),
-                self.coordinator.member_memory.clone(),
-            );
-            let group = ConsumerGroup::new(&self.entry.name, epoch, options, memory);
-            self.entry.group = GroupKind::Consumer(group);
-        }
-        self.entry
-            .group
-            .consumer()
-            .ok_or(GroupError::NotConsumerGroup)
-    }
-
-    /// The group as one of the classic protocol, which it becomes if it has no members.
-    pub(super) fn classic_group(&mut self) -> Result<&mut Group, GroupError> {
-        if let GroupKind::Consumer(group) = &self.entry.group {
-            if !group.is_empty() {
-                return Err(GroupError::InconsistentProtocol);
-            }
-            let epoch = group.epoch();
-            self.check_quiet()?;
-            let options = self.coordinator.options.clone();
-            let group = Group::after(&self.entry.name, epoch, options);
-            self.entry.group = GroupKind::Classic(group);
-        }
-        self.entry
-            .group
-            .classic()
-            .ok_or(GroupError::InconsistentProtocol)
-    }
-
-    /// The protocol does not change while a change is being written: the client asks again.
-    fn check_quiet(&self) -> Result<(), GroupError> {
-        match self.entry.is_quiet() {
-            true => Ok(()),
-            false => Err(GroupError::Loading),
-        }
     }
 }

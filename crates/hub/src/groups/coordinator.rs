@@ -128,6 +128,7 @@ impl Coordinator {
         let done = act(&mut locked);
         locked.run_effects();
         locked.store_consumer();
+        locked.downgrade();
         if let Some(at) = entry.group.take_deadline() {
             (self.deadlines).set(&mut entry.wakeup_at, at, &entry.name);
         }
@@ -191,6 +192,9 @@ impl LockedGroup<'_> {
             |out| record::group_key(out, name),
             |out| record::put_group(out, &snapshot, since),
         );
+        for id in &self.entry.stale_members {
+            entries.remove(|out| record::consumer_member_key(out, name, id));
+        }
         self.append(&entries, GroupChange::Group(after), None);
     }
 

@@ -22,6 +22,9 @@ pub(super) struct GroupEntry {
     pub joins: BTreeMap<RequestId, Responder<JoinResponse>>,
     pub syncs: BTreeMap<RequestId, Responder<SyncResponse>>,
     pub consumer_store: ConsumerStore,
+    /// Members of a group of the consumer protocol that became a classic one. Their records are removed with the next
+    /// record of the group.
+    pub stale_members: BTreeSet<String>,
     /// The deadline set for this group.
     pub wakeup_at: Option<Duration>,
     /// The deletion is being written: requests are refused until it succeeded or failed.
@@ -73,6 +76,7 @@ impl GroupEntry {
             joins: BTreeMap::new(),
             syncs: BTreeMap::new(),
             consumer_store: ConsumerStore::default(),
+            stale_members: BTreeSet::new(),
             wakeup_at: None,
             deleting: false,
             removed: false,
@@ -131,6 +135,9 @@ impl GroupEntry {
         match change {
             GroupChange::Group(after) => {
                 if let Some(group) = self.group.classic() {
+                    if stored {
+                        self.stale_members.clear();
+                    }
                     group.stored(after, outcome, now);
                 }
             }
@@ -159,6 +166,18 @@ impl GroupEntry {
             | GroupChange::Resolve(..)
             | GroupChange::Forget(_) => {}
         }
+    }
+
+    /// A join or sync is pending, or a record of the classic group is being written.
+    pub(super) fn has_pending_requests(&self) -> bool {
+        let is_group = |change: &Change| matches!(change.change, GroupChange::Group(_));
+        !self.joins.is_empty() || !self.syncs.is_empty() || self.changes.iter().any(is_group)
+    }
+
+    /// Nothing of a group of the consumer protocol is to be stored or being stored.
+    pub(super) fn is_consumer_stored(&mut self) -> bool {
+        let has_changes = (self.group.consumer()).is_none_or(|group| group.has_changes());
+        !has_changes && self.consumer_store.in_flight.is_none() && !self.deleting
     }
 
     /// Receives the outcome when everything that the group would answer now is stored; `None` if it is already.

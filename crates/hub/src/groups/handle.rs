@@ -10,7 +10,8 @@ use highwater_log::{
 
 use super::commit::{ChangeReceiver, wait};
 use super::coordinator::{Coordinator, LockedGroup};
-use super::pending_response::PendingResponse;
+use super::group_kind::GroupKind;
+use super::pending_response::{ClassicResponse, PendingResponse};
 
 /// A handle to the coordinator, which clones share. Its methods need a Tokio runtime.
 #[derive(Clone)]
@@ -90,13 +91,13 @@ impl GroupCoordinator for Handle {
 
     fn heartbeat(&self, member: Membership) -> BoxFuture<Result<(), GroupError>> {
         self.query(move |coordinator| {
-            let beat = |locked: &mut LockedGroup<'_>| {
-                let group = locked.entry.group.classic()?;
-                Some(group.heartbeat(&member, locked.now))
+            let beat = |locked: &mut LockedGroup<'_>| match &mut locked.entry.group {
+                GroupKind::Classic(group) => group.heartbeat(&member, locked.now),
+                GroupKind::Consumer(group) => group.heartbeat_classic(&member, locked.now),
             };
             let unknown = || Err(GroupError::UnknownMember(member.member.clone()));
             let beat = coordinator.with_group(&member.group, beat)?;
-            beat.flatten().unwrap_or_else(unknown)
+            beat.unwrap_or_else(unknown)
         })
     }
 
@@ -105,17 +106,23 @@ impl GroupCoordinator for Handle {
         group: String,
         leaving: Vec<MemberIdentity>,
     ) -> BoxFuture<Result<Vec<Result<(), GroupError>>, GroupError>> {
-        self.query(move |coordinator| {
-            let leave = |locked: &mut LockedGroup<'_>| {
-                let group = locked.entry.group.classic()?;
-                Some(group.leave(&leaving, locked.now))
+        let coordinator = Arc::clone(&self.coordinator);
+        Box::pin(async move {
+            let leave = |locked: &mut LockedGroup<'_>| match &mut locked.entry.group {
+                GroupKind::Classic(group) => (group.leave(&leaving, locked.now), None),
+                GroupKind::Consumer(group) => {
+                    let results = group.leave_classic(&leaving);
+                    (results, locked.entry.await_stored())
+                }
             };
             let unknown = |one: &MemberIdentity| Err(GroupError::UnknownMember(one.member.clone()));
-            let unknown_group = || leaving.iter().map(unknown).collect();
-            Ok(coordinator
-                .with_group(&group, leave)?
-                .flatten()
-                .unwrap_or_else(unknown_group))
+            let unknown_group = || (leaving.iter().map(unknown).collect(), None);
+            let left = coordinator.with_group(&group, leave)?;
+            let (results, stored) = left.unwrap_or_else(unknown_group);
+            if let Some(stored) = stored {
+                wait(stored).await?;
+            }
+            Ok(results)
         })
     }
 
@@ -201,11 +208,25 @@ impl Coordinator {
     fn join(
         self: &Arc<Self>,
         request: JoinRequest,
-    ) -> Result<PendingResponse<JoinResponse>, GroupError> {
+    ) -> Result<ClassicResponse<JoinResponse>, GroupError> {
         let group = request.group.clone();
         let member = request.member.clone();
         let new_id = self.member_id(&request.client_id);
         let join = |locked: &mut LockedGroup<'_>| {
+            let (coordinator, now) = (locked.coordinator, locked.now);
+            if let Some(group) = locked
+                .entry
+                .group
+                .consumer()
+                .filter(|group| !group.is_empty())
+            {
+                let find = |name: &str| coordinator.hub_shape(name);
+                let response = group.join_classic(request, new_id, &find, now)?;
+                return Ok(ClassicResponse::Stored(
+                    response,
+                    locked.entry.await_stored(),
+                ));
+            }
             // First: a pending response that is dropped under the lock would wait for it.
             locked.classic_group()?;
             let (responder, pending) = PendingResponse::new(locked);
@@ -213,7 +234,7 @@ impl Coordinator {
             if let Some(group) = locked.entry.group.classic() {
                 group.join(request, new_id, pending.request_id, locked.now);
             }
-            Ok(pending)
+            Ok(ClassicResponse::Pending(pending))
         };
         match member.is_empty() {
             true => self.with_group_or_new(&group, join)?,
@@ -226,20 +247,28 @@ impl Coordinator {
     fn sync(
         self: &Arc<Self>,
         request: SyncRequest,
-    ) -> Result<PendingResponse<SyncResponse>, GroupError> {
+    ) -> Result<ClassicResponse<SyncResponse>, GroupError> {
         let group = request.member.group.clone();
         let member = request.member.member.clone();
         let sync = |locked: &mut LockedGroup<'_>| {
-            // First, as for a join.
-            locked.entry.group.classic()?;
+            let (coordinator, now) = (locked.coordinator, locked.now);
+            if let Some(group) = locked.entry.group.consumer() {
+                let log = &coordinator.log;
+                let find_name = |hub| Some(log.hub_by_id(hub)?.name.as_str().to_owned());
+                let response = group.sync_classic(&request, &find_name, now)?;
+                return Ok(ClassicResponse::Stored(
+                    response,
+                    locked.entry.await_stored(),
+                ));
+            }
             let (responder, pending) = PendingResponse::new(locked);
             locked.entry.syncs.insert(pending.request_id, responder);
             if let Some(group) = locked.entry.group.classic() {
                 group.sync(request, pending.request_id, locked.now);
             }
-            Some(pending)
+            Ok(ClassicResponse::Pending(pending))
         };
-        let synced = self.with_group(&group, sync)?.flatten();
-        synced.ok_or(GroupError::UnknownMember(member))
+        let unknown = Err(GroupError::UnknownMember(member));
+        self.with_group(&group, sync)?.unwrap_or(unknown)
     }
 }

@@ -27,6 +27,9 @@ mod machine;
 mod member_memory;
 mod offsets;
 mod pending_response;
+mod protocol_change;
+#[cfg(test)]
+mod protocol_change_tests;
 mod record;
 mod subscription;
 #[cfg(test)]

@@ -1,14 +1,36 @@
-//! The pending response of a join or a sync.
+//! The response of a join or a sync.
 
 use std::sync::Arc;
 
 use highwater_log::GroupError;
 use tokio::sync::oneshot;
 
+use super::commit::{ChangeReceiver, wait};
 use super::coordinator::{Coordinator, LockedGroup};
 use super::group_entry::{GroupEntry, Responder};
 use super::machine::RequestId;
 use crate::coordinator::slots::Slot;
+
+pub(super) enum ClassicResponse<T> {
+    /// Of a classic group: it follows when the other members are there.
+    Pending(PendingResponse<T>),
+    /// Of a group of the consumer protocol: it may be sent when what it shows is stored.
+    Stored(T, Option<ChangeReceiver>),
+}
+
+impl<T> ClassicResponse<T> {
+    pub(super) async fn answer(self) -> Result<T, GroupError> {
+        match self {
+            ClassicResponse::Pending(pending) => pending.answer().await,
+            ClassicResponse::Stored(response, stored) => {
+                if let Some(stored) = stored {
+                    wait(stored).await?;
+                }
+                Ok(response)
+            }
+        }
+    }
+}
 
 /// Dropped without an answer, it tells the group that the client hung up.
 pub(super) struct PendingResponse<T> {
@@ -32,7 +54,7 @@ impl<T> PendingResponse<T> {
         (responder, pending)
     }
 
-    pub(super) async fn answer(mut self) -> Result<T, GroupError> {
+    async fn answer(mut self) -> Result<T, GroupError> {
         let answer = (&mut self.response).await;
         self.answered = true;
         answer.unwrap_or(Err(GroupError::Loading))

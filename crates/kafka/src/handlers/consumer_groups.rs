@@ -23,7 +23,8 @@ use crate::access::Resource;
 use crate::codes::ErrorCode;
 use crate::request::RequestContext;
 
-/// The type of a member of the consumer protocol, as opposed to the classic one.
+/// The types of members, by their protocol.
+const CLASSIC_MEMBER: i8 = 0;
 const CONSUMER_MEMBER: i8 = 1;
 
 /// The memory of a partition in an assignment, while it is built.
@@ -200,6 +201,11 @@ fn described_member(
     info: MemberInfo,
     member: ConsumerMemberInfo,
 ) -> Member {
+    // Only members of the classic protocol have metadata.
+    let kind = match info.metadata.is_empty() {
+        true => CONSUMER_MEMBER,
+        false => CLASSIC_MEMBER,
+    };
     let described = Member::default()
         .with_member_id(text(info.member))
         .with_instance_id(info.instance.map(text))
@@ -212,7 +218,7 @@ fn described_member(
         .with_assignment(described_assignment(context, &member.assigned))
         .with_target_assignment(described_assignment(context, &member.target));
     match context.version >= 1 {
-        true => described.with_member_type(CONSUMER_MEMBER),
+        true => described.with_member_type(kind),
         false => described,
     }
 }

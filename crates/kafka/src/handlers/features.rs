@@ -51,7 +51,7 @@ fn check_level(name: &str, level: i16) -> Result<(), Refusal> {
         }
         None => {
             let reason = format!("there is no feature {name}");
-            Err(Refusal::new(Code::FeatureUpdateFailed, reason))
+            Err(Refusal::new(Code::InvalidUpdateVersion, reason))
         }
     }
 }
@@ -78,11 +78,14 @@ pub(crate) async fn update(
         .find_map(|(_, checked)| checked.as_ref().err());
     context.audit("features", refused.map(|refusal| refusal.code));
     let whole = refused.map(|refusal| (refusal.code, refusal.reason.clone()));
-    match (context.version, whole) {
-        (2.., Some((code, reason))) => response
+    let response = match whole {
+        Some((code, reason)) => response
             .with_error_code(context.error_code(&code))
             .with_error_message(some_text(reason)),
-        (2.., None) => response,
+        None => response,
+    };
+    match context.version {
+        2.. => response,
         _ => {
             let results = checks.into_iter().map(|(feature, checked)| {
                 let result = UpdatableFeatureResult::default().with_feature(feature);
@@ -103,6 +106,6 @@ mod tests {
         let lower = check_level("transaction.version", 1).unwrap_err();
         assert_eq!(lower.code, Code::InvalidUpdateVersion);
         let unknown = check_level("share.version", 1).unwrap_err();
-        assert_eq!(unknown.code, Code::FeatureUpdateFailed);
+        assert_eq!(unknown.code, Code::InvalidUpdateVersion);
     }
 }

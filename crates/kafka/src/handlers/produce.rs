@@ -11,7 +11,9 @@ use highwater_log::{
 };
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
-use kafka_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
+use kafka_protocol::messages::produce_response::{
+    BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse,
+};
 use kafka_protocol::messages::{ProduceRequest, ProduceResponse};
 
 use super::{hub_id, some_text};
@@ -31,6 +33,9 @@ const KNOWS_ABORTABLE: i16 = 11;
 /// The first version with error messages.
 const MESSAGES: i16 = 8;
 
+/// How many records without a key a response names.
+const NAMED_RECORDS_MAX: usize = 1_000;
+
 /// The code that every client retries; see [`AppendError::QueueFull`] in `codes.rs`.
 const THROTTLED: Code = Code::NotEnoughReplicas;
 
@@ -38,6 +43,8 @@ const THROTTLED: Code = Code::NotEnoughReplicas;
 enum PendingProduce {
     Appending(BoxFuture<Result<AppendInfo, AppendError>>),
     Refused(Code, String),
+    /// A compacted topic takes none of it, because of the records with these indexes.
+    WithoutKey(Vec<i32>),
     /// The client shall send it again later.
     Throttled(String),
 }
@@ -47,6 +54,25 @@ impl From<Code> for PendingProduce {
         PendingProduce::Refused(code, code.to_string())
     }
 }
+
+/// Why a batch was refused, and the indexes of the records that are to blame, if it is not all of them.
+struct ProduceRefusal {
+    code: Code,
+    reason: String,
+    records: Vec<i32>,
+}
+
+impl ProduceRefusal {
+    fn new(code: Code, reason: String) -> ProduceRefusal {
+        ProduceRefusal {
+            code,
+            reason,
+            records: Vec::new(),
+        }
+    }
+}
+
+const WITHOUT_KEY: &str = "a compacted topic takes no record without a key";
 
 struct PendingTopic {
     response: TopicProduceResponse,
@@ -224,13 +250,26 @@ fn check(
         .check_records()
         .map_err(|error| PendingProduce::Refused(error.kind(), error.to_string()))?;
     if records.null_key && hub.settings.cleanup.compacts() {
-        let reason = "a compacted topic takes no record without a key";
-        return Err(PendingProduce::Refused(Code::InvalidRecord, reason.into()));
+        let _share = take_unpack_memory(&context.broker.unpack_memory, records.bytes)?;
+        return Err(PendingProduce::WithoutKey(records_without_key(batch)));
     }
     let now = context.broker.services.clock.unix_millis();
     check_timestamps(&hub.settings.timestamps, &records, now)
         .map_err(|reason| PendingProduce::Refused(Code::InvalidTimestamp, reason))?;
     Ok(records)
+}
+
+/// The indexes of the first records without a key.
+fn records_without_key(batch: &Batch) -> Vec<i32> {
+    let mut decompressor = Decompressor::default();
+    let Ok(records) = batch.records(&mut decompressor) else {
+        return Vec::new();
+    };
+    let indexes = (0..).zip(records).filter_map(|(index, record)| {
+        let without_key = record.is_ok_and(|record| record.key.is_none());
+        without_key.then_some(index)
+    });
+    indexes.take(NAMED_RECORDS_MAX).collect()
 }
 
 /// Checks producers' timestamps against the bounds of the hub.
@@ -296,12 +335,16 @@ async fn acknowledge(
                             | AppendError::Busy { .. }
                             | AppendError::DiskFull { .. }
                     );
-                    (append_code(context, &error), error.to_string())
+                    ProduceRefusal::new(append_code(context, &error), error.to_string())
                 }),
-                PendingProduce::Refused(code, reason) => Err((code, reason)),
+                PendingProduce::Refused(code, reason) => Err(ProduceRefusal::new(code, reason)),
+                PendingProduce::WithoutKey(records) => Err(ProduceRefusal {
+                    records,
+                    ..ProduceRefusal::new(Code::InvalidRecord, WITHOUT_KEY.to_owned())
+                }),
                 PendingProduce::Throttled(reason) => {
                     full = true;
-                    Err((THROTTLED, reason))
+                    Err(ProduceRefusal::new(THROTTLED, reason))
                 }
             };
             failed |= result.is_err();
@@ -334,7 +377,7 @@ fn partition_response(
     context: &RequestContext,
     index: i32,
     timestamps: TimestampType,
-    result: Result<AppendInfo, (Code, String)>,
+    result: Result<AppendInfo, ProduceRefusal>,
 ) -> PartitionProduceResponse {
     let response = PartitionProduceResponse::default().with_index(index);
     match result {
@@ -345,16 +388,24 @@ fn partition_response(
                 TimestampType::Create => -1,
             })
             .with_log_start_offset(appended.start.0),
-        Err((code, reason)) => {
+        Err(refusal) => {
             let response = response
-                .with_error_code(context.error_code(&code))
+                .with_error_code(context.error_code(&refusal.code))
                 .with_base_offset(-1);
             match context.version >= MESSAGES {
-                true => response.with_error_message(some_text(reason)),
+                true => response
+                    .with_record_errors(refusal.records.into_iter().map(record_error).collect())
+                    .with_error_message(some_text(refusal.reason)),
                 false => response,
             }
         }
     }
+}
+
+fn record_error(index: i32) -> BatchIndexAndErrorMessage {
+    BatchIndexAndErrorMessage::default()
+        .with_batch_index(index)
+        .with_batch_index_error_message(some_text(WITHOUT_KEY))
 }
 
 #[cfg(test)]

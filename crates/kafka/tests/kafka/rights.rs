@@ -287,6 +287,10 @@ fn hub_requests() -> Vec<Case> {
     let alter_some = incremental_alter_configs_request::AlterConfigsResource::default()
         .with_resource_type(2)
         .with_resource_name(text(NEW));
+    // Without a setting: nothing is left to reset.
+    let reset_node = incremental_alter_configs_request::AlterConfigsResource::default()
+        .with_resource_type(4)
+        .with_resource_name(text("1"));
     vec![
         case(&[Hub], 9, metadata_of(HUB), |r| r.topics[0].error_code),
         case(&[Hub, NewHub], 9, metadata_of(NEW), |r| {
@@ -325,6 +329,15 @@ fn hub_requests() -> Vec<Case> {
             IncrementalAlterConfigsRequest::default().with_resources(vec![alter_some]),
             |r| r.responses[0].error_code,
         ),
+        case(
+            &[Node],
+            1,
+            IncrementalAlterConfigsRequest::default().with_resources(vec![reset_node]),
+            |r| r.responses[0].error_code,
+        ),
+        case(&[Group], 4, describe(32, GROUP), |r| {
+            r.results[0].error_code
+        }),
     ]
 }
 

@@ -218,6 +218,14 @@ async fn a_compacted_topic_takes_no_record_without_a_key() {
         let hub = server.log.hub(&name).unwrap();
         let refused = send(&mut client, &hub, created_batch(&[1], None)).await;
         assert_eq!(refused.0, Code::InvalidRecord.code());
+        // The response names the records.
+        let batches = [(0, created_batch(&[1, 2], None))];
+        let response = client.call(9, &produce(&hub, 9, -1, &batches)).await;
+        let errors = response.responses[0].partition_responses[0]
+            .record_errors
+            .iter();
+        let errors: Vec<i32> = errors.map(|error| error.batch_index).collect();
+        assert_eq!(errors, [0, 1]);
         let taken = send(&mut client, &hub, created_batch(&[1], Some("key"))).await;
         assert_eq!(taken.0, 0);
     }

@@ -174,3 +174,39 @@ async fn success_has_no_message() {
     let deleted = client.call(6, &request).await.responses.remove(0);
     assert_eq!((deleted.error_code, deleted.error_message), (0, None));
 }
+
+#[tokio::test]
+async fn groups_have_settings_and_those_of_the_node_can_be_reset_only() {
+    let server = start().await;
+    let mut client = server.connect().await;
+    let group = describe_configs_request::DescribeConfigsResource::default()
+        .with_resource_type(32)
+        .with_resource_name(text("readers"));
+    let request = DescribeConfigsRequest::default()
+        .with_resources(vec![group])
+        .with_include_documentation(true);
+    let response = client.call(4, &request).await;
+    let configs = response.results[0].configs.iter();
+    let configs: Vec<_> = configs
+        .map(|config| (config.name.as_str(), config.value.as_deref()))
+        .collect();
+    let expected = [
+        ("consumer.heartbeat.interval.ms", Some("5000")),
+        ("consumer.session.timeout.ms", Some("45000")),
+    ];
+    assert_eq!(configs, expected);
+    assert!(response.results[0].configs[0].documentation.is_some());
+    for (operation, name, code) in [(UNSET, "1", 0), (UNSET, "2", 42), (SET, "1", 42)] {
+        let config = AlterableConfig::default()
+            .with_name(text("leader.replication.throttled.rate"))
+            .with_config_operation(operation)
+            .with_value(Some(text("1")));
+        let resource = AlterConfigsResource::default()
+            .with_resource_type(4)
+            .with_resource_name(text(name))
+            .with_configs(vec![config]);
+        let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
+        let response = client.call(1, &request).await;
+        assert_eq!(response.responses[0].error_code, code, "{operation} {name}");
+    }
+}

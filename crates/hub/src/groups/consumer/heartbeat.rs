@@ -6,6 +6,7 @@ use std::time::Duration;
 use highwater_log::{ConsumerHeartbeatResponse, GroupError, HubPartitions};
 
 use super::assignor::Assignor;
+use super::classic::ClassicMember;
 use super::member::{AWAY, Member, MemberRecord, Progress};
 use super::partitions::PartitionSet;
 use super::{ConsumerGroup, FindHub, unknown};
@@ -34,6 +35,8 @@ pub(in crate::groups) struct Heartbeat {
     pub(in crate::groups) owned: Option<PartitionSet>,
     pub(in crate::groups) client_id: String,
     pub(in crate::groups) client_host: String,
+    /// Set if it stands for a join of the classic protocol.
+    pub(in crate::groups) classic: Option<ClassicMember>,
 }
 
 impl Heartbeat {
@@ -85,6 +88,7 @@ impl Heartbeat {
         record.client_host.clone_from(&self.client_host);
         record.rebalance_timeout = self.rebalance_timeout.unwrap_or(record.rebalance_timeout);
         record.assignor = self.assignor.or(record.assignor);
+        record.classic.clone_from(&self.classic);
         if let Some(names) = &self.names {
             record.names.clone_from(names);
         }
@@ -195,7 +199,7 @@ impl ConsumerGroup {
     }
 
     /// Takes over the fields of the request. Nothing has changed if it fails.
-    fn update(
+    pub(super) fn update(
         &mut self,
         request: &Heartbeat,
         replaced: Option<String>,
@@ -240,7 +244,7 @@ impl ConsumerGroup {
         Ok(())
     }
 
-    fn insert(
+    pub(super) fn insert(
         &mut self,
         id: &str,
         mut record: MemberRecord,
@@ -269,7 +273,7 @@ impl ConsumerGroup {
 
     fn touch(&mut self, id: &str, now: Elapsed) {
         if let Some(member) = self.members.get_mut(id) {
-            member.expires = now + self.options.consumer_session;
+            member.touch(now);
         }
     }
 

@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use bytes::Bytes;
 use highwater_log::{ConsumerMemberInfo, MemberInfo};
 
 use super::assignor::Assignor;
+use super::classic::ClassicMember;
 use super::partitions::PartitionSet;
 use crate::groups::machine::Elapsed;
 use crate::groups::member_memory::MemberShare;
@@ -48,12 +50,17 @@ pub(in crate::groups) struct MemberRecord {
     /// Partitions that it is to give up.
     pub(super) pending: PartitionSet,
     pub(super) target: PartitionSet,
+    /// Set for a member of the classic protocol.
+    pub(super) classic: Option<ClassicMember>,
 }
 
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) record: MemberRecord,
     pub(super) expires: Elapsed,
+    session: Duration,
+    /// When a classic member must have joined again, or have fetched its assignment.
+    pub(super) rejoin_by: Option<Elapsed>,
     /// When it must have given up its pending partitions.
     pub(super) revoke_by: Option<Elapsed>,
     pub(super) pattern_evaluated: Elapsed,
@@ -62,7 +69,8 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// A new member, or one after a restart: it has a whole session from now on.
+    /// A new member, or one after a restart: it has a whole session from now on. `session` is that of members of the
+    /// consumer protocol.
     pub(super) fn new(
         record: MemberRecord,
         share: MemberShare,
@@ -70,8 +78,11 @@ impl Member {
         session: Duration,
     ) -> Member {
         let revokes = record.progress == Progress::Unrevoked;
+        let session = (record.classic.as_ref()).map_or(session, |classic| classic.session_timeout);
         Member {
             expires: now + session,
+            session,
+            rejoin_by: None,
             revoke_by: revokes.then(|| now + record.rebalance_timeout),
             pattern_evaluated: now,
             record,
@@ -80,8 +91,13 @@ impl Member {
     }
 
     pub(super) fn deadline(&self) -> Elapsed {
-        let revoke_by = self.revoke_by.unwrap_or(self.expires);
-        self.expires.min(revoke_by)
+        let by = [self.revoke_by, self.rejoin_by].into_iter().flatten();
+        by.fold(self.expires, Elapsed::min)
+    }
+
+    /// It is alive.
+    pub(super) fn touch(&mut self, now: Elapsed) {
+        self.expires = now + self.session;
     }
 
     /// It has its target of this assignment epoch.
@@ -101,7 +117,9 @@ impl MemberRecord {
             .sum::<usize>();
         let names = self.names.iter().chain(&self.matched);
         let names = names.map(|name| name.len() + 48).sum::<usize>();
-        4 * id.len() + self.client_id.len() + self.client_host.len() + optional + names + 512
+        let classic = self.classic.as_ref().map_or(0, ClassicMember::bytes);
+        let texts = 4 * id.len() + self.client_id.len() + self.client_host.len();
+        texts + optional + names + classic + 512
     }
 
     pub(super) fn is_subscribed(&self, hub: &str) -> bool {
@@ -126,8 +144,8 @@ impl MemberRecord {
             instance: self.instance.clone(),
             client_id: self.client_id.clone(),
             client_host: self.client_host.clone(),
-            metadata: bytes::Bytes::new(),
-            assignment: bytes::Bytes::new(),
+            metadata: (self.classic.as_ref()).map_or_else(Bytes::new, ClassicMember::metadata),
+            assignment: Bytes::new(),
         }
     }
 

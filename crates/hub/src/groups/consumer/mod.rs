@@ -22,6 +22,7 @@
 //!   timeout is removed.
 
 mod assignor;
+mod classic;
 mod heartbeat;
 mod member;
 #[cfg(test)]
@@ -45,6 +46,7 @@ use super::Options;
 use super::machine::Elapsed;
 use super::member_memory::{MemberMemory, MemberShare};
 pub(super) use assignor::{Assignor, HubShape};
+pub(super) use classic::find_partitions;
 pub(super) use heartbeat::Heartbeat;
 use member::Member;
 pub(super) use member::MemberRecord;
@@ -248,11 +250,15 @@ impl ConsumerGroup {
 
     /// Checks that the member is in this epoch.
     pub(super) fn check_epoch(&self, member: &str, received: i32) -> Result<(), GroupError> {
-        let found = self.members.get(member);
-        let current = found.ok_or_else(|| unknown(member))?.record.epoch;
-        match received == current {
-            true => Ok(()),
-            false => Err(GroupError::StaleEpoch { received, current }),
+        let found = self.members.get(member).ok_or_else(|| unknown(member))?;
+        let current = found.record.epoch;
+        match found.record.classic {
+            _ if received == current => Ok(()),
+            None => Err(GroupError::StaleEpoch { received, current }),
+            Some(_) => Err(GroupError::IllegalGeneration {
+                requested: received,
+                current,
+            }),
         }
     }
 

@@ -2,17 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_log::HubId;
 
 use super::StateRecord;
 use super::assignor::{Assignor, HubShape};
+use super::classic::ClassicMember;
 use super::member::{MemberRecord, Progress};
 use super::partitions::PartitionSet;
 use crate::coordinator::record::{read_duration, read_versioned, write_duration};
 
-/// Version of every value.
+/// Version of every value but that of a classic member.
 const VERSION: u8 = 1;
+
+/// Version of a member of the classic protocol: its session timeout and protocols follow.
+const CLASSIC_VERSION: u8 = 2;
 
 /// `since_ms` is the time of the last change of the group.
 pub(in crate::groups) fn put_group(out: &mut Vec<u8>, state: &StateRecord, since_ms: i64) {
@@ -56,7 +61,10 @@ fn read_assignor(name: &str) -> Result<Assignor, DecodeError> {
 }
 
 pub(in crate::groups) fn put_member(out: &mut Vec<u8>, member: &MemberRecord) {
-    out.u8(VERSION);
+    out.u8(match member.classic {
+        None => VERSION,
+        Some(_) => CLASSIC_VERSION,
+    });
     put_optional(out, member.instance.as_deref());
     put_optional(out, member.rack.as_deref());
     out.text_be(&member.client_id);
@@ -76,11 +84,36 @@ pub(in crate::groups) fn put_member(out: &mut Vec<u8>, member: &MemberRecord) {
     for set in [&member.assigned, &member.pending, &member.target] {
         put_partitions(out, set);
     }
+    if let Some(classic) = &member.classic {
+        write_duration(out, classic.session_timeout);
+        out.count_be(classic.protocols.len());
+        for (name, metadata) in &classic.protocols {
+            out.text_be(name);
+            out.count_be(metadata.len());
+            out.raw(metadata);
+        }
+    }
+}
+
+fn read_classic(reader: &mut Reader<'_>) -> Result<ClassicMember, DecodeError> {
+    Ok(ClassicMember {
+        session_timeout: read_duration(reader)?,
+        protocols: reader.list_be(|reader| {
+            let name = reader.text_be()?.to_owned();
+            let length = reader.count_be()?;
+            let metadata = reader.raw(length)?;
+            Ok((name, Bytes::copy_from_slice(metadata)))
+        })?,
+    })
 }
 
 pub(in crate::groups) fn read_member(bytes: &[u8]) -> Result<MemberRecord, DecodeError> {
-    let mut reader = read_versioned(bytes, VERSION)?;
-    let reader = &mut reader;
+    let reader = &mut Reader::new(bytes);
+    let is_classic = match reader.u8()? {
+        VERSION => false,
+        CLASSIC_VERSION => true,
+        other => return Err(DecodeError::unknown("version", other)),
+    };
     let member = MemberRecord {
         instance: read_optional(reader)?,
         rack: read_optional(reader)?,
@@ -104,6 +137,10 @@ pub(in crate::groups) fn read_member(bytes: &[u8]) -> Result<MemberRecord, Decod
         assigned: read_partitions(reader)?,
         pending: read_partitions(reader)?,
         target: read_partitions(reader)?,
+        classic: match is_classic {
+            true => Some(read_classic(reader)?),
+            false => None,
+        },
     };
     reader.end()?;
     Ok(member)
@@ -227,6 +264,7 @@ mod tests {
             partitions in proptest::collection::vec(any::<u32>(), 0..5),
             epochs in (any::<i32>(), any::<i32>()),
             progress in 0..3,
+            classic in proptest::option::of(("[a-z]{1,4}", proptest::collection::vec(any::<u8>(), 0..5))),
         ) {
             let member = MemberRecord {
                 instance: texts.0,
@@ -244,6 +282,10 @@ mod tests {
                 },
                 pending: set(&partitions),
                 target: set(&partitions),
+                classic: classic.map(|(name, metadata)| ClassicMember {
+                    session_timeout: Duration::from_millis(7),
+                    protocols: vec![(name, metadata.into())],
+                }),
                 ..MemberRecord::default()
             };
             let bytes = encoded(|out| put_member(out, &member));

@@ -152,6 +152,11 @@ impl Group {
         self.phase == Phase::Empty
     }
 
+    /// All members have their assignments.
+    pub(super) fn is_stable(&self) -> bool {
+        matches!(self.phase, Phase::Stable { .. })
+    }
+
     /// No members and no promised member ids.
     pub(super) fn is_idle(&self) -> bool {
         self.is_empty() && self.promised.is_empty()

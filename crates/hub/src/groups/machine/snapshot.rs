@@ -49,4 +49,17 @@ impl Group {
         }
         group
     }
+
+    /// The group of a snapshot whose members are all to join again.
+    pub(crate) fn restore_rebalancing(
+        name: &str,
+        options: Options,
+        snapshot: Snapshot,
+        now: Elapsed,
+    ) -> Group {
+        let mut group = Group::restore(name, options, snapshot, now);
+        group.deadline_changed = true;
+        group.rebalance(now);
+        group
+    }
 }

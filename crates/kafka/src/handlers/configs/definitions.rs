@@ -66,18 +66,29 @@ macro_rules! ineffective {
 }
 
 /// All topic settings, by name.
-pub(crate) const DEFINITIONS: [Definition; 33] = [
+pub(crate) const DEFINITIONS: [Definition; 36] = [
     effective!(
         name::CLEANUP,
         LIST,
         "log.cleanup.policy",
         "How old records are removed: `delete` by age and size, `compact` to the last of each key, or both."
     ),
+    ineffective!(
+        "compression.gzip.level",
+        INT = "-1",
+        "compression.gzip.level"
+    ),
+    ineffective!("compression.lz4.level", INT = "9", "compression.lz4.level"),
     effective!(
         name::COMPRESSION,
         STRING,
         "compression.type",
         "The compression of stored batches; `producer` keeps that of the producer."
+    ),
+    ineffective!(
+        "compression.zstd.level",
+        INT = "3",
+        "compression.zstd.level"
     ),
     effective!(
         name::TOMBSTONE_AGE,

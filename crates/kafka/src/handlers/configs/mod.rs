@@ -1,18 +1,21 @@
 //! DescribeConfigs, AlterConfigs and IncrementalAlterConfigs.
 
 pub(crate) mod definitions;
+mod node;
 pub(crate) mod settings;
 
 use std::collections::HashSet;
 
 use highwater_log::HubSettings;
 use kafka_protocol::ResponseError as Code;
-use kafka_protocol::messages::alter_configs_request::AlterableConfig;
+use kafka_protocol::messages::alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_configs_response::{
     DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
 };
-use kafka_protocol::messages::incremental_alter_configs_request::AlterableConfig as IncrementalConfig;
+use kafka_protocol::messages::incremental_alter_configs_request::{
+    AlterConfigsResource as IncrementalResource, AlterableConfig as IncrementalConfig,
+};
 use kafka_protocol::messages::{
     AlterConfigsRequest, AlterConfigsResponse, DescribeConfigsRequest, DescribeConfigsResponse,
     IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, alter_configs_response,
@@ -22,7 +25,6 @@ use kafka_protocol::messages::{
 use super::{Refusal, some_text, text, with_refusal};
 use crate::access::Resource;
 use crate::request::RequestContext;
-use definitions::kind;
 use settings::{Setting, source};
 
 /// An upper bound of the memory for the settings of one resource in a response.
@@ -30,6 +32,7 @@ pub(super) const RESOURCE_BYTES: usize = 64 << 10;
 
 const TOPIC: i8 = 2;
 const NODE: i8 = 4;
+const GROUP: i8 = 32;
 
 /// An upper bound of the memory of a response.
 pub(crate) fn response_bytes(request: &DescribeConfigsRequest) -> usize {
@@ -76,78 +79,31 @@ fn settings_of(
             Ok(settings::all(&hub.settings, &context.broker.options.topics))
         }
         NODE => {
-            context.allow(Resource::Node)?;
-            let node = context.broker.options.node_id.to_string();
-            if *resource.resource_name != *node && !resource.resource_name.is_empty() {
-                let reason = format!("node {node} is the only node");
-                return Err(Refusal::new(Code::InvalidRequest, reason));
-            }
-            Ok(settings_of_node(context))
+            node_name(context, &resource.resource_name)?;
+            Ok(node::settings(context))
+        }
+        GROUP => {
+            context.allow(Resource::Group(&resource.resource_name))?;
+            Ok(node::group_settings(&context.broker.options))
         }
         _ => Err(Refusal::new(
             Code::InvalidRequest,
-            "only topics and brokers have settings",
+            "only topics, brokers and groups have settings",
         )),
     }
 }
 
-fn settings_of_node(context: &RequestContext) -> Vec<Setting> {
-    let options = &context.broker.options;
-    let settings = [
-        (
-            "advertised.listeners",
-            context.listener.advertised(),
-            kind::LIST,
-        ),
-        (
-            "auto.create.topics.enable",
-            options.auto_create.to_string(),
-            kind::BOOLEAN,
-        ),
-        (
-            "connections.max.idle.ms",
-            options.idle_timeout.as_millis().to_string(),
-            kind::LONG,
-        ),
-        ("default.replication.factor", "1".into(), kind::INT),
-        (
-            "fetch.max.bytes",
-            options.fetch_bytes_max.to_string(),
-            kind::INT,
-        ),
-        (
-            "log.message.timestamp.type",
-            settings::timestamp_type_name(options.topics.timestamp_type).into(),
-            kind::STRING,
-        ),
-        (
-            "max.connections",
-            options.connections_max.to_string(),
-            kind::INT,
-        ),
-        ("node.id", options.node_id.to_string(), kind::INT),
-        (
-            "num.partitions",
-            options.partitions_default.to_string(),
-            kind::INT,
-        ),
-        (
-            "socket.request.max.bytes",
-            options.frame_bytes_max.to_string(),
-            kind::INT,
-        ),
-    ];
-    let of_node = |(name, value, kind): (_, String, _)| Setting {
-        name,
-        default: value.clone(),
-        value,
-        kind,
-        source: source::NODE,
-        read_only: true,
-        documentation: "A setting of the node.",
-        synonym: "",
-    };
-    settings.into_iter().map(of_node).collect()
+/// Checks that this is the name of the node, or of all nodes, and that the client may manage it.
+fn node_name(context: &RequestContext, name: &str) -> Result<(), Refusal> {
+    context.allow(Resource::Node)?;
+    let node = context.broker.options.node_id.to_string();
+    match *name == *node || name.is_empty() {
+        true => Ok(()),
+        false => {
+            let reason = format!("node {node} is the only node");
+            Err(Refusal::new(Code::InvalidRequest, reason))
+        }
+    }
 }
 
 fn described(
@@ -193,17 +149,22 @@ fn synonyms(setting: &Setting) -> Vec<DescribeConfigsSynonym> {
 
 /// Alters resources one after another. The two requests have different types with the same fields.
 macro_rules! alter_resources {
-    ($context:expr, $request:expr, $messages:ident, $change:expr) => {{
+    ($context:expr, $request:expr, $messages:ident, $change:expr, $is_node_reset:expr) => {{
         let mut responses = Vec::with_capacity($request.resources.len());
         for resource in $request.resources {
-            let altered = alter_resource(
-                $context,
-                resource.resource_type,
-                &resource.resource_name,
-                |settings| $change(settings, &resource.configs),
-                $request.validate_only,
-            );
-            let altered = altered.await;
+            let altered = match $is_node_reset(&resource) {
+                true => node_name($context, &resource.resource_name),
+                false => {
+                    let altered = alter_resource(
+                        $context,
+                        resource.resource_type,
+                        &resource.resource_name,
+                        |settings| $change(settings, &resource.configs),
+                        $request.validate_only,
+                    );
+                    altered.await
+                }
+            };
             if !$request.validate_only {
                 let code = altered.as_ref().err().map(|refusal| refusal.code);
                 $context.audit(&resource.resource_name, code);
@@ -228,7 +189,8 @@ pub(crate) async fn alter(
         let initial = settings::initial(&context.broker.options.topics);
         settings::read(initial.clone(), &initial, pairs)
     };
-    let responses = alter_resources!(context, request, alter_configs_response, change);
+    let never = |_: &AlterConfigsResource| false;
+    let responses = alter_resources!(context, request, alter_configs_response, change, never);
     AlterConfigsResponse::default().with_responses(responses)
 }
 
@@ -262,7 +224,18 @@ pub(crate) async fn alter_incrementally(
         }
         Ok(settings)
     };
-    let responses = alter_resources!(context, request, incremental_alter_configs_response, change);
+    // No setting of the node is changed at run time, so there is nothing to reset. Tools reset throttles after their work.
+    let is_node_reset = |resource: &IncrementalResource| {
+        let mut configs = resource.configs.iter();
+        resource.resource_type == NODE && configs.all(|config| config.config_operation == UNSET)
+    };
+    let responses = alter_resources!(
+        context,
+        request,
+        incremental_alter_configs_response,
+        change,
+        is_node_reset
+    );
     IncrementalAlterConfigsResponse::default().with_responses(responses)
 }
 
@@ -274,7 +247,8 @@ async fn alter_resource(
     validate_only: bool,
 ) -> Result<(), Refusal> {
     if kind != TOPIC {
-        let reason = "only settings of topics can be changed";
+        let reason =
+            "only settings of topics can be changed; those of the node are in its settings file";
         return Err(Refusal::new(Code::InvalidRequest, reason));
     }
     let hub = context.hub(name)?;

@@ -52,8 +52,10 @@ fn large() -> GroupInfo {
     info
 }
 
-/// A group of the consumer protocol.
+/// A group of the consumer protocol. Only classic members have metadata.
 fn modern() -> GroupInfo {
+    let mut classic = info();
+    classic.members[0].metadata = Bytes::new();
     GroupInfo {
         group: "modern".into(),
         state: GroupState::Reconciling,
@@ -70,7 +72,7 @@ fn modern() -> GroupInfo {
                 target: vec![(HubId([9; 16]), vec![1])],
             }],
         }),
-        ..info()
+        ..classic
     }
 }
 
