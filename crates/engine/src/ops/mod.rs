@@ -9,6 +9,7 @@ mod analytic;
 mod apply;
 mod cells;
 mod change_queue;
+mod event_pool;
 mod fanout;
 mod groups;
 pub(crate) mod having;
