@@ -97,6 +97,11 @@ pub trait Operator: Send {
         Ok(())
     }
 
+    /// An operator with the same state, where that takes less than a snapshot.
+    fn duplicate(&self) -> Option<Box<dyn Operator>> {
+        None
+    }
+
     /// About the size of the state in bytes, in proportion to its snapshot: values in lists count with their fixed part.
     /// At most as expensive as a visit of every key, and much cheaper than a snapshot.
     fn state_bytes(&self) -> usize {
