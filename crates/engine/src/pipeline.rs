@@ -246,6 +246,10 @@ impl Pipeline {
             if nodes.get(stage.node) == Some(&false) {
                 continue;
             }
+            if let Some(duplicate) = stage.operator.duplicate() {
+                copy.operator = duplicate;
+                continue;
+            }
             state.clear();
             stage.operator.snapshot(&mut state);
             copy.operator.restore(&mut Reader::new(&state))?;

@@ -18,7 +18,8 @@ use crate::substream_key::SubstreamKeyColumn;
 pub(crate) struct Orderer {
     clocks: Clocks,
     pending: PendingChunks,
-    /// Events from this time on are not released, and the watermark stops here. Not part of the state.
+    /// Events from this time on are not released, and the watermark stops here; with substreams, what was released since
+    /// the floor has come here. Not part of the state.
     limit: Instant,
     /// Not part of the state.
     settings: OrdererSettings,
@@ -36,12 +37,17 @@ struct OrdererSettings {
 pub(crate) struct OrdererSnapshot {
     time: Vec<u8>,
     pending: PendingChunksSnapshot,
+    /// Events of substreams that wait for the limit, if there is one.
+    held_back: Option<Vec<u8>>,
 }
 
 impl OrdererSnapshot {
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         out.blob(&self.time);
         self.pending.write(out);
+        if let Some(held_back) = &self.held_back {
+            out.blob(held_back);
+        }
     }
 }
 
@@ -123,18 +129,40 @@ impl Orderer {
         }
     }
 
-    /// No event that is not released yet has an earlier timestamp.
+    /// No event that is not released yet has an earlier timestamp; with substreams, none was released before the floor
+    /// came here.
     pub(crate) fn next_release(&self) -> Instant {
         match &self.clocks {
             Clocks::One { timeline, .. } => timeline.next_release(),
-            Clocks::PerKey { substreams, .. } => substreams.floor(),
+            Clocks::PerKey {
+                substreams,
+                released,
+                ..
+            } => {
+                let held_back = released
+                    .floor_rises
+                    .as_ref()
+                    .and_then(|rises| rises.first());
+                held_back.map_or(substreams.floor(), |rise| rise.floor)
+            }
         }
     }
 
-    /// Releases only events before `limit` from now on. The events of substreams cannot be limited.
+    /// Releases only events before `limit` from now on.
     pub(crate) fn set_limit(&mut self, limit: Instant) {
-        debug_assert!(matches!(self.clocks, Clocks::One { .. }));
         self.limit = limit;
+        if let Clocks::PerKey {
+            released,
+            key_column,
+            ..
+        } = &mut self.clocks
+        {
+            released.floor_rises.get_or_insert_default();
+            // Held-back events have keys from the first on, if any has.
+            if key_column.exists() {
+                released.keys.get_or_insert_default();
+            }
+        }
     }
 
     /// The number of the next event.
@@ -160,18 +188,29 @@ impl Orderer {
 
     /// The state at this moment.
     pub(crate) fn snapshot(&self) -> OrdererSnapshot {
-        let mut time = Vec::new();
+        let (mut time, mut held_back) = (Vec::new(), None);
         let pending = match &self.clocks {
             Clocks::One { timeline, .. } => {
                 timeline.snapshot(&mut time);
                 self.pending.snapshot(&timeline.buffered_rows())
             }
-            Clocks::PerKey { substreams, .. } => {
+            Clocks::PerKey {
+                substreams,
+                released,
+                ..
+            } => {
                 substreams.snapshot(&mut time);
+                if released.floor_rises.is_some() {
+                    released.snapshot(held_back.get_or_insert_default());
+                }
                 self.pending.snapshot(&[])
             }
         };
-        OrdererSnapshot { time, pending }
+        OrdererSnapshot {
+            time,
+            pending,
+            held_back,
+        }
     }
 
     /// Reads what [`OrdererSnapshot::write`] wrote.
@@ -196,9 +235,21 @@ impl Orderer {
             }
         }
         self.pending.restore(from)?;
-        let waiting = match &self.clocks {
+        let waiting = match &mut self.clocks {
             Clocks::One { timeline, .. } => timeline.buffered(),
-            Clocks::PerKey { substreams, .. } => substreams.buffered(),
+            Clocks::PerKey {
+                substreams,
+                released,
+                key_column,
+            } => {
+                if released.floor_rises.is_some() {
+                    *released = ReleasedLaneEvents::restore(&mut Reader::new(from.blob()?))?;
+                    if key_column.exists() != released.keys.is_some() {
+                        return Err(DecodeError::Invalid("released events have no keys"));
+                    }
+                }
+                substreams.buffered() + released.rows.len()
+            }
         };
         match state.is_done() && waiting == self.pending.waiting() {
             true => Ok(()),
@@ -283,9 +334,6 @@ impl Orderer {
             } => substreams.end(released),
         }
         self.release(out);
-        if matches!(self.clocks, Clocks::PerKey { .. }) {
-            out.push(Item::Watermark(Instant::AFTER_ALL));
-        }
     }
 
     /// Appends the events that are in order now and before the limit, and the watermark.
@@ -298,18 +346,31 @@ impl Orderer {
                 out.push(Item::Watermark(timeline.watermark().min(self.limit)));
             }
             Clocks::PerKey {
+                substreams,
                 released,
                 key_column,
-                ..
             } => {
+                let later = match self.limit {
+                    Instant::AFTER_ALL => None,
+                    limit => {
+                        let before = released.take_before(limit);
+                        Some(std::mem::replace(released, before))
+                    }
+                };
                 let from = out.len();
                 self.pending.take(&released.rows, &released.times, out);
                 attach_lanes(&mut out[from..], released, key_column);
                 if out.len() == from && !released.watermarks.is_empty() {
                     out.push(self.pending.empty(released));
                 }
-                released.clear();
+                match later {
+                    Some(later) => *released = later,
+                    None => released.clear(),
+                }
                 self.pending.thin();
+                if substreams.floor().min(self.limit) == Instant::AFTER_ALL {
+                    out.push(Item::Watermark(Instant::AFTER_ALL));
+                }
             }
         }
     }

@@ -61,6 +61,7 @@ mod lane_buffer;
 mod lanes;
 mod lateness;
 mod policy;
+mod released_lanes;
 mod reorder_buffer;
 mod snapshot;
 mod substreams;
@@ -74,6 +75,7 @@ pub use instant::{
     TICKS_PER_SECOND,
 };
 pub use policy::{TimePolicy, ViolationAction};
-pub use substreams::{EventKeys, KeyList, LaneWatermark, ReleasedLaneEvents, Substreams};
+pub use released_lanes::{FloorRise, KeyList, LaneWatermark, ReleasedLaneEvents};
+pub use substreams::{EventKeys, Substreams};
 pub use timeline::{Arrivals, EventBatch, ReleasedEvents, TimeDomain, Timeline};
 pub use verdict::{JudgedEvent, Verdict, VerdictCounts, VerdictObserver, Violation};

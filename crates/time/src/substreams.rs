@@ -17,6 +17,7 @@ use highwater_codec::{DecodeError, Reader, Writer};
 
 use crate::lanes::Lanes;
 use crate::lateness::TimeBounds;
+use crate::released_lanes::{ReleasedLaneEvents, SequencePosition};
 use crate::reorder_buffer::ReorderBuffer;
 use crate::snapshot;
 use crate::{
@@ -48,88 +49,6 @@ impl<'a> EventKeys<'a> {
 
     pub fn get(&self, i: usize) -> &'a [u8] {
         &self.bytes[self.offsets[i] as usize..self.offsets[i + 1] as usize]
-    }
-}
-
-/// A list of keys that grows: key `i` ends at `ends[i]`, where the next begins.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct KeyList {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-}
-
-impl KeyList {
-    pub fn clear(&mut self) {
-        self.bytes.clear();
-        self.ends.clear();
-    }
-
-    #[inline]
-    fn push(&mut self, key: &[u8]) {
-        self.bytes.extend_from_slice(key);
-        self.ends.push(self.bytes.len());
-    }
-
-    /// The keys `from..to`.
-    pub fn range(&self, from: usize, to: usize) -> impl ExactSizeIterator<Item = &[u8]> {
-        let mut start = from.checked_sub(1).map_or(0, |before| self.ends[before]);
-        self.ends[from..to].iter().map(move |&end| {
-            let key = &self.bytes[start..end];
-            start = end;
-            key
-        })
-    }
-}
-
-/// The watermark of a lane, or of all lanes, and its position among the released events.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LaneWatermark {
-    /// The index in [`ReleasedLaneEvents::rows`] of the first event after this watermark.
-    pub before_row: usize,
-    /// `None` for all lanes: the watermark of every lane is now `watermark` or later.
-    pub lane: Option<u32>,
-    pub watermark: Instant,
-}
-
-/// Events that their watermark has reached, and the watermarks between them. The events of one lane
-/// are sorted.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct ReleasedLaneEvents {
-    pub rows: Vec<u64>,
-    pub times: Vec<Instant>,
-    pub lanes: Vec<u32>,
-    pub watermarks: Vec<LaneWatermark>,
-    /// The keys of the events. `None` unless the caller sets a list.
-    pub keys: Option<KeyList>,
-}
-
-impl ReleasedLaneEvents {
-    pub fn clear(&mut self) {
-        self.rows.clear();
-        self.times.clear();
-        self.lanes.clear();
-        self.watermarks.clear();
-        if let Some(keys) = &mut self.keys {
-            keys.clear();
-        }
-    }
-
-    #[inline]
-    fn push_event(&mut self, lane: u32, key: &[u8], time: Instant, row: u64) {
-        self.rows.push(row);
-        self.times.push(time);
-        self.lanes.push(lane);
-        if let Some(keys) = &mut self.keys {
-            keys.push(key);
-        }
-    }
-
-    fn push_watermark(&mut self, lane: Option<u32>, watermark: Instant) {
-        self.watermarks.push(LaneWatermark {
-            before_row: self.rows.len(),
-            lane,
-            watermark,
-        });
     }
 }
 
@@ -213,6 +132,7 @@ impl Substreams {
             time: event_time,
             key,
         } = event;
+        let position = out.position();
         let bounds = arrival.map_or(TimeBounds::ALL, |arrival| self.policy.bounds(arrival));
         let watermark_before = lane.map_or(self.floor, |id| self.watermark_of(id));
         let judgement = self
@@ -229,7 +149,7 @@ impl Substreams {
             self.counts.add_violations(judgement.verdict);
         }
         if judgement.advances_watermark() {
-            self.raise_floor(bounds.earliest, out);
+            self.raise_floor(bounds.earliest, position, out);
         }
         JudgedEvent {
             row,
@@ -279,11 +199,18 @@ impl Substreams {
         }
     }
 
-    fn raise_floor(&mut self, floor: Instant, out: &mut ReleasedLaneEvents) {
+    /// `before` is the position of the input event that raises it.
+    fn raise_floor(
+        &mut self,
+        floor: Instant,
+        before: SequencePosition,
+        out: &mut ReleasedLaneEvents,
+    ) {
         if floor <= self.floor {
             return;
         }
         self.floor = floor;
+        out.push_floor_rise(before, floor);
         while let Some((time, (row, id))) = self.lane_heads.first()
             && time <= floor
         {
@@ -306,12 +233,13 @@ impl Substreams {
     /// Raises the floor without an event, as far as an event that arrives at `estimated_arrival`
     /// would.
     pub fn punctuate(&mut self, estimated_arrival: Instant, out: &mut ReleasedLaneEvents) {
-        self.raise_floor(estimated_arrival - self.policy.late_arrival, out);
+        let floor = estimated_arrival - self.policy.late_arrival;
+        self.raise_floor(floor, out.position(), out);
     }
 
     /// Advances every lane to infinity at the end of input.
     pub fn end(&mut self, out: &mut ReleasedLaneEvents) {
-        self.raise_floor(Instant::AFTER_ALL, out);
+        self.raise_floor(Instant::AFTER_ALL, out.position(), out);
     }
 
     /// The lower bound on the watermark of every lane.

@@ -10,10 +10,15 @@ use hashbrown::HashMap;
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_time::Instant;
 
+use super::timer_queue::ONE_LANE;
+
 #[derive(Debug, Default)]
 pub(super) struct ChangeQueue {
+    /// Of [`ONE_LANE`], the only one without substreams.
+    one: LaneChanges,
+    /// Of the others.
     lanes: HashMap<u32, LaneChanges, FixedState>,
-    /// The first change of every lane.
+    /// The first change of every one of these.
     first: BTreeSet<(i64, u32)>,
 }
 
@@ -34,9 +39,32 @@ impl LaneChanges {
         [&self.restored, &self.leaving, &self.entering]
     }
 
+    fn is_empty(&self) -> bool {
+        self.lists().into_iter().all(VecDeque::is_empty)
+    }
+
     fn first(&self) -> Option<i64> {
         let firsts = self.lists().map(|list| list.front().map(|(time, _)| *time));
         firsts.into_iter().flatten().min()
+    }
+
+    /// Takes the slots that change at `time`, which is the first.
+    fn take(&mut self, time: i64, slots: &mut Vec<u32>) {
+        let LaneChanges {
+            restored,
+            leaving,
+            entering,
+        } = self;
+        for list in [restored, leaving, entering] {
+            while let Some(&(at, slot)) = list.front()
+                && at == time
+            {
+                list.pop_front();
+                if slots.last() != Some(&slot) {
+                    slots.push(slot);
+                }
+            }
+        }
     }
 
     /// All changes in order.
@@ -51,6 +79,11 @@ impl ChangeQueue {
     /// An event enters the window of `slot` at `enters` and leaves at `leaves`. Both are no earlier than those of the lane's
     /// events before.
     pub(super) fn push(&mut self, lane: u32, slot: u32, enters: i64, leaves: i64) {
+        if lane == ONE_LANE {
+            self.one.entering.push_back((enters, slot));
+            self.one.leaving.push_back((leaves, slot));
+            return;
+        }
         let changes = self.lanes.entry(lane).or_default();
         let first = changes.first();
         changes.entering.push_back((enters, slot));
@@ -73,28 +106,23 @@ impl ChangeQueue {
     ) -> Option<(u32, i64)> {
         slots.clear();
         let (time, lane) = match lane {
-            None => self.first.first().copied()?,
+            None => {
+                let one = self.one.first().map(|time| (time, ONE_LANE));
+                let other = self.first.first().copied();
+                [one, other].into_iter().flatten().min()?
+            }
+            Some(ONE_LANE) => (self.one.first()?, ONE_LANE),
             Some(lane) => (self.lanes.get(&lane)?.first()?, lane),
         };
         if time >= watermark.ticks() {
             return None;
         }
-        let changes = self.lanes.get_mut(&lane)?;
-        let LaneChanges {
-            restored,
-            leaving,
-            entering,
-        } = changes;
-        for list in [restored, leaving, entering] {
-            while let Some(&(at, slot)) = list.front()
-                && at == time
-            {
-                list.pop_front();
-                if slots.last() != Some(&slot) {
-                    slots.push(slot);
-                }
-            }
+        if lane == ONE_LANE {
+            self.one.take(time, slots);
+            return Some((lane, time));
         }
+        let changes = self.lanes.get_mut(&lane)?;
+        changes.take(time, slots);
         let next = changes.first();
         self.first.remove(&(time, lane));
         match next {
@@ -108,8 +136,21 @@ impl ChangeQueue {
         Some((lane, time))
     }
 
+    /// Slots that change soon, without substreams; a guess for prefetching.
+    pub(super) fn upcoming(&self, count: usize) -> impl Iterator<Item = u32> {
+        let LaneChanges {
+            leaving, entering, ..
+        } = &self.one;
+        let lists = leaving
+            .iter()
+            .take(count)
+            .chain(entering.iter().take(count));
+        lists.map(|(_, slot)| *slot)
+    }
+
     pub(super) fn snapshot(&self, out: &mut Vec<u8>) {
-        let mut lanes: Vec<_> = self.lanes.iter().collect();
+        let one = Some((&ONE_LANE, &self.one)).filter(|(_, changes)| !changes.is_empty());
+        let mut lanes: Vec<_> = self.lanes.iter().chain(one).collect();
         lanes.sort_unstable_by_key(|(lane, _)| **lane);
         out.count(lanes.len());
         for (lane, changes) in lanes {
@@ -141,13 +182,18 @@ impl ChangeQueue {
                 }
                 restored.extend(slots(from)?.into_iter().map(|slot| (time, slot)));
             }
-            if let Some((first, _)) = restored.front() {
-                queue.first.insert((*first, lane));
-                let changes = LaneChanges {
-                    restored,
-                    ..LaneChanges::default()
-                };
-                queue.lanes.insert(lane, changes);
+            let first = restored.front().map(|(first, _)| *first);
+            let changes = LaneChanges {
+                restored,
+                ..LaneChanges::default()
+            };
+            match (first, lane) {
+                (None, _) => {}
+                (Some(_), ONE_LANE) => queue.one = changes,
+                (Some(first), lane) => {
+                    queue.first.insert((first, lane));
+                    queue.lanes.insert(lane, changes);
+                }
             }
         }
         Ok(queue)

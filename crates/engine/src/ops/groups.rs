@@ -130,6 +130,11 @@ impl GroupInput {
         self.encoded.hash(row)
     }
 
+    /// Whether the encoded bytes determine every key of this chunk.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.plain
+    }
+
     /// The keys in the form that is compared.
     pub(crate) fn compared(&self) -> &[Column] {
         self.folded.as_deref().unwrap_or(&self.keys)

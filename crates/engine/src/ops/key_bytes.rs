@@ -9,7 +9,7 @@ use super::vec_growth;
 /// Less garbage than this is not compacted.
 const GARBAGE_BYTES_MIN: usize = 1 << 16;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct KeyBytes {
     bytes: Vec<u8>,
     garbage: usize,

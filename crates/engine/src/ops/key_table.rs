@@ -9,7 +9,7 @@ use hashbrown::HashTable;
 use super::key_bytes::{KeyBytes, KeyRef};
 use super::vec_growth;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct KeyTable {
     table: HashTable<u32>,
     entries: Vec<Entry>,
@@ -17,7 +17,7 @@ pub(crate) struct KeyTable {
     bytes: KeyBytes,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Entry {
     key: KeyRef,
     hash: u32,

@@ -20,6 +20,9 @@ struct KeyedState<T> {
     state: T,
 }
 
+/// How many lookups are prefetched together.
+pub(super) const PREFETCH_SLOTS: usize = 32;
+
 /// The lane and the encoded key of a row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneKey<'a> {
@@ -50,6 +53,30 @@ impl<T> KeyedSlots<T> {
         self.table.find(wanted.hash, same).copied()
     }
 
+    /// Touches the memory that lookups of these hashes will touch, for all hashes together, so that cache misses overlap.
+    pub(super) fn prefetch(&self, hashes: impl Iterator<Item = u64>) {
+        let mut guesses = [None; PREFETCH_SLOTS];
+        for (guess, hash) in guesses.iter_mut().zip(hashes) {
+            *guess = self.table.find(hash, |_| true);
+        }
+        let known = guesses
+            .into_iter()
+            .flatten()
+            .map(|&slot| self.first_byte(slot));
+        std::hint::black_box(known.sum::<u32>());
+    }
+
+    /// Touches the memory of slots, for all of them together.
+    pub(super) fn prefetch_slots(&self, slots: impl Iterator<Item = u32>) {
+        std::hint::black_box(slots.map(|slot| self.first_byte(slot)).sum::<u32>());
+    }
+
+    fn first_byte(&self, slot: u32) -> u32 {
+        let known = self.slots[slot as usize].as_ref();
+        let first = known.and_then(|known| known.key.first());
+        first.map_or(0, |byte| u32::from(*byte))
+    }
+
     pub(super) fn insert(&mut self, of: LaneKey<'_>, state: T) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -74,6 +101,12 @@ impl<T> KeyedSlots<T> {
         known.map(|known| &mut known.state)
     }
 
+    /// The key of a slot and its state; `None` for a free slot.
+    pub(super) fn entry_mut(&mut self, slot: u32) -> Option<(&[u8], &mut T)> {
+        let known = self.slots[slot as usize].as_mut()?;
+        Some((&known.key, &mut known.state))
+    }
+
     pub(super) fn remove(&mut self, slot: u32) -> Option<T> {
         let known = self.slots[slot as usize].take()?;
         if let Ok(entry) = self.table.find_entry(known.hash, |&other| other == slot) {
@@ -92,14 +125,23 @@ impl<T> KeyedSlots<T> {
     }
 
     pub(super) fn snapshot(&self, out: &mut Vec<u8>, mut put: impl FnMut(&T, &mut Vec<u8>)) {
+        self.snapshot_slots(out, |_, _, state, out| put(state, out));
+    }
+
+    /// `put` gets the number and the key of a slot as well.
+    pub(super) fn snapshot_slots(
+        &self,
+        out: &mut Vec<u8>,
+        mut put: impl FnMut(u32, &[u8], &T, &mut Vec<u8>),
+    ) {
         out.count(self.slots.len());
-        for known in &self.slots {
+        for (slot, known) in self.slots.iter().enumerate() {
             out.u8(known.is_some().into());
             let Some(known) = known else { continue };
             out.u32(known.lane);
             out.u64(known.hash);
             out.blob(&known.key);
-            put(&known.state, out);
+            put(slot as u32, &known.key, &known.state, out);
         }
         snapshot_slots(&self.free, out);
     }
@@ -108,6 +150,14 @@ impl<T> KeyedSlots<T> {
         from: &mut Reader<'_>,
         mut get: impl FnMut(&mut Reader<'_>) -> Result<T, DecodeError>,
     ) -> Result<KeyedSlots<T>, DecodeError> {
+        KeyedSlots::restore_slot_states(from, |_, from| get(from))
+    }
+
+    /// `get` gets the number of a slot as well.
+    pub(super) fn restore_slot_states(
+        from: &mut Reader<'_>,
+        mut get: impl FnMut(u32, &mut Reader<'_>) -> Result<T, DecodeError>,
+    ) -> Result<KeyedSlots<T>, DecodeError> {
         let mut slots = KeyedSlots::default();
         for _ in 0..from.count()? {
             if from.u8()? == 0 {
@@ -115,7 +165,7 @@ impl<T> KeyedSlots<T> {
                 continue;
             }
             let (lane, hash, key) = (from.u32()?, from.u64()?, from.blob()?);
-            let state = get(from)?;
+            let state = get(slots.slots.len() as u32, from)?;
             slots.insert(LaneKey { lane, hash, key }, state);
         }
         slots.free = slots.restore_slots(from)?;

@@ -9,6 +9,7 @@ mod analytic;
 mod apply;
 mod cells;
 mod change_queue;
+mod event_pool;
 mod fanout;
 mod groups;
 pub(crate) mod having;
@@ -94,6 +95,11 @@ pub trait Operator: Send {
 
     fn restore(&mut self, _from: &mut Reader<'_>) -> Result<(), DecodeError> {
         Ok(())
+    }
+
+    /// An operator with the same state, where that takes less than a snapshot.
+    fn duplicate(&self) -> Option<Box<dyn Operator>> {
+        None
     }
 
     /// About the size of the state in bytes, in proportion to its snapshot: values in lists count with their fixed part.

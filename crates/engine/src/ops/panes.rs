@@ -23,6 +23,7 @@ use super::window_operator::{RowWriter, WindowReport};
 use super::{Context, DataErrors, Item, Operator, PartialPane, vec_growth};
 
 /// Aggregates rows into panes.
+#[derive(Clone)]
 struct PaneFiller {
     spec: Arc<GroupSpec>,
     grid: PaneGrid,
@@ -123,12 +124,14 @@ struct PaneJoiner {
 
 /// The groups of one partial pane, with or without their keys in the table. Most tumbling windows consist of a single
 /// partial pane, whose keys are never indexed.
+#[derive(Clone)]
 enum PaneGroups {
     Unindexed(Groups),
     Indexed(IndexedGroups),
 }
 
 /// Groups whose keys are in the key table.
+#[derive(Clone)]
 struct IndexedGroups {
     ids: Vec<u32>,
     original_keys: OriginalKeys,
@@ -176,6 +179,20 @@ impl PaneGroups {
 }
 
 impl PaneJoiner {
+    /// `None` if it has scripts: their objects cannot be copied.
+    fn duplicate(&self) -> Option<PaneJoiner> {
+        self.hopping_scripts.is_none().then(|| PaneJoiner {
+            spec: self.spec.clone(),
+            grid: self.grid,
+            panes: self.panes.clone(),
+            due: self.due,
+            keys: self.keys.clone(),
+            group_slots: self.group_slots.clone(),
+            window: self.window,
+            hopping_scripts: None,
+        })
+    }
+
     fn new(spec: Arc<GroupSpec>, grid: PaneGrid) -> PaneJoiner {
         PaneJoiner {
             hopping_scripts: HoppingScripts::new(&spec, grid),
@@ -392,6 +409,10 @@ impl Operator for PaneFill {
         }
     }
 
+    fn duplicate(&self) -> Option<Box<dyn Operator>> {
+        Some(Box::new(PaneFill(self.0.clone())))
+    }
+
     fn state_bytes(&self) -> usize {
         self.0.state_bytes()
     }
@@ -439,6 +460,13 @@ impl Operator for PaneJoin {
             }
             Item::Rows(_) => unreachable!("panes are joined from shares"),
         }
+    }
+
+    fn duplicate(&self) -> Option<Box<dyn Operator>> {
+        Some(Box::new(PaneJoin {
+            joiner: self.joiner.duplicate()?,
+            combined_watermark: self.combined_watermark.clone(),
+        }))
     }
 
     fn state_bytes(&self) -> usize {

@@ -100,7 +100,8 @@ impl RevisionClock {
         if let Some(Some(stopped)) = self.streams.get_mut(stream) {
             (stopped.watermark, stopped.next) = (watermark, progress.next);
         }
-        if progress.has_events {
+        // Nothing is before the first barrier; what comes nevertheless has no time that revisions could follow.
+        if progress.has_events && self.barrier > Instant::BEFORE_ALL {
             for cadence in &mut self.cadences {
                 let end = self.barrier.ceil_to(cadence.every, Duration::ZERO);
                 debug_assert!(cadence.due.is_none_or(|due| due == end));

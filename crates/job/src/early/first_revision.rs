@@ -20,8 +20,8 @@ struct StatementRevisions {
     /// The inputs below it.
     inputs: Vec<usize>,
     after: Duration,
-    /// The size of its windows; `None` for sessions.
-    window_size: Option<Duration>,
+    /// The sizes of its windows; `None` for sessions.
+    window_sizes: Vec<Option<Duration>>,
     times: BTreeSet<Instant>,
 }
 
@@ -43,6 +43,11 @@ impl RevisionTimes {
             let identity = identity.as_ref().ok()?;
             let mut inputs = Vec::new();
             inputs_below(plan, to.from, &mut inputs);
+            // Revisions of substreams follow arrivals, which say nothing about the timestamps that they count.
+            let mut sources = inputs.iter().map(|input| &plan.inputs[*input]);
+            if sources.any(|input| !input.substream.is_empty()) {
+                return None;
+            }
             // An event of any input that stops makes all revisions of its interval due.
             let stopped = events.clone().filter(|(input, _)| early.inputs[*input]);
             let times = stopped.map(|(_, timestamp)| revision_after(timestamp, settings.every));
@@ -50,7 +55,12 @@ impl RevisionTimes {
                 output: to.name.clone(),
                 inputs,
                 after: settings.after,
-                window_size: identity.window_size,
+                window_sizes: identity
+                    .windows
+                    .kinds()
+                    .iter()
+                    .map(|kind| kind.size())
+                    .collect(),
                 times: times.collect(),
             })
         });
@@ -88,11 +98,12 @@ impl RevisionTimes {
 
 impl StatementRevisions {
     fn first(&self, timestamp: Instant, (start, end): WindowBounds) -> Option<Instant> {
-        let begin = match self.window_size {
-            Some(size) if end - start != size => return None,
-            Some(_) => start,
+        let has_size = self.window_sizes.contains(&Some(end - start));
+        let begin = match has_size {
+            true => start,
             // The age of a session counts from the first revision that sees it.
-            None => self.next(start)?,
+            false if self.window_sizes.contains(&None) => self.next(start)?,
+            false => return None,
         };
         let first = self.next(timestamp)?.max(begin + self.after);
         let given = self.times.range(first..).next();

@@ -7,6 +7,10 @@
 //!
 //! A revision takes place at T, a multiple of the interval, if there was an event in the interval before T. That
 //! depends on the events alone: a replay gives the same revisions, and a year of silence gives none.
+//!
+//! With substreams no time has all events before it. Their streams stop where the floor, which is common to all keys (the
+//! latest arrival minus the late tolerance), comes to T. The early result then counts the events that have left their
+//! substream in order by then, those of keys that are ahead of T included.
 
 mod clock;
 mod first_revision;
@@ -143,6 +147,7 @@ impl EarlyPlan {
                 continue;
             };
             let added = early.add_output(&output.name, settings, plan);
+            let added = added.and_then(|()| early.check_arrivals(file, plan));
             added.map_err(|reason| EarlyError {
                 output: output.name.clone(),
                 reason,
@@ -165,7 +170,7 @@ impl EarlyPlan {
         for (number, to) in statements {
             let names = plan.column_names(to.from);
             check_names(&names)?;
-            self.stop_inputs(plan, to.from)?;
+            self.stop_inputs(plan, to.from);
             let identity = match RowIdentity::of(plan, to.from, &names) {
                 Ok(identity) => {
                     let columns = identity.names(&names);
@@ -207,21 +212,31 @@ impl EarlyPlan {
 
     /// The streams of all inputs below a statement stop at barriers, so that its rows come at a fixed place among the
     /// others.
-    fn stop_inputs(&mut self, plan: &Plan, node: NodeId) -> Result<(), String> {
+    fn stop_inputs(&mut self, plan: &Plan, node: NodeId) {
         if let Node::Source { input } = plan.nodes[node.0] {
-            if !plan.inputs[input].substream.is_empty() {
-                return Err(format!(
-                    "input \"{}\" has TIMESTAMP BY .. OVER, and with a clock for each key there is no time at which \
-                     all events before it are known",
-                    plan.inputs[input].name
-                ));
-            }
             self.inputs[input] = true;
         }
-        let below = plan.nodes[node.0].below();
-        below
-            .into_iter()
-            .try_for_each(|below| self.stop_inputs(plan, below))
+        let below = plan.nodes[node.0].below().into_iter();
+        below.for_each(|below| self.stop_inputs(plan, below));
+    }
+
+    /// The clocks of substreams have only arrival times in common, so their revisions follow these.
+    fn check_arrivals(&self, file: &JobFile, plan: &Plan) -> Result<(), String> {
+        let inputs = plan.inputs.iter().zip(&self.inputs);
+        let mut per_key = inputs.filter(|(input, stops)| **stops && !input.substream.is_empty());
+        let without = per_key.find(|(input, _)| {
+            let mut declared = file.inputs.iter();
+            let declared = declared.find(|own| own.name.eq_ignore_ascii_case(&input.name));
+            declared.is_some_and(|own| own.hubs.is_empty() && own.arrival.is_none())
+        });
+        match without {
+            Some((input, _)) => Err(format!(
+                "input \"{0}\" has TIMESTAMP BY .. OVER, whose early results follow arrival times; name the column that \
+                 has them: [inputs.{0}] arrival = \"..\"",
+                input.name
+            )),
+            None => Ok(()),
+        }
     }
 
     fn need_nodes(&mut self, plan: &Plan, node: NodeId) {

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use arrow_array::BooleanArray;
 use arrow_buffer::BooleanBuffer;
+use foldhash::fast::FixedState;
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_engine::codec::{ReadValue, WriteValue};
 use highwater_engine::{Chunk, Column, ColumnBuilder};
@@ -28,7 +29,7 @@ pub(crate) struct Revisions {
     /// The number of the statement's columns.
     width: usize,
     /// By the encoded values of the identity.
-    open: HashMap<Vec<u8>, OpenRow>,
+    open: HashMap<Vec<u8>, OpenRow, FixedState>,
     /// Reused for the encoded identity of a row.
     key: Vec<u8>,
     /// Reused for the encoded values of a row.
@@ -57,7 +58,7 @@ impl Revisions {
             identity: statement.identity.clone().ok(),
             written: written.map(|(column, _)| column).collect(),
             width: statement.names.len(),
-            open: HashMap::new(),
+            open: HashMap::default(),
             key: Vec::new(),
             values: Vec::new(),
         }
@@ -95,7 +96,7 @@ impl Revisions {
 
     /// The number of the revision that the row is, if it is a new one.
     fn next_revision(&mut self, time: Instant, chunk: &Chunk, row: usize) -> Option<i64> {
-        let window_size = self.identity.as_ref()?.window_size;
+        let window_size = self.identity.as_ref()?.windows.of(chunk, row)?.size();
         self.read_key(chunk, row);
         let hash = self.row_hash(chunk, row);
         let open = match self.open.get_mut(&self.key) {
@@ -239,6 +240,7 @@ fn hash(bytes: &[u8]) -> u64 {
 mod tests {
     use highwater_engine::{Value, ValueRef};
 
+    use super::super::statement::{WindowKind, Windows};
     use super::*;
 
     fn revisions(after: i64) -> Revisions {
@@ -247,11 +249,11 @@ mod tests {
             after: Duration::from_secs(after),
             identity: Some(RowIdentity {
                 columns: vec![0],
-                window_size: None,
+                windows: Windows::One(WindowKind::Session),
             }),
             written: vec![0, 1],
             width: 2,
-            open: HashMap::new(),
+            open: HashMap::default(),
             key: Vec::new(),
             values: Vec::new(),
         }

@@ -43,6 +43,9 @@ struct KeyDetails {
 
 const UNUSED: i64 = i64::MIN;
 
+/// How many rows are prefetched together.
+const PREFETCH_ROWS: usize = 32;
+
 /// A key of up to 15 bytes with its length in the last byte; for a longer one its hash and [`LONG`].
 type ShortKey = [u8; 16];
 
@@ -97,6 +100,10 @@ impl PartitionKeys {
         slots.clear();
         slots.reserve(times.len());
         for (row, &time) in times.iter().enumerate() {
+            if row % PREFETCH_ROWS == 0 && lanes.is_none() {
+                let end = times.len().min(row + PREFETCH_ROWS);
+                self.prefetch((row..end).map(|row| with_lane(encoded.hash(row), ONE_LANE)));
+            }
             let lane = lanes.map_or(ONE_LANE, |lanes| lanes[row]);
             let (hash, key) = (with_lane(encoded.hash(row), lane), encoded.key(row));
             let wanted = short(key, hash);
@@ -121,6 +128,17 @@ impl PartitionKeys {
             };
             slots.push(slot);
         }
+    }
+
+    /// Touches the memory that lookups of these hashes will touch, for all hashes together, so that cache misses overlap.
+    fn prefetch(&self, hashes: impl Iterator<Item = u64>) {
+        let mut guesses = [None; PREFETCH_ROWS];
+        for (guess, hash) in guesses.iter_mut().zip(hashes) {
+            *guess = self.table.find(hash, |_| true);
+        }
+        let entries = guesses.into_iter().flatten();
+        let bytes = entries.map(|&slot| u32::from(self.entries[slot as usize].short[0]));
+        std::hint::black_box(bytes.sum::<u32>());
     }
 
     fn insert(&mut self, last: i64, hash: u64, lane: u32, key: &[u8]) -> u32 {

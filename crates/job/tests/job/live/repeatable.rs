@@ -97,6 +97,29 @@ const EARLY_QUERIES: &[(&str, u32)] = &[
          FROM a TIMESTAMP BY t PARTITION BY PartitionId GROUP BY PartitionId, TumblingWindow(second, 5)",
         3,
     ),
+    (
+        "SELECT k, System.Timestamp() AS ts, System.Window().Id AS w, COUNT(*) AS n INTO out FROM a TIMESTAMP BY t
+         GROUP BY k, Windows(Window('five', TumblingWindow(second, 5)), Window('six', HoppingWindow(second, 6, 2)),
+                             Window('any', SlidingWindow(second, 2)))",
+        2,
+    ),
+    (
+        "SELECT k, System.Timestamp() AS ts, COUNT(*) AS n, SUM(v) AS s INTO out FROM a TIMESTAMP BY t OVER k
+         GROUP BY k, HoppingWindow(second, 6, 4)",
+        1,
+    ),
+    (
+        "SELECT PartitionId AS p, k, System.Timestamp() AS ts, COUNT(*) AS n, MAX(v) AS m INTO out
+         FROM a TIMESTAMP BY t OVER PartitionId, k PARTITION BY PartitionId
+         GROUP BY PartitionId, k, TumblingWindow(second, 5)",
+        3,
+    ),
+    (
+        "SELECT PartitionId AS p, k, System.Timestamp() AS ts, COUNT(*) AS n INTO out
+         FROM a TIMESTAMP BY t OVER PartitionId, k PARTITION BY PartitionId
+         GROUP BY PartitionId, k, SessionWindow(second, 3, 8) OVER (PARTITION BY PartitionId, k)",
+        2,
+    ),
 ];
 
 #[derive(Clone, Debug)]
