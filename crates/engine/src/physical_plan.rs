@@ -14,6 +14,7 @@ use highwater_query::plan::{
     Window, WindowNode,
 };
 
+use crate::item_codec::ItemReader;
 use crate::ops::having;
 use crate::ops::{
     Analytics, Apply, DataErrors, Filter, GroupSpec, Join, KeyOperator, KeySessions, LaneNamer,
@@ -321,6 +322,23 @@ impl PhysicalPlan {
                 .map(|exits| are_per_partition(exits))
                 .collect(),
         }
+    }
+
+    /// Reads items that left partitions in another process.
+    pub fn item_reader(&self) -> ItemReader {
+        let panes = |exit: &Exit| match exit {
+            Exit::Panes(node) => match &self.plan.nodes[node.0] {
+                Node::Window(window) => Some(spec(&self.plan, window)),
+                _ => None,
+            },
+            Exit::Rows(_) | Exit::PerPartition(_) => None,
+        };
+        let exits = self.exits.iter();
+        ItemReader::new(
+            exits
+                .map(|exits| exits.iter().map(panes).collect())
+                .collect(),
+        )
     }
 
     fn exit_number(&self, input: usize, exit: Exit) -> usize {
