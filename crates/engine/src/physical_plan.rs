@@ -226,6 +226,12 @@ impl PhysicalPlan {
         matches!(self.placements[node.0], Placement::Partition(_))
     }
 
+    /// Whether partitions fill panes for the node, which is joined in the shared pipeline.
+    pub fn fills_panes(&self, node: NodeId) -> bool {
+        let mut exits = self.exits.iter().flatten();
+        exits.any(|exit| *exit == Exit::Panes(node))
+    }
+
     /// The pipeline of one partition of `input`. Rows enter at [`PhysicalPlan::LOCAL_ENTRY`]; exit `i` leads to
     /// `SharedPipeline::entry(input, i, partition)`.
     pub fn local(&self, input: usize) -> Pipeline {

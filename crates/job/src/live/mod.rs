@@ -74,6 +74,7 @@ pub use declared::DeclaredEndpoints;
 pub use event_fate::{FateBasis, FateError, LiveEventFate};
 pub use files::{FollowError, delete_file_hubs};
 pub use handle::{Handle, start};
+pub(crate) use instances::sharing_refusal;
 pub use instances::{ShardAssignment, ShardAssignor, ShardMembership, ShardNumber};
 pub use session_replay::{EventSessions, SessionSpan};
 pub use shard_state::{ShardState, store_checkpoints};

@@ -40,6 +40,7 @@ pub use assignment::{ShardAssignment, ShardAssignor, ShardMembership, ShardNumbe
 pub(super) use combiner_shard::CombinerStart;
 pub(super) use exchange_stream::{ExchangeStream, ExchangeStreamId};
 pub(super) use supervisor::Instance;
+pub(crate) use supervisor::sharing_refusal;
 pub(super) use trim::ExchangeTrim;
 
 /// Whether several instances may share the job.

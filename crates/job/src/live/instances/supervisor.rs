@@ -73,7 +73,7 @@ fn store_problem(error: &std::io::Error) -> StartProblem {
 }
 
 /// Why instances cannot share the job, if they cannot.
-fn refusal(job: &Job) -> Option<String> {
+pub(crate) fn sharing_refusal(job: &Job) -> Option<String> {
     for (input, planned) in job.plan.inputs.iter().enumerate() {
         let name = &planned.name;
         match kafka_input(job, input) {
@@ -111,7 +111,7 @@ fn refusal(job: &Job) -> Option<String> {
 impl Instance {
     /// Runs to the end of the job on this instance.
     pub(in crate::live) async fn run(self, commands: &mut mpsc::Receiver<Command>) -> JobState {
-        if let Some(reason) = refusal(&self.job) {
+        if let Some(reason) = sharing_refusal(&self.job) {
             let reason = format!("several instances cannot share this job: {reason}");
             return JobState::Failed { reason };
         }
