@@ -3,7 +3,7 @@
 use std::io::{Write, stdout};
 
 use highwater_engine::{StateEstimate, VALUE_BYTES, estimate};
-use highwater_job::Job;
+use highwater_job::{Job, JobSpread};
 use highwater_query::{explain, lookback};
 use highwater_time::Duration;
 use serde_json::json;
@@ -20,6 +20,9 @@ pub(crate) struct Explain {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Show what this many instances of the job do in parallel, and what meets in one place
+    #[arg(long, value_name = "N")]
+    instances: Option<usize>,
 }
 
 impl Explain {
@@ -54,12 +57,19 @@ impl Explain {
                     "remarks": job.file.remarks,
                     "early_results": job.early_results(),
                     "repeated_rows": repeats(&job),
+                    "instances": self.instances.map(|_| JobSpread::of(&job)),
                 })
             )?;
             return Ok(ExitStatus::Success);
         }
         write!(stdout(), "{plan}")?;
         show(&state)?;
+        if let Some(instances) = self.instances {
+            writeln!(stdout())?;
+            for line in JobSpread::of(&job).lines(instances) {
+                writeln!(stdout(), "{line}")?;
+            }
+        }
         let early_results = job.early_results();
         if !early_results.is_empty() {
             writeln!(stdout(), "\nearly results:")?;

@@ -8,16 +8,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use highwater_env::{EgressPolicy, disk};
-use highwater_log::{BoxFuture, Log, TransactionCoordinator};
+use highwater_log::{BoxFuture, GroupCoordinator, Log, TransactionCoordinator};
 use highwater_settings::{FileReader, Section};
 
 use crate::endpoint::OutsideAccess;
 use crate::tls;
 
 /// The keys of [`ClusterSettings`].
-pub const CLUSTER_KEYS: &[&str] = &["servers", "tls", "ca", "user", "password"];
+pub const CLUSTER_KEYS: &[&str] = &[
+    "servers",
+    "tls",
+    "ca",
+    "client_cert",
+    "client_key",
+    "mechanism",
+    "user",
+    "password",
+    "token",
+];
 
-/// How a job file names a cluster. User and password may refer to secrets.
+/// How a job file names a cluster. User, password and token may refer to secrets.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClusterSettings {
     /// `host:port` of some brokers; the others are discovered.
@@ -25,9 +35,57 @@ pub struct ClusterSettings {
     pub tls: bool,
     /// A file with certificates in PEM form to trust beside those of the system.
     ca: Option<PathBuf>,
-    /// User and password of a SASL PLAIN login.
-    login: Option<(String, String)>,
+    identity: Option<ClientIdentity>,
+    login: Option<LoginSettings>,
 }
+
+/// The files of a client certificate and its key, in PEM form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ClientIdentity {
+    cert: PathBuf,
+    key: PathBuf,
+}
+
+/// A SASL login, with references to secrets.
+#[derive(Clone, PartialEq, Eq)]
+enum LoginSettings {
+    Password {
+        mechanism: SaslMechanism,
+        user: String,
+        password: String,
+    },
+    /// OAUTHBEARER.
+    Token(String),
+}
+
+/// How a password is proved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SaslMechanism {
+    #[default]
+    Plain,
+    ScramSha256,
+    ScramSha512,
+}
+
+/// The mechanism of a login in a job file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LoginKind {
+    Password(SaslMechanism),
+    Token,
+}
+
+const MECHANISMS: &[(&str, LoginKind)] = &[
+    ("PLAIN", LoginKind::Password(SaslMechanism::Plain)),
+    (
+        "SCRAM-SHA-256",
+        LoginKind::Password(SaslMechanism::ScramSha256),
+    ),
+    (
+        "SCRAM-SHA-512",
+        LoginKind::Password(SaslMechanism::ScramSha512),
+    ),
+    ("OAUTHBEARER", LoginKind::Token),
+];
 
 impl fmt::Debug for ClusterSettings {
     /// Without the login, which may have been written out.
@@ -47,6 +105,7 @@ impl ClusterSettings {
             servers,
             tls: false,
             ca: None,
+            identity: None,
             login: None,
         }
     }
@@ -60,38 +119,35 @@ impl ClusterSettings {
         let servers = reader.texts(section, "servers", example);
         let ca = reader.path(section, "ca", "ca.pem");
         let tls = reader.boolean(section, "tls").unwrap_or(false);
+        let identity = read_identity(reader, section);
         if !tls {
-            reader.useless(section, "ca", "it needs tls = true");
+            for key in ["ca", "client_cert", "client_key"] {
+                reader.useless(section, key, "it needs tls = true");
+            }
         }
-        let user = reader.text(section, "user", "app");
-        let password = reader.text(section, "password", "${env:HIGHWATER_SECRET_KAFKA}");
-        let login = match (user, password) {
-            (Some(user), Some(password)) => Some((user, password)),
-            (Some(_), None) if !section.has("password") => {
-                let example = "password = \"${env:HIGHWATER_SECRET_KAFKA}\"";
-                reader.missing(section, "password", example);
-                None
-            }
-            (None, Some(_)) if !section.has("user") => {
-                reader.missing(section, "user", "user = \"app\"");
-                None
-            }
-            _ => None,
-        };
+        let login = read_login(reader, section);
         Some(ClusterSettings {
             servers: servers?,
             tls,
             ca,
+            identity,
             login,
         })
     }
 
     /// Refuses files and secrets beyond `access`. Hosts are checked when they are connected to.
     pub fn check(&self, access: &OutsideAccess, folder: &Path) -> Result<(), String> {
-        if let Some(ca) = &self.ca {
-            access.check_path(&folder.join(ca))?;
+        let identity = self.identity.iter();
+        let identity = identity.flat_map(|identity| [&identity.cert, &identity.key]);
+        for file in self.ca.iter().chain(identity) {
+            access.check_path(&folder.join(file))?;
         }
-        for text in self.login.iter().flat_map(|(user, key)| [user, key]) {
+        let texts = match &self.login {
+            None => Vec::new(),
+            Some(LoginSettings::Password { user, password, .. }) => vec![user, password],
+            Some(LoginSettings::Token(token)) => vec![token],
+        };
+        for text in texts {
             let checked = access.secrets.check_text(text);
             checked.map_err(|error| error.to_string())?;
         }
@@ -105,25 +161,32 @@ impl ClusterSettings {
         folder: &Path,
     ) -> Result<Cluster, String> {
         let ClusterConnector { clusters, access } = connector;
-        let secret = |text: &str| {
-            let resolved = access.secrets.resolve(text);
+        let secrets = access.secrets.clone();
+        let secret = move |text: &str| {
+            let resolved = secrets.resolve(text);
             resolved
                 .map(|secret| secret.into_owned())
                 .map_err(|error| error.to_string())
         };
-        let login = match &self.login {
-            Some((user, password)) => Some((secret(user)?, secret(password)?)),
+        let login = match self.login.clone() {
             None => None,
-        };
-        let tls = match (self.tls, &self.ca) {
-            (false, _) => None,
-            (true, None) => Some(tls::client(None)?),
-            (true, Some(ca)) => {
-                let path = folder.join(ca);
-                let pem = disk::read_to_string(&path);
-                let pem = pem.map_err(|error| format!("{}: {error}", path.display()))?;
-                Some(tls::client(Some(&pem))?)
+            Some(LoginSettings::Password {
+                mechanism,
+                user,
+                password,
+            }) => Some(ClusterLogin::Password {
+                mechanism,
+                user: secret(&user)?,
+                password: secret(&password)?,
+            }),
+            Some(LoginSettings::Token(token)) => {
+                // A token expires, so its file is read for every connection.
+                Some(ClusterLogin::Token(Arc::new(move || secret(&token))))
             }
+        };
+        let tls = match self.tls {
+            false => None,
+            true => Some(self.tls_config(folder)?),
         };
         let address = ClusterAddress {
             servers: self.servers.clone(),
@@ -133,23 +196,107 @@ impl ClusterSettings {
         };
         clusters.connect(address).await
     }
+
+    fn tls_config(&self, folder: &Path) -> Result<Arc<rustls::ClientConfig>, String> {
+        let read = |file: &PathBuf| {
+            let path = folder.join(file);
+            let pem = disk::read_to_string(&path);
+            pem.map_err(|error| format!("{}: {error}", path.display()))
+        };
+        let ca = self.ca.as_ref().map(read).transpose()?;
+        match &self.identity {
+            None => tls::client(ca.as_deref()),
+            Some(identity) => {
+                let (cert, key) = (read(&identity.cert)?, read(&identity.key)?);
+                tls::client_with_identity(ca.as_deref(), &cert, &key)
+            }
+        }
+    }
+}
+
+/// A client certificate, if there is one.
+fn read_identity(reader: &mut FileReader<'_>, section: &Section<'_>) -> Option<ClientIdentity> {
+    let cert = reader.path(section, "client_cert", "job.pem");
+    let key = reader.path(section, "client_key", "job.key");
+    match (cert, key) {
+        (Some(cert), Some(key)) => Some(ClientIdentity { cert, key }),
+        (Some(_), None) if !section.has("client_key") => {
+            reader.missing(section, "client_key", "client_key = \"job.key\"");
+            None
+        }
+        (None, Some(_)) if !section.has("client_cert") => {
+            reader.missing(section, "client_cert", "client_cert = \"job.pem\"");
+            None
+        }
+        _ => None,
+    }
+}
+
+/// A login, if there is one.
+fn read_login(reader: &mut FileReader<'_>, section: &Section<'_>) -> Option<LoginSettings> {
+    let kind = reader.choice(section, "mechanism", MECHANISMS, &[]);
+    let user = reader.text(section, "user", "app");
+    let password = reader.text(section, "password", "${env:HIGHWATER_SECRET_KAFKA}");
+    let token = reader.text(section, "token", "${file:/run/secrets/token}");
+    if kind == Some(LoginKind::Token) {
+        for key in ["user", "password"] {
+            reader.useless(section, key, "OAUTHBEARER has a token");
+        }
+        if !section.has("token") {
+            reader.missing(section, "token", "token = \"${file:/run/secrets/token}\"");
+        }
+        return token.map(LoginSettings::Token);
+    }
+    reader.useless(section, "token", "it needs mechanism = \"OAUTHBEARER\"");
+    let mechanism = match kind {
+        Some(LoginKind::Password(mechanism)) => mechanism,
+        _ => SaslMechanism::default(),
+    };
+    let has_login = kind.is_some() || section.has("user") || section.has("password");
+    if has_login && !section.has("user") {
+        reader.missing(section, "user", "user = \"app\"");
+    }
+    if has_login && !section.has("password") {
+        let example = "password = \"${env:HIGHWATER_SECRET_KAFKA}\"";
+        reader.missing(section, "password", example);
+    }
+    Some(LoginSettings::Password {
+        mechanism,
+        user: user?,
+        password: password?,
+    })
 }
 
 /// Everything that a client needs to connect.
 pub struct ClusterAddress {
     pub servers: Vec<String>,
     pub tls: Option<Arc<rustls::ClientConfig>>,
-    /// User and password.
-    pub login: Option<(String, String)>,
+    pub login: Option<ClusterLogin>,
     /// The hosts that may be connected to, those that the cluster names included.
     pub egress: EgressPolicy,
 }
+
+/// A SASL login.
+pub enum ClusterLogin {
+    Password {
+        mechanism: SaslMechanism,
+        user: String,
+        password: String,
+    },
+    /// OAUTHBEARER: called for every connection.
+    Token(TokenFn),
+}
+
+/// Returns a token, or why there is none.
+pub type TokenFn = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
 
 /// A cluster that is connected. Its connections close when the last clone is dropped.
 #[derive(Clone)]
 pub struct Cluster {
     pub log: Arc<dyn Log>,
     pub transactions: Arc<dyn TransactionCoordinator>,
+    /// `None` if there are no groups through which instances share a job.
+    pub groups: Option<Arc<dyn GroupCoordinator>>,
 }
 
 /// Connects to clusters.

@@ -34,13 +34,15 @@ mod parquet;
 mod rows;
 mod sink;
 mod source;
+mod state_store;
 mod table;
 pub mod tls;
 mod value_decoder;
 mod writer;
 
 pub use cluster::{
-    CLUSTER_KEYS, Cluster, ClusterAddress, ClusterConnector, ClusterSettings, Clusters,
+    CLUSTER_KEYS, Cluster, ClusterAddress, ClusterConnector, ClusterLogin, ClusterSettings,
+    Clusters, SaslMechanism, TokenFn,
 };
 #[cfg(feature = "postgres")]
 pub use endpoint::PostgresOutput;
@@ -58,5 +60,6 @@ pub use source::{
     BadEvent, BadKind, Compression, CsvFormat, Events, Format, Level, MissingFeature, Source,
     SourceOptions, open,
 };
+pub use state_store::{FolderStore, STATE_KEYS, StateSettings, StateStore};
 pub use value_decoder::ValueDecoder;
 pub use writer::{OutputFormat, RowWriter, WriteError, WriterOutput, row_writer};

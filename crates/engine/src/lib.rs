@@ -9,6 +9,7 @@ pub mod codec;
 mod column;
 mod estimate;
 pub mod eval;
+mod item_codec;
 mod lazy;
 mod ops;
 mod physical_plan;
@@ -20,6 +21,7 @@ mod work_limit;
 pub use chunk::{CHUNK_ROWS, Chunk, ChunkLanes, LaneName};
 pub use column::{Column, ColumnBuilder};
 pub use estimate::{StateEstimate, StateItem, StateUnit, VALUE_BYTES, estimate};
+pub use item_codec::ItemReader;
 pub use lazy::{LazyColumn, NestedTexts, ReadNested};
 pub use ops::{
     Context, DataError, DataErrors, DataWarnings, Item, Merge, Operator, OutputBudget,

@@ -14,6 +14,7 @@ use highwater_query::plan::{
     Window, WindowNode,
 };
 
+use crate::item_codec::ItemReader;
 use crate::ops::having;
 use crate::ops::{
     Analytics, Apply, DataErrors, Filter, GroupSpec, Join, KeyOperator, KeySessions, LaneNamer,
@@ -225,6 +226,12 @@ impl PhysicalPlan {
         matches!(self.placements[node.0], Placement::Partition(_))
     }
 
+    /// Whether partitions fill panes for the node, which is joined in the shared pipeline.
+    pub fn fills_panes(&self, node: NodeId) -> bool {
+        let mut exits = self.exits.iter().flatten();
+        exits.any(|exit| *exit == Exit::Panes(node))
+    }
+
     /// The pipeline of one partition of `input`. Rows enter at [`PhysicalPlan::LOCAL_ENTRY`]; exit `i` leads to
     /// `SharedPipeline::entry(input, i, partition)`.
     pub fn local(&self, input: usize) -> Pipeline {
@@ -321,6 +328,23 @@ impl PhysicalPlan {
                 .map(|exits| are_per_partition(exits))
                 .collect(),
         }
+    }
+
+    /// Reads items that left partitions in another process.
+    pub fn item_reader(&self) -> ItemReader {
+        let panes = |exit: &Exit| match exit {
+            Exit::Panes(node) => match &self.plan.nodes[node.0] {
+                Node::Window(window) => Some(spec(&self.plan, window)),
+                _ => None,
+            },
+            Exit::Rows(_) | Exit::PerPartition(_) => None,
+        };
+        let exits = self.exits.iter();
+        ItemReader::new(
+            exits
+                .map(|exits| exits.iter().map(panes).collect())
+                .collect(),
+        )
     }
 
     fn exit_number(&self, input: usize, exit: Exit) -> usize {

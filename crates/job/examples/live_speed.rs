@@ -76,6 +76,8 @@ async fn live(query: &str, log: &MemoryLog, folder: &Path, events: usize) -> f64
         checkpoints: Arc::new(DiskCheckpoints::new(Arc::new(RealDisk), folder)),
         endpoints: Arc::new(Nowhere),
         clusters: None,
+        state: None,
+        assignor: None,
     };
     let options = Options {
         start: Some(Start::Beginning),

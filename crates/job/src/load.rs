@@ -157,6 +157,10 @@ impl JobFile {
             let checked = output.settings.check(&own, &self.folder);
             checked.map_err(refused(part))?;
         }
+        if let Some(state) = &self.live.state {
+            let checked = state.store.check(access, &self.folder);
+            checked.map_err(refused("the state".to_owned()))?;
+        }
         Ok(())
     }
 }

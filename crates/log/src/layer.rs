@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::batch::{Batch, NewRecord};
 use crate::{
-    AdminError, AppendError, AppendInfo, Bounds, BoxFuture, EnqueueTime, FetchData, HubId, HubInfo,
-    HubName, HubSettings, HubSpec, Isolation, Log, Offset, Partition, Producer, ProducerInfo,
-    ReadError, TimestampLookup, TopicPartition, TransactionMarker,
+    AdminError, AppendError, AppendInfo, Bounds, BoxFuture, ClaimResult, EnqueueTime, FetchData,
+    HubId, HubInfo, HubName, HubSettings, HubSpec, Isolation, Log, Offset, Partition, Producer,
+    ProducerInfo, ReadError, TimestampLookup, TopicPartition, TransactionMarker,
 };
 
 /// A [`Log`] that delegates to another one, except for the methods it overrides.
@@ -15,6 +15,13 @@ pub trait LogLayer: Send + Sync {
 
     fn partition(&self, hub: &str, partition: u32) -> Option<Arc<dyn Partition>> {
         self.inner().partition(hub, partition)
+    }
+
+    /// See [`Log::claim`].
+    fn claim(&self, hub: &str, partition: u32) -> BoxFuture<ClaimResult> {
+        Box::pin(std::future::ready(Ok(LogLayer::partition(
+            self, hub, partition,
+        ))))
     }
 
     fn create(&self, spec: HubSpec) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
@@ -41,6 +48,10 @@ impl<T: LogLayer> Log for T {
 
     fn partition(&self, hub: &str, partition: u32) -> Option<Arc<dyn Partition>> {
         LogLayer::partition(self, hub, partition)
+    }
+
+    fn claim(&self, hub: &str, partition: u32) -> BoxFuture<ClaimResult> {
+        LogLayer::claim(self, hub, partition)
     }
 
     fn create(&self, spec: HubSpec) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {

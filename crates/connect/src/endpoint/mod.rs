@@ -28,6 +28,11 @@ mod testing;
 mod webhook;
 
 pub use files::FilesOutput;
+pub(crate) use files::check_store_options;
+#[cfg(not(feature = "object-store"))]
+pub(crate) use files::no_object_store;
+#[cfg(feature = "object-store")]
+pub(crate) use files::remote::connect as object_store;
 pub use hub::HubOutput;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresOutput;

@@ -93,6 +93,11 @@ pub trait OutputSettings: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Whether it shuts out an instance of the job on another machine that still writes.
+    fn is_fenced(&self) -> bool {
+        false
+    }
+
     /// The file or standard output that a job over files writes to in place; `None` if only a live job has the output.
     fn sink_target(&self, folder: &Path) -> Option<SinkTarget> {
         let _ = folder;

@@ -91,6 +91,10 @@ impl Disk for OutputDisk {
         RealDisk.rename(from, to)
     }
 
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealDisk.rename_new(from, to)
+    }
+
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         RealDisk.remove_file(path)
     }
@@ -140,6 +144,11 @@ impl Disk for RealDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
+    }
+
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to)?;
+        fs::remove_file(from)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {

@@ -1,5 +1,6 @@
 //! The settings of a live job: start, checkpoints, the output for late events, and the policy for failed rows.
 
+use highwater_connect::{STATE_KEYS, StateSettings};
 use highwater_settings::{FileReader, Section};
 use highwater_time::{Duration, Instant};
 
@@ -20,7 +21,22 @@ pub struct Live {
     pub fetch_bytes: Option<usize>,
     /// How long a call of a JavaScript function may take by the clock; `None` for the default.
     pub function_timeout: Option<Duration>,
+    /// Where checkpoints are; `None` for the data folder of the node.
+    pub state: Option<JobStateStore>,
 }
+
+/// A store for the checkpoints of a job, which another machine may go on from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobStateStore {
+    pub store: StateSettings,
+    /// Several instances share the job.
+    pub shared: bool,
+    /// An instance is given up after this long without a heartbeat.
+    pub session_timeout: std::time::Duration,
+}
+
+/// The least that Kafka takes unless it is told otherwise is 6 s.
+const SESSION_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 impl Default for Live {
     fn default() -> Live {
@@ -31,6 +47,7 @@ impl Default for Live {
             threads: None,
             fetch_bytes: None,
             function_timeout: None,
+            state: None,
         }
     }
 }
@@ -118,6 +135,9 @@ pub(super) fn read_live(reader: &mut FileReader, top: &Section, outputs: &[Outpu
             reader.wrong_value(&entry, "\"function_timeout\" must be at least 1s", "");
         }
     }
+    live.state = reader
+        .section(top, "state")
+        .and_then(|section| read_state(reader, &section));
     if let Some(section) = reader.section(top, "late") {
         reader.known_keys(&section, &["output"]);
         live.late = reader.text(&section, "output", "Late");
@@ -133,4 +153,24 @@ pub(super) fn read_live(reader: &mut FileReader, top: &Section, outputs: &[Outpu
         }
     }
     live
+}
+
+fn read_state(reader: &mut FileReader, section: &Section) -> Option<JobStateStore> {
+    let mut keys = vec!["shared", "session_timeout"];
+    keys.extend(STATE_KEYS);
+    reader.known_keys(section, &keys);
+    let store = StateSettings::read(reader, section);
+    let shared = reader.boolean(section, "shared").unwrap_or(false);
+    let timeout = reader.duration(section, "session_timeout").map(|timeout| {
+        let micros = u64::try_from(timeout.ticks() / 10).unwrap_or_default();
+        std::time::Duration::from_micros(micros)
+    });
+    if !shared {
+        reader.useless(section, "session_timeout", "it needs shared = true");
+    }
+    Some(JobStateStore {
+        store: store?,
+        shared,
+        session_timeout: timeout.unwrap_or(SESSION_TIMEOUT),
+    })
 }

@@ -24,7 +24,7 @@ use highwater_time::{Duration, TimePolicy};
 
 pub use kafka::{ArrivalTime, KafkaInput};
 pub(crate) use live::OnFailure;
-pub use live::{Live, Start};
+pub use live::{JobStateStore, Live, Start};
 
 /// A whole job file, checked. Paths are as written until [`JobFile::resolve`].
 #[derive(Clone, Debug)]

@@ -26,6 +26,7 @@ const TOP_KEYS: &[&str] = &[
     "start",
     "checkpoint",
     "work",
+    "state",
     "late",
     "expect",
 ];

@@ -1,7 +1,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests make their own files")]
 use std::path::{Path, PathBuf};
 
-use highwater_connect::{OutputFormat, OutsideAccess, SinkTarget};
+use highwater_connect::{OutputFormat, OutsideAccess, SinkTarget, StateSettings};
 use highwater_env::FolderPolicy;
 use highwater_time::{Duration, Instant, ViolationAction};
 
@@ -630,6 +630,11 @@ function_timeout = "4s"
 
 [late]
 output = "Late"
+
+[state]
+path = "state"
+shared = true
+session_timeout = "8s"
 "#,
     );
     let time = Instant::parse_iso(b"2026-01-31T10:00:00Z").unwrap();
@@ -640,6 +645,11 @@ output = "Late"
         threads: Some(3),
         fetch_bytes: Some(5000),
         function_timeout: Some(seconds(4)),
+        state: Some(JobStateStore {
+            store: StateSettings::folder("state"),
+            shared: true,
+            session_timeout: std::time::Duration::from_secs(8),
+        }),
     };
     assert_eq!(job.live, live);
     assert_eq!(job.inputs[0].hubs, ["toll-a", "toll-b"]);
@@ -804,6 +814,14 @@ fn settings_of_a_cluster_that_have_no_effect_are_mistakes() {
     assert!(no_user.contains("missing key \"user\""), "{no_user}");
     let plain = wrong(&text("servers='b:1'\ntopic='t'\nca='ca.pem'"));
     assert!(plain.contains("\"ca\" has no effect"), "{plain}");
+    let no_token = wrong(&text("servers='b:1'\ntopic='t'\nmechanism='OAUTHBEARER'"));
+    assert!(no_token.contains("missing key \"token\""), "{no_token}");
+    let token = wrong(&text("servers='b:1'\ntopic='t'\ntoken='t'"));
+    assert!(token.contains("\"token\" has no effect"), "{token}");
+    let scram = wrong(&text("servers='b:1'\ntopic='t'\nmechanism='SCRAM-SHA-512'"));
+    assert!(scram.contains("missing key \"user\""), "{scram}");
+    let half = wrong(&text("servers='b:1'\ntopic='t'\ntls=true\nclient_cert='c'"));
+    assert!(half.contains("missing key \"client_key\""), "{half}");
     let created = "servers='b:1'\ntopic='t'\narrival='create-time'\njournal='j'";
     let created = wrong(&text(created));
     assert!(created.contains("only events move time"), "{created}");

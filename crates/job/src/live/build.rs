@@ -16,7 +16,9 @@ use super::batch_decoder::BatchDecoder;
 use super::checkpoint::Checkpoint;
 use super::combiner_thread::{CombinerEvent, CombinerThread};
 use super::hub_stream::HubStream;
+use super::instances::{ExchangeStream, ExchangeStreamId};
 use super::output_queue::OutputQueue;
+use super::partition_stream::PartitionStream;
 use super::partitions::{InputPartition, PartitionSet};
 use super::read_permits::ReadPermits;
 use super::state_limit::StateLimit;
@@ -37,7 +39,7 @@ const WAITING_MAX: usize = 16;
 
 /// The parts of a job before its launch.
 pub(super) struct JobParts {
-    pub streams: Vec<HubStream>,
+    pub streams: Vec<PartitionStream>,
     pub combiner: CombinerThread,
     pub events: mpsc::UnboundedReceiver<CombinerEvent>,
     /// In the order of the job's outputs.
@@ -142,13 +144,68 @@ impl JobBuilder<'_> {
         partitions: &PartitionSet,
         since: Instant,
     ) -> Result<JobParts, StartError> {
+        let numbers = 0..partitions.all.len();
+        let streams = numbers.map(|number| {
+            let stream = self.own_stream(partitions, number)?;
+            Ok(PartitionStream::Hub(Box::new(stream)))
+        });
+        let streams = streams.collect::<Result<Vec<PartitionStream>, StartError>>()?;
+        Ok(self.combine(streams, partitions, since))
+    }
+
+    /// The parts of a job whose streams come from an exchange. `starts` has the first offset of each input partition.
+    pub(super) fn build_exchanged(
+        &self,
+        partitions: &PartitionSet,
+        since: Instant,
+        starts: &[Offset],
+    ) -> JobParts {
+        let items = self.physical.item_reader();
+        let streams = partitions.all.iter().zip(starts).enumerate();
+        let streams = streams.map(|(number, (partition, start))| {
+            let id = ExchangeStreamId {
+                number,
+                input: partition.input,
+                partition: partition.number,
+                place: partition.place.clone(),
+            };
+            let meter = self.state_limit.meter();
+            let stream = ExchangeStream::new(id, items.clone(), *start, meter);
+            PartitionStream::Exchange(Box::new(stream))
+        });
+        self.combine(streams.collect(), partitions, since)
+    }
+
+    /// A stream alone.
+    pub(super) fn own_stream(
+        &self,
+        partitions: &PartitionSet,
+        number: usize,
+    ) -> Result<HubStream, StartError> {
+        let query = Arc::new(QueryText::of(self.job));
+        let late_events = self.job.file.live.late.is_some();
+        self.stream(number, &partitions.all[number], &query, late_events)
+    }
+
+    /// The names of the outputs.
+    pub(super) fn output_names(&self) -> Vec<String> {
+        let layout = OutputLayout::new(self.job);
+        layout
+            .schemas
+            .into_iter()
+            .map(|schema| schema.name)
+            .collect()
+    }
+
+    /// The streams with the combiner and the outputs.
+    fn combine(
+        &self,
+        mut streams: Vec<PartitionStream>,
+        partitions: &PartitionSet,
+        since: Instant,
+    ) -> JobParts {
         let query = Arc::new(QueryText::of(self.job));
         let layout = OutputLayout::new(self.job);
-        let has_late_events = layout.late_events.is_some();
-        let streams = partitions.all.iter().enumerate();
-        let streams = streams
-            .map(|(number, partition)| self.stream(number, partition, &query, has_late_events));
-        let mut streams = streams.collect::<Result<Vec<HubStream>, StartError>>()?;
         let mut shared = self.physical.shared(&partitions.per_input);
         let steps = self.status.telemetry.steps.clone();
         shared.pipeline.count_into(steps);
@@ -164,14 +221,14 @@ impl JobBuilder<'_> {
         let mut combiner = Combiner::new(shared, routing, locations.collect(), query);
         if let Some(early) = &self.job.early {
             let copies = PipelineCopies::new(early, self.physical);
-            let inputs = streams.iter().map(HubStream::input);
+            let inputs = streams.iter().map(PartitionStream::input);
             combiner = combiner.with_early_results(&copies, &partitions.per_input, inputs);
             let stopping = streams.iter_mut();
             stopping
                 .filter(|stream| early.inputs[stream.input()])
                 .for_each(|stream| stream.stop_at_barriers(&copies));
         }
-        Ok(JobParts {
+        JobParts {
             combiner: CombinerThread {
                 combiner,
                 permits: ReadPermits::new(streams.len()),
@@ -187,7 +244,7 @@ impl JobBuilder<'_> {
             streams,
             events: event_receiver,
             outputs,
-        })
+        }
     }
 
     fn route(
@@ -313,7 +370,7 @@ impl JobParts {
         for partition in new {
             let input = partition.input;
             let peers = self.streams.iter().filter(|peer| peer.input() == input);
-            let passed = peers.map(HubStream::watermark).min();
+            let passed = peers.map(PartitionStream::watermark).min();
             let passed = passed.unwrap_or(Instant::BEFORE_ALL);
             let location = location(builder.job, partition);
             if !self.combiner.add_stream(input, location, passed) {
@@ -330,7 +387,7 @@ impl JobParts {
             if passed > Instant::BEFORE_ALL {
                 stream.begin_behind(passed);
             }
-            self.streams.push(stream);
+            self.streams.push(PartitionStream::Hub(Box::new(stream)));
         }
         Ok(true)
     }

@@ -33,7 +33,7 @@ const CHECKPOINT: &str = "checkpoint";
 const TABLES: &str = "tables";
 
 /// How many are stored: the last, and the one before in case the last is damaged.
-const KEPT: usize = 2;
+pub(super) const KEPT: usize = 2;
 
 /// Checkpoints as files in a folder of their own.
 pub struct DiskCheckpoints {

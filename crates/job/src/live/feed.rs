@@ -12,11 +12,19 @@ use highwater_log::batch::{Batches, CorruptBatch, TimestampType};
 use highwater_log::{AppendError, Bounds, FetchData, Isolation, Offset, Partition, ReadError};
 use tokio::sync::{Semaphore, mpsc, watch};
 
-use super::growth::GrowthBarrier;
+use super::growth::{GrowthBarrier, cut};
 use super::status::StatusHandle;
 use super::time_journal::{JournalError, PassedTime, TimeJournal};
 use super::worker::WorkItem;
 use highwater_time::Instant;
+
+/// How far a stream has come: the next offset, and the latest arrival or passed time. Of the times before an offset, those
+/// up to `arrived` have been acted on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct StreamPosition {
+    pub next: Offset,
+    pub arrived: Instant,
+}
 
 /// The end of a feed.
 pub(super) struct FeedEnd {
@@ -40,6 +48,8 @@ pub(super) struct Feed {
     pub log_append_only: bool,
     /// The partition has punctuations.
     pub punctuates: bool,
+    /// One of the fetches ends at this position, if it is not reached yet.
+    pub stopover: Option<StreamPosition>,
     pub permits: Arc<Semaphore>,
     pub to: mpsc::UnboundedSender<WorkItem>,
     pub clock: Arc<dyn Clock>,
@@ -74,7 +84,7 @@ impl Feed {
             let permits = self.permits.clone();
             let permit = permits.acquire().await.map_err(|_| "the job has ended")?;
             let (fetched, passed) = loop {
-                let mut fetched = self.fetch().await?;
+                let mut fetched = self.fetch_to_stopover().await?;
                 if !fetched.pieces.is_empty() {
                     fetched = self.admit(fetched).await?;
                 }
@@ -100,6 +110,27 @@ impl Feed {
                 passed,
             })?;
         }
+    }
+
+    /// Fetches, but not beyond the stopover.
+    async fn fetch_to_stopover(&mut self) -> Result<FetchData, String> {
+        let Some(stopover) = self.stopover else {
+            return self.fetch().await;
+        };
+        if self.next < stopover.next {
+            let fetched = self.fetch().await?;
+            return cut(fetched, stopover.next).map_err(|error| self.named(&error));
+        }
+        if self.journal.is_none() || self.next > stopover.next {
+            self.stopover = None;
+            return self.fetch().await;
+        }
+        // Only time has passed to the stopover.
+        Ok(FetchData {
+            pieces: Vec::new(),
+            bounds: self.partition.bounds(),
+            aborted: Vec::new(),
+        })
     }
 
     /// Everything has been read.
@@ -131,11 +162,18 @@ impl Feed {
         }
         let end = self.end_of(fetched)?;
         let last = latest_arrival(fetched).map_err(|error| self.named(&error))?;
+        let latest = match self.stopover {
+            Some(stopover) if stopover.next == end => {
+                self.stopover = None;
+                stopover.arrived
+            }
+            _ => Instant::AFTER_ALL,
+        };
         let Some(journal) = &mut self.journal else {
             return Ok(Vec::new());
         };
         loop {
-            match journal.passed(end).await {
+            match journal.passed(end, latest).await {
                 Ok(passed) => {
                     if let Some(last) = last {
                         journal.note_arrival(last);

@@ -48,6 +48,16 @@ impl Growth {
         }
     }
 
+    /// For a job that adopts no partitions.
+    pub(super) fn off(job: &Arc<Job>, logs: &InputLogs) -> Growth {
+        Growth {
+            job: job.clone(),
+            logs: logs.clone(),
+            hubs: Vec::new(),
+            noticed: Arc::default(),
+        }
+    }
+
     /// The hubs with unread partitions: input, number of read partitions, number of partitions.
     pub(super) fn grown_hubs(&self) -> impl Iterator<Item = (&HubName, usize, u32, u32)> {
         self.hubs.iter().filter_map(|(name, input, read)| {
@@ -164,7 +174,7 @@ impl GrowthBarrier {
 }
 
 /// Only the batches before `end`.
-fn cut(mut fetched: FetchData, end: Offset) -> Result<FetchData, CorruptBatch> {
+pub(super) fn cut(mut fetched: FetchData, end: Offset) -> Result<FetchData, CorruptBatch> {
     for piece in &mut fetched.pieces {
         let mut kept = piece.len();
         for batch in Batches::new(piece) {

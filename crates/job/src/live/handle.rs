@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::event_fate::{FateError, FateQuestion, LiveEventFate};
 use super::input_logs::InputLogs;
+use super::instances::{Instance, is_shared};
 use super::run::{Command, RunEnd};
 use super::session_replay::SourcePartition;
 use super::start::{JobStart, StartOutcome};
@@ -203,6 +204,19 @@ impl Supervisor {
         let (scripts, clock) = (self.job.scripts.clone(), self.context.clock.clone());
         let overdue = overdue_call(scripts, clock, self.options.function_timeout);
         let mut overdue = std::pin::pin!(overdue);
+        if is_shared(&self.job) && self.options.until_end.is_none() {
+            let instance = Instance {
+                job: self.job.clone(),
+                context: self.context.clone(),
+                logs: self.logs.clone(),
+                options: self.options.clone(),
+                status: self.status.clone(),
+            };
+            return tokio::select! {
+                state = instance.run(&mut self.inbox) => state,
+                reason = &mut overdue => JobState::Failed { reason },
+            };
+        }
         let mut adopt_new = false;
         loop {
             let end = tokio::select! {
@@ -230,6 +244,7 @@ impl Supervisor {
                     status: &self.status,
                     writing: &mut writing,
                     state_limit: &state_limit,
+                    exchange: None,
                 };
                 match start.prepare(adopt_new).await {
                     Err(error) if error.is_temporary() && self.logs.has_clusters() => {
@@ -262,7 +277,7 @@ impl Supervisor {
 }
 
 /// Ready when the job is to stop.
-async fn stop_command(inbox: &mut mpsc::Receiver<Command>) {
+pub(super) async fn stop_command(inbox: &mut mpsc::Receiver<Command>) {
     while let Some(command) = inbox.recv().await {
         match command {
             Command::Stop | Command::Kill => return,

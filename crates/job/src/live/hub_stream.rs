@@ -36,23 +36,57 @@ pub(super) struct HubStream {
 pub(super) struct StreamSnapshot {
     pub next: Offset,
     pub arrived: Instant,
-    partition: PartitionSnapshot,
-    size: SizeReport,
+    state: SnapshotState,
+}
+
+enum SnapshotState {
+    Partition {
+        partition: PartitionSnapshot,
+        size: SizeReport,
+    },
+    Exchange {
+        /// The first record of the exchange that is needed.
+        keep_from: Offset,
+        state: Vec<u8>,
+    },
 }
 
 impl StreamSnapshot {
-    /// The next offset and the encoded state.
-    pub(super) fn encoded(&self) -> (Offset, Vec<u8>) {
-        let mut state = Vec::new();
-        self.write(&mut state);
-        self.size.encoded(state.len());
-        (self.next, state)
+    /// Of a stream that comes from the exchange.
+    pub(super) fn of_exchange(
+        next: Offset,
+        arrived: Instant,
+        keep_from: Offset,
+        state: Vec<u8>,
+    ) -> StreamSnapshot {
+        StreamSnapshot {
+            next,
+            arrived,
+            state: SnapshotState::Exchange { keep_from, state },
+        }
     }
 
-    fn write(&self, out: &mut Vec<u8>) {
+    /// The first record of the exchange that is needed, if the stream comes from there.
+    pub(super) fn keep_from(&self) -> Option<Offset> {
+        match self.state {
+            SnapshotState::Partition { .. } => None,
+            SnapshotState::Exchange { keep_from, .. } => Some(keep_from),
+        }
+    }
+
+    /// The next offset and the encoded state.
+    pub(super) fn encoded(&self) -> (Offset, Vec<u8>) {
+        let mut out = Vec::new();
         out.i64(self.next.0);
         out.i64(self.arrived.ticks());
-        self.partition.write(out);
+        match &self.state {
+            SnapshotState::Partition { partition, size } => {
+                partition.write(&mut out);
+                size.encoded(out.len());
+            }
+            SnapshotState::Exchange { state, .. } => out.raw(state),
+        }
+        (self.next, out)
     }
 }
 
@@ -169,12 +203,14 @@ impl HubStream {
         StreamSnapshot {
             next: self.next,
             arrived: self.arrived,
-            partition: partition.snapshot(),
-            size: self.meter.size_report(partition.estimated_bytes()),
+            state: SnapshotState::Partition {
+                partition: partition.snapshot(),
+                size: self.meter.size_report(partition.estimated_bytes()),
+            },
         }
     }
 
-    /// Reads what [`StreamSnapshot::write`] wrote.
+    /// Reads what [`StreamSnapshot::encoded`] wrote.
     pub(super) fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.next = Offset(from.i64()?);
         self.arrived = Instant::from_ticks(from.i64()?);

@@ -16,6 +16,9 @@
 //!
 //! Numbers count within an *epoch*. A start without a checkpoint begins a new epoch, and stores a checkpoint before it sends
 //! the first row, so that no two rows of an epoch share a number.
+//!
+//! Several instances may share a job (`instances/`): then streams and combiner run in different processes, with an exchange
+//! topic between them.
 
 mod batch_decoder;
 mod build;
@@ -32,14 +35,17 @@ mod growth;
 mod handle;
 mod hub_stream;
 mod input_logs;
+mod instances;
 mod output;
 mod output_queue;
+mod partition_stream;
 mod partitions;
 mod read_permits;
 mod reference_tables;
 mod refresh;
 mod run;
 mod session_replay;
+mod shard_state;
 mod start;
 mod state_limit;
 mod status;
@@ -52,7 +58,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_connect::{ClusterConnector, EndpointError, OpenResult};
+use highwater_connect::{ClusterConnector, EndpointError, OpenResult, StateStore};
 use highwater_engine::PhysicalPlanError;
 use highwater_env::Clock;
 use highwater_log::{Log, ReadError};
@@ -68,7 +74,10 @@ pub use declared::DeclaredEndpoints;
 pub use event_fate::{FateBasis, FateError, LiveEventFate};
 pub use files::{FollowError, delete_file_hubs};
 pub use handle::{Handle, start};
+pub(crate) use instances::sharing_refusal;
+pub use instances::{ShardAssignment, ShardAssignor, ShardMembership, ShardNumber};
 pub use session_replay::{EventSessions, SessionSpan};
+pub use shard_state::{ShardState, store_checkpoints};
 pub use status::{InputStatus, JobFigures, JobState, JobStatus, OutputStatus, PartitionStatus};
 pub use telemetry::StepFigures;
 
@@ -82,6 +91,10 @@ pub struct JobContext {
     pub endpoints: Arc<dyn Endpoints>,
     /// Connects to the clusters of Kafka inputs; `None` where the process reaches none.
     pub clusters: Option<ClusterConnector>,
+    /// The state that instances of the job share, if it has any.
+    pub state: Option<Arc<dyn StateStore>>,
+    /// Gives out the shards of a shared job; by default a group of its cluster does.
+    pub assignor: Option<Arc<dyn ShardAssignor>>,
 }
 
 /// Opens the endpoints of outputs.

@@ -16,9 +16,10 @@ use super::combiner_thread::{CombinerEvent, CombinerMessage, JobSnapshot};
 use super::feed::{Feed, FeedEnd};
 use super::files::Follower;
 use super::growth::{Growth, can_grow};
-use super::hub_stream::HubStream;
 use super::input_logs::{InputLogs, kafka_input};
+use super::instances::ExchangeTrim;
 use super::output::{EndpointStates, Output, SettledOutput};
+use super::partition_stream::PartitionStream;
 use super::partitions::PartitionSet;
 use super::refresh::ReferenceRefresh;
 use super::status::{JobState, StatusHandle};
@@ -75,6 +76,8 @@ pub(super) struct RunningJob {
     refresh: ReferenceRefresh,
     /// There is new reference data.
     is_outdated: bool,
+    /// Set if the streams come from an exchange.
+    trim: Option<ExchangeTrim>,
 }
 
 /// Stops the combiner when the job ends in any way.
@@ -115,6 +118,8 @@ pub(super) struct LaunchPlan {
     pub settled_outputs: mpsc::UnboundedReceiver<SettledOutput>,
     pub partitions: PartitionSet,
     pub logs: InputLogs,
+    /// The streams come from an exchange.
+    pub exchanged: bool,
     /// Per stream.
     pub journals: Vec<Option<TimeJournal>>,
     pub checkpoints: CheckpointBuilder,
@@ -151,7 +156,11 @@ impl LaunchPlan {
         let streams = self.parts.streams.iter_mut();
         let mut journals = std::mem::take(&mut self.journals).into_iter();
         for (stream, source) in streams.zip(&self.partitions.all) {
-            let arrival = kafka_input(&self.job, source.input).map(|kafka| kafka.arrival);
+            let arrival = match self.exchanged {
+                // Its records have no times of events.
+                true => Some(ArrivalTime::Create),
+                false => kafka_input(&self.job, source.input).map(|kafka| kafka.arrival),
+            };
             let number = stream.number();
             let end = source.partition.bounds().visible(Isolation::Committed);
             let until = self.options.until_end.map(|at_end| FeedEnd {
@@ -162,7 +171,7 @@ impl LaunchPlan {
                 stream.end_at(end);
             }
             targets.push((stream.next(), end));
-            let can_grow = until.is_none() && can_grow(&self.job, source.input);
+            let can_grow = until.is_none() && !self.exchanged && can_grow(&self.job, source.input);
             feeds.push(Feed {
                 stream: number,
                 partition: source.partition.clone(),
@@ -175,6 +184,7 @@ impl LaunchPlan {
                 log_append_only: arrival == Some(ArrivalTime::LogAppend),
                 punctuates: arrival != Some(ArrivalTime::Create),
                 until,
+                stopover: None,
                 permits: self.parts.combiner.permits.permits(number),
                 to: workers[number % workers.len()].clone(),
                 clock: self.context.clock.clone(),
@@ -197,7 +207,7 @@ impl LaunchPlan {
         for feed in self.feeds(growth, workers, stop) {
             tasks.spawn(feed.run());
         }
-        if self.options.until_end.is_none() {
+        if self.options.until_end.is_none() && !self.exchanged {
             let followers = Follower::all(
                 &self.job,
                 &self.context,
@@ -216,7 +226,7 @@ impl LaunchPlan {
 
 /// Starts the threads of the workers, each with its share of the streams.
 fn spawn_workers(
-    streams: Vec<HubStream>,
+    streams: Vec<PartitionStream>,
     receivers: Vec<mpsc::UnboundedReceiver<WorkItem>>,
     timer: &Arc<dyn Clock>,
     out: &mpsc::UnboundedSender<CombinerMessage>,
@@ -239,7 +249,7 @@ fn spawn_workers(
     spawned.collect()
 }
 
-fn checkpoint_interval(job: &Job, options: &Options) -> Duration {
+pub(super) fn checkpoint_interval(job: &Job, options: &Options) -> Duration {
     options.checkpoint_every.unwrap_or_else(|| {
         let ticks = job.file.live.checkpoint_every.ticks();
         Duration::from_micros(u64::try_from(ticks / 10).unwrap_or_default())
@@ -251,7 +261,11 @@ impl RunningJob {
     pub(super) fn launch(mut plan: LaunchPlan) -> Result<RunningJob, StartError> {
         let (to_combiner, inbox) = mpsc::unbounded_channel();
         let (stop, stopped) = watch::channel(false);
-        let growth = Growth::new(&plan.job, &plan.logs, &plan.partitions);
+        let growth = match plan.exchanged {
+            true => Growth::off(&plan.job, &plan.logs),
+            false => Growth::new(&plan.job, &plan.logs, &plan.partitions),
+        };
+        let trim = plan.exchanged.then(|| ExchangeTrim::new(&plan.partitions));
         let WorkerChannels { senders, receivers } = plan.worker_channels();
         let feeds = plan.spawn_feeds(&growth, &senders, &stopped);
         let (context, parts) = (plan.context, plan.parts);
@@ -270,6 +284,7 @@ impl RunningJob {
             refresh: ReferenceRefresh::new(plan.job.clone(), plan.references, now),
             every: checkpoint_interval(&plan.job, &plan.options),
             is_outdated: false,
+            trim,
             saved: plan.number,
             saved_at: now,
             context,
@@ -442,6 +457,9 @@ impl RunningJob {
             return;
         };
         let states = std::mem::take(&mut pending.states);
+        if let Some(trim) = &mut self.trim {
+            trim.note(pending.number, &snapshot.streams);
+        }
         let (builder, store) = (self.checkpoints.clone(), self.context.checkpoints.clone());
         let number = pending.number;
         pending.writing = Some(tokio::task::spawn_blocking(move || {
@@ -459,6 +477,9 @@ impl RunningJob {
         let problem = written.as_ref().err().map(|error| error.to_string());
         if problem.is_none() {
             self.saved = pending.number;
+        }
+        if let Some(trim) = &mut self.trim {
+            trim.stored(pending.number, problem.is_none());
         }
         self.status.update(|status| {
             let checkpoint = &mut status.checkpoint;

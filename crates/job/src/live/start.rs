@@ -19,13 +19,14 @@ use super::files::create_hubs;
 use super::fingerprint::Fingerprint;
 use super::growth::can_grow;
 use super::input_logs::{InputLogs, kafka_input};
+use super::instances::CombinerStart;
 use super::output::{Output, SettledOutput};
 use super::partitions::{InputPartition, PartitionSet};
 use super::reference_tables::{CheckpointedReferences, ReferenceTables};
 use super::run::{LaunchPlan, RunningJob};
 use super::state_limit::StateLimit;
 use super::status::StatusHandle;
-use super::time_journal::{InputJournal, JournalError, TimeJournal, journal_name};
+use super::time_journal::{InputJournal, JournalAccess, JournalError, TimeJournal, journal_name};
 use super::watchdog::JobThread;
 use super::{EndpointRequest, JobContext, Options, StartError};
 use crate::config::{ArrivalTime, KafkaInput, OnFailure, Start};
@@ -41,6 +42,8 @@ pub(super) struct JobStart<'a> {
     /// The write of a checkpoint, which cannot be cancelled: a caller that drops the start waits for it.
     pub writing: &'a mut Option<JoinHandle<std::io::Result<()>>>,
     pub state_limit: &'a StateLimit,
+    /// Set if the streams come from an exchange.
+    pub exchange: Option<&'a CombinerStart>,
 }
 
 pub(super) enum StartOutcome {
@@ -89,6 +92,9 @@ struct JobDraft {
 impl JobStart<'_> {
     /// `adopt_new`: the job has just stored a checkpoint and may adopt new reference data and partitions.
     pub(super) async fn prepare(mut self, adopt_new: bool) -> Result<StartOutcome, StartError> {
+        if let Some(exchange) = self.exchange {
+            return self.prepare_exchanged(exchange).await;
+        }
         if self.options.until_end.is_none() {
             create_hubs(self.job, &*self.context.log).await?;
         }
@@ -119,6 +125,53 @@ impl JobStart<'_> {
         if adopt_new && !new.is_empty() {
             self.adopt_partitions(&builder, &mut draft, &new).await?;
         }
+        self.launch(draft, tables).await
+    }
+
+    /// The combiner and the outputs of a shared job.
+    async fn prepare_exchanged(
+        mut self,
+        exchange: &CombinerStart,
+    ) -> Result<StartOutcome, StartError> {
+        let latest = self.latest().await?;
+        if latest.number.is_some() && latest.checkpoint.is_none() {
+            return Err(StartError::Damaged);
+        }
+        let mut number = latest.number;
+        let mut point = match latest.checkpoint {
+            Some(saved) => StartPoint {
+                epoch: saved.epoch,
+                since: saved.since,
+                from: StartFrom::Checkpoint(Box::new(saved)),
+            },
+            None => StartPoint {
+                epoch: exchange.epoch,
+                since: exchange.since,
+                from: StartFrom::Positions(vec![Offset(0); exchange.starts.len()]),
+            },
+        };
+        let tables = self.tables(&mut point, &mut number, false).await?;
+        let builder = self.builder(&self.job.physical);
+        let mut parts =
+            builder.build_exchanged(&exchange.partitions, point.since, &exchange.starts);
+        match &point.from {
+            StartFrom::Checkpoint(saved) => {
+                let restored = parts.restore(saved);
+                restored.map_err(|error| {
+                    let text = format!("the last checkpoint of the combiner: {error}");
+                    let kind = std::io::ErrorKind::InvalidData;
+                    StartError::Checkpoints(std::io::Error::new(kind, text))
+                })?;
+            }
+            StartFrom::Positions(positions) => parts.begin(positions),
+        }
+        let draft = JobDraft {
+            parts,
+            partitions: exchange.partitions.clone(),
+            point,
+            number,
+            fingerprint: exchange.fingerprint.clone(),
+        };
         self.launch(draft, tables).await
     }
 
@@ -163,6 +216,7 @@ impl JobStart<'_> {
         }
         let running = RunningJob::launch(LaunchPlan {
             logs: self.logs.clone(),
+            exchanged: self.exchange.is_some(),
             journals,
             job: self.job.clone(),
             context: self.context.clone(),
@@ -185,6 +239,9 @@ impl JobStart<'_> {
         positions: Vec<(Offset, Instant)>,
         partitions: &PartitionSet,
     ) -> Result<Vec<Option<TimeJournal>>, StartError> {
+        if self.exchange.is_some() {
+            return Ok(positions.iter().map(|_| None).collect());
+        }
         let mut journals = Vec::with_capacity(positions.len());
         let mut open: BTreeMap<(usize, HubName), InputJournal> = BTreeMap::new();
         for ((next, arrived), source) in positions.into_iter().zip(&partitions.all) {
@@ -219,19 +276,11 @@ impl JobStart<'_> {
         kafka: &KafkaInput,
         cluster: Cluster,
     ) -> Result<InputJournal, StartError> {
-        let input = &self.job.plan.inputs[source.input].name;
-        let topic = &source.place.hub;
-        let missing = || StartError::NoHub {
-            input: input.clone(),
-            hub: topic.to_string(),
+        let access = match self.options.until_end {
+            None => JournalAccess::Write,
+            Some(_) => JournalAccess::Read,
         };
-        let info = cluster.log.hub(topic.as_str()).ok_or_else(missing)?;
-        let by_default = || journal_name(&self.job.file.name, input, topic.as_str());
-        let name = kafka.journal.clone().unwrap_or_else(by_default);
-        let name =
-            HubName::new(&name).map_err(|error| self.journal_failed(source, &error.into()))?;
-        let writes = self.options.until_end.is_none();
-        let opened = InputJournal::open(name, kafka, cluster, &info, writes, self.status).await;
+        let opened = journal_of(self.job, source, kafka, cluster, access, self.status).await;
         opened.map_err(|error| self.journal_failed(source, &error))
     }
 
@@ -617,8 +666,26 @@ fn known_and_new(
     split.unwrap_or_else(|| (all.clone(), Vec::new()))
 }
 
+/// The time journal of the input that a partition belongs to.
+pub(super) async fn journal_of(
+    job: &Job,
+    source: &InputPartition,
+    kafka: &KafkaInput,
+    cluster: Cluster,
+    access: JournalAccess,
+    status: &StatusHandle,
+) -> Result<InputJournal, JournalError> {
+    let (input, topic) = (&job.plan.inputs[source.input].name, &source.place.hub);
+    let missing = || JournalError::NoTopic(topic.to_string());
+    let info = cluster.log.hub(topic.as_str()).ok_or_else(missing)?;
+    let by_default = || journal_name(&job.file.name, input, topic.as_str());
+    let name = kafka.journal.clone().unwrap_or_else(by_default);
+    let name = HubName::new(&name)?;
+    InputJournal::open(name, kafka, cluster, &info, access, status).await
+}
+
 /// Runs blocking work on a thread of its own.
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, StartError> {
     let (done, result) = oneshot::channel();
@@ -632,7 +699,7 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// The current time in milliseconds, the precision of the log.
-fn now(status: &StatusHandle) -> Instant {
+pub(super) fn now(status: &StatusHandle) -> Instant {
     let ticks = status.now().ticks();
     Instant::from_ticks(ticks - ticks.rem_euclid(TICKS_PER_MILLI))
 }

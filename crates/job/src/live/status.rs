@@ -181,6 +181,8 @@ pub(super) struct StatusHandle {
     clock: Arc<dyn Clock>,
     pub telemetry: Telemetry,
     inner: Arc<Mutex<Inner>>,
+    /// Others tell of the partitions.
+    is_of_outputs: bool,
 }
 
 struct Inner {
@@ -221,6 +223,15 @@ impl StatusHandle {
                 alarms: BTreeMap::new(),
                 log: VecDeque::new(),
             })),
+            is_of_outputs: false,
+        }
+    }
+
+    /// The status for a part of the job that has the outputs alone.
+    pub(super) fn of_outputs(&self) -> StatusHandle {
+        StatusHandle {
+            is_of_outputs: true,
+            ..self.clone()
         }
     }
 
@@ -270,7 +281,9 @@ impl StatusHandle {
 
     /// Sets the start of each stream and the offset at which its replay ends.
     pub(super) fn replay_to(&self, targets: Vec<(Offset, Offset)>) {
-        self.lock().targets = targets;
+        if !self.is_of_outputs {
+            self.lock().targets = targets;
+        }
     }
 
     /// Ends the replay of a stream at `end`, if that is earlier.
@@ -314,6 +327,9 @@ impl StatusHandle {
     }
 
     pub(super) fn update_partition(&self, stream: usize, how: impl FnOnce(&mut PartitionStatus)) {
+        if self.is_of_outputs {
+            return;
+        }
         let mut inner = self.lock();
         let (input, partition) = inner.streams[stream];
         how(&mut inner.status.inputs[input].partitions[partition]);

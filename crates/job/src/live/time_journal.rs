@@ -9,6 +9,9 @@
 //! carries that epoch into the partition. From then on brokers refuse records of earlier starts, and everything before
 //! is known. Without transactions in the cluster there is no such epoch; then `t` still precedes the arrival of every
 //! event at `o`, within the margin of the clocks, and so does not change what becomes of it.
+//!
+//! Where instances share a job, each partition of the journal has a writer of its own: the owner of the partition of the
+//! input, which claims it (`Log::claim`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -113,6 +116,8 @@ pub(super) enum JournalError {
     Create { journal: String, error: AdminError },
     #[error("the time journal `{0}` is not there")]
     Missing(String),
+    #[error("the topic `{0}` does not exist")]
+    NoTopic(String),
     #[error("the time journal cannot be read: {0}")]
     Read(#[from] ReadError),
     #[error("the time journal `{journal}` has an unreadable record at offset {offset}: {reason}")]
@@ -147,25 +152,35 @@ impl JournalError {
     }
 }
 
+/// What a job does with a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum JournalAccess {
+    /// Only reads it. It may be absent.
+    Read,
+    /// Writes all of its partitions.
+    Write,
+    /// Writes the partitions that it claims.
+    Claim,
+}
+
 /// The journal of a job's input.
 pub(super) struct InputJournal {
     name: HubName,
     cluster: Cluster,
     margin: Duration,
-    /// `None` if it is only read, or the cluster has no epochs.
+    /// `None` unless it has one writer, or if the cluster has no epochs.
     producer: Option<Producer>,
-    writes: bool,
+    access: JournalAccess,
 }
 
 impl InputJournal {
-    /// Creates the topic if it is absent, and shuts out earlier starts. If not `writes`, the journal is only read, and may
-    /// be absent.
+    /// Creates the topic if it is absent and not only read, and shuts out earlier starts.
     pub(super) async fn open(
         name: HubName,
         kafka: &KafkaInput,
         cluster: Cluster,
         topic: &HubInfo,
-        writes: bool,
+        access: JournalAccess,
         status: &StatusHandle,
     ) -> Result<InputJournal, JournalError> {
         let mut journal = InputJournal {
@@ -173,13 +188,13 @@ impl InputJournal {
             cluster,
             margin: kafka.clock_margin,
             producer: None,
-            writes,
+            access,
         };
-        if writes {
+        if access != JournalAccess::Read {
             journal.ensure_topic(topic).await?;
-            if kafka.transactions {
-                journal.producer = Some(journal.init_producer(status).await?);
-            }
+        }
+        if access == JournalAccess::Write && kafka.transactions {
+            journal.producer = Some(journal.init_producer(status).await?);
         }
         Ok(journal)
     }
@@ -253,21 +268,31 @@ impl InputJournal {
         arrived: Instant,
         status: &StatusHandle,
     ) -> Result<Option<TimeJournal>, JournalError> {
-        let number = source.place.partition;
-        let partition = self.cluster.log.partition(self.name.as_str(), number);
-        let partition = match (partition, self.writes) {
+        let (log, number) = (&self.cluster.log, source.place.partition);
+        let partition = match self.access {
+            JournalAccess::Claim => {
+                let claimed = log.claim(self.name.as_str(), number).await;
+                claimed.map_err(JournalError::Write)?
+            }
+            JournalAccess::Read | JournalAccess::Write => log.partition(self.name.as_str(), number),
+        };
+        let partition = match (partition, self.access) {
             (Some(partition), _) => partition,
-            (None, false) => return Ok(None),
-            (None, true) => return Err(JournalError::Missing(self.name.to_string())),
+            (None, JournalAccess::Read) => return Ok(None),
+            (None, _) => return Err(JournalError::Missing(self.name.to_string())),
         };
         let mut journal = TimeJournal {
             topic: source.hub,
             partition,
             margin: self.margin,
-            writer: self.writes.then_some(JournalWriter {
-                producer: self.producer,
-                sequence: 0,
-            }),
+            writer: match self.access {
+                JournalAccess::Read => None,
+                JournalAccess::Write => Some(JournalWriter::Sequenced {
+                    producer: self.producer,
+                    sequence: 0,
+                }),
+                JournalAccess::Claim => Some(JournalWriter::Claimed),
+            },
             next: Offset(0),
             known_end: Offset(0),
             from: next,
@@ -281,25 +306,35 @@ impl InputJournal {
     }
 }
 
-/// The name of the journal: after job, input and topic, with a checksum where that would be no name or ambiguous.
+/// The name of the journal, after job, input and topic.
 pub(super) fn journal_name(job: &str, input: &str, topic: &str) -> String {
+    internal_name("_highwater-time", &[job, input, topic])
+}
+
+/// A name made of parts, with a checksum where that would be no name or ambiguous.
+pub(super) fn internal_name(prefix: &str, parts: &[&str]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-    let whole = format!("_highwater-time.{job}.{input}.{topic}");
+    let whole = format!("{prefix}.{}", parts.join("."));
     let mut name: String = whole.chars().filter(|c| plain(*c)).collect();
-    let is_ambiguous = job.contains('.') || input.contains('.');
+    let all_but_last = &parts[..parts.len().saturating_sub(1)];
+    let is_ambiguous = all_but_last.iter().any(|part| part.contains('.'));
     if is_ambiguous || name.len() != whole.len() || name.len() > NAME_MAX {
         name.truncate(NAME_MAX);
-        let parts = format!("{job}\0{input}\0{topic}");
-        name.push_str(&format!(".{:08x}", crc32c::crc32c(parts.as_bytes())));
+        let sum = crc32c::crc32c(parts.join("\0").as_bytes());
+        name.push_str(&format!(".{sum:08x}"));
     }
     name
 }
 
-struct JournalWriter {
-    /// `None` if the cluster has no epochs.
-    producer: Option<Producer>,
-    /// The sequence number of the next record.
-    sequence: i32,
+enum JournalWriter {
+    Sequenced {
+        /// `None` if the cluster has no epochs.
+        producer: Option<Producer>,
+        /// The sequence number of the next record.
+        sequence: i32,
+    },
+    /// The partition is claimed, and numbers its batches itself.
+    Claimed,
 }
 
 /// The journal of one partition of the input.
@@ -328,7 +363,7 @@ pub(super) struct TimeJournal {
 impl TimeJournal {
     /// Writes the first record and finds the position to read from.
     async fn begin(&mut self) -> Result<(), JournalError> {
-        if self.writer.is_some() {
+        if let Some(JournalWriter::Sequenced { .. }) = self.writer {
             self.append(&JournalRecord::Begin).await?;
         }
         let bounds = self.partition.fetch_bounds().await?;
@@ -342,11 +377,18 @@ impl TimeJournal {
         Ok(())
     }
 
-    /// The times that the journal has up to `end`, inclusive, in the order of their offsets.
-    pub(super) async fn passed(&mut self, end: Offset) -> Result<Vec<PassedTime>, JournalError> {
+    /// The times that the journal has up to `end`, inclusive, in the order of their offsets; of those before `end` itself, the
+    /// ones up to `latest`.
+    pub(super) async fn passed(
+        &mut self,
+        end: Offset,
+        latest: Instant,
+    ) -> Result<Vec<PassedTime>, JournalError> {
+        let is_due =
+            |front: &PassedTime| front.before < end || front.before == end && front.time <= latest;
         let mut passed = Vec::new();
         loop {
-            while let Some(front) = self.pending.front().filter(|front| front.before <= end) {
+            while let Some(front) = self.pending.front().filter(|front| is_due(front)) {
                 if front.before >= self.from && front.time > self.reached {
                     self.reached = front.time;
                     passed.push(*front);
@@ -386,6 +428,9 @@ impl TimeJournal {
 
     /// Tries until the outcome is known: no event may be processed while the record may still be appended.
     async fn append(&mut self, record: &JournalRecord) -> Result<(), JournalError> {
+        if let Some(JournalWriter::Claimed) = self.writer {
+            return self.append_claimed(record).await;
+        }
         let batch = self.batch(record)?;
         loop {
             let appended = match self.partition.append(batch.clone()).await {
@@ -407,12 +452,32 @@ impl TimeJournal {
                 }
                 Err(error) => return Err(JournalError::Write(error)),
             };
-            if let Some(writer) = &mut self.writer {
-                writer.sequence = writer.sequence.checked_add(1).unwrap_or(0);
+            if let Some(JournalWriter::Sequenced { sequence, .. }) = &mut self.writer {
+                *sequence = sequence.checked_add(1).unwrap_or(0);
             }
             self.known_end = self.known_end.max(Offset(appended.offset.0 + 1));
             return Ok(());
         }
+    }
+
+    /// A claim ends with the first append that fails.
+    async fn append_claimed(&mut self, record: &JournalRecord) -> Result<(), JournalError> {
+        let value = record.encode();
+        let record = NewRecord {
+            key: None,
+            value: Some(&value),
+            headers: &[],
+        };
+        let appended = match self.partition.append_records(&[record]).await {
+            Ok(appended) => appended,
+            Err(AppendError::Fenced { .. }) => {
+                let journal = &self.partition.topic_partition().hub;
+                return Err(JournalError::TakenOver(journal.to_string()));
+            }
+            Err(error) => return Err(JournalError::Write(error)),
+        };
+        self.known_end = self.known_end.max(Offset(appended.offset.0 + 1));
+        Ok(())
     }
 
     fn batch(&self, record: &JournalRecord) -> Result<Batch, JournalError> {
@@ -423,9 +488,14 @@ impl TimeJournal {
             value: Some(&value),
             headers: &[],
         });
-        let writer = self.writer.as_ref();
+        let producer = match &self.writer {
+            Some(JournalWriter::Sequenced { producer, sequence }) => {
+                producer.map(|producer| (producer, *sequence))
+            }
+            Some(JournalWriter::Claimed) | None => None,
+        };
         let options = BatchOptions {
-            producer: writer.and_then(|writer| Some((writer.producer?, writer.sequence))),
+            producer,
             ..BatchOptions::default()
         };
         let built = builder.build(&options);

@@ -8,7 +8,8 @@ use highwater_time::Instant;
 use tokio::sync::mpsc;
 
 use super::combiner_thread::CombinerMessage;
-use super::hub_stream::{HubStream, fetched_bytes};
+use super::hub_stream::fetched_bytes;
+use super::partition_stream::PartitionStream;
 use super::time_journal::PassedTime;
 use crate::stream::StreamOutput;
 
@@ -33,7 +34,7 @@ pub(super) enum WorkItem {
 
 pub(super) struct Worker {
     pub number: usize,
-    pub streams: Vec<HubStream>,
+    pub streams: Vec<PartitionStream>,
     pub timer: Arc<dyn Clock>,
     pub out: mpsc::UnboundedSender<CombinerMessage>,
 }
@@ -124,7 +125,7 @@ impl Worker {
         }
     }
 
-    fn stream(&mut self, number: usize) -> &mut HubStream {
+    fn stream(&mut self, number: usize) -> &mut PartitionStream {
         let streams = &mut self.streams;
         let place = streams.iter().position(|stream| stream.number() == number);
         &mut streams[place.expect("work is sent to the worker that has the stream")]
@@ -149,7 +150,7 @@ impl WorkOutput {
     }
 }
 
-fn message(worker: usize, stream: &HubStream, made: WorkOutput) -> CombinerMessage {
+fn message(worker: usize, stream: &PartitionStream, made: WorkOutput) -> CombinerMessage {
     let WorkOutput {
         output,
         input,

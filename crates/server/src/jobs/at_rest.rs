@@ -65,6 +65,8 @@ pub async fn run_at_rest(
             access: OutsideAccess::default(),
         }),
         clusters: None,
+        state: None,
+        assignor: None,
     };
     let options = Options {
         start: Some(Start::Beginning),

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use highwater_access::Keys;
-use highwater_connect::{ClusterConnector, Destination, OutsideAccess};
+use highwater_connect::{ClusterConnector, Destination, OutsideAccess, StateStore};
 use highwater_env::{Clock, EgressPolicy, OutputDisk, RealDisk};
 use highwater_job::config::{JobFile, Start};
 use highwater_job::live::{
@@ -86,6 +86,8 @@ pub enum JobError {
         "{0}: the log of this node is a cluster, and its topics are inputs and outputs of type `kafka`"
     )]
     OnCluster(String),
+    #[error("the state of the job cannot be opened: {0}")]
+    State(String),
     #[error("the job could not be stored: {0}")]
     Storage(#[from] std::io::Error),
 }
@@ -443,18 +445,27 @@ impl Jobs {
             job, start, fresh, ..
         } = launch;
         let resources = &self.0.resources;
-        let checkpoints = DiskCheckpoints::new(Arc::new(RealDisk), entry.folder.checkpoints());
-        let has_run = !checkpoints.list()?.is_empty();
+        let state = self.open_state(&job, launch.author)?;
+        let (checkpoints, has_run) = match &state {
+            // Whether there are any is found out by the job, which may wait for the store.
+            Some(store) => (live::store_checkpoints(store, &job), !fresh),
+            None => {
+                let folder = entry.folder.checkpoints();
+                let checkpoints = DiskCheckpoints::new(Arc::new(RealDisk), folder);
+                let has_run = !checkpoints.list()?.is_empty();
+                (Arc::new(checkpoints) as Arc<dyn Checkpoints>, has_run)
+            }
+        };
         let parse = |text: &str| Start::parse(text).ok_or_else(|| JobError::Start(text.to_owned()));
         let start = match start {
             Some(text) if fresh || !has_run => Some(parse(text)?),
-            _ if has_run => Some(Start::Resume),
+            _ if has_run && state.is_none() => Some(Start::Resume),
             _ => None,
         };
         let context = JobContext {
             log: resources.log.clone(),
             clock: resources.clock.clone(),
-            checkpoints: Arc::new(checkpoints),
+            checkpoints,
             endpoints: Arc::new(DeclaredEndpoints {
                 hubs: Some((resources.log.clone(), resources.transactions.clone())),
                 queues: Some(resources.queues.clone()),
@@ -466,6 +477,8 @@ impl Jobs {
                 clusters: Arc::new(KafkaClusters(resources.clock.clone())),
                 access: resources.access(launch.author),
             }),
+            state,
+            assignor: None,
         };
         let options = live::Options {
             start,
@@ -480,6 +493,22 @@ impl Jobs {
             problem: None,
         };
         Ok(())
+    }
+
+    /// The store of the job's state, if it is not in the node's folder.
+    fn open_state(
+        &self,
+        job: &Job,
+        author: Author<'_>,
+    ) -> Result<Option<Arc<dyn StateStore>>, JobError> {
+        let Some(state) = &job.file.live.state else {
+            return Ok(None);
+        };
+        let access = self.0.resources.access(author);
+        let opened = state
+            .store
+            .open(&access, &job.file.folder, Arc::new(RealDisk));
+        opened.map(Some).map_err(JobError::State)
     }
 
     fn entries(&self) -> Vec<Arc<Entry>> {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use highwater_env::RealClock;
+use highwater_env::{RealClock, disk};
 use highwater_server::config::Sources;
 use highwater_server::node::Node;
 use serde_json::{Value, json};
@@ -117,5 +117,61 @@ async fn a_cluster_that_the_egress_policy_does_not_list_is_not_connected_to() {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
     node.stop().await;
+    remote.stop().await;
+}
+
+/// A node with a job that it shares with others through the state in `state`.
+async fn instance(folder: &Path, state: &Path, address: &str) -> Node {
+    let file = format!(
+        "query = \"q.saql\"\nstart = \"beginning\"\n[checkpoint]\nevery = \"100ms\"\n\
+         [inputs.numbers]\n{}\n[outputs.out]\n{}\n\
+         [state]\npath = \"{}\"\nshared = true\nsession_timeout = \"6s\"\n",
+        topic(address, "in"),
+        topic(address, "out"),
+        state.display(),
+    );
+    disk::create_folder(folder.join("double")).unwrap();
+    write(&folder.join("double/job.toml"), &file);
+    write(&folder.join("double/q.saql"), QUERY);
+    let job = folder.join("double").display().to_string();
+    let settings = format!("[jobs.double]\npath = \"{job}\"\n");
+    whole_node::start(folder, &settings, Arc::new(RealClock::new())).await
+}
+
+/// Waits until the log of the job on a node has this text.
+async fn until_logged(client: &Client, text: &str) {
+    for attempt in 0.. {
+        let (_, logs) = client.call("GET /api/jobs/double/logs", "").await;
+        if logs.to_string().contains(text) {
+            return;
+        }
+        assert!(attempt < 3_000, "no `{text}`: {logs}");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+// proves X2 X3
+#[tokio::test(flavor = "multi_thread")]
+async fn two_nodes_share_a_job_and_one_goes_on_when_the_other_leaves() {
+    let folders = [(); 4].map(|()| tempfile::tempdir().unwrap());
+    let (remote, address) = cluster(folders[0].path()).await;
+    let far = Client::of(&remote);
+    let state = folders[3].path();
+    let first = instance(folders[1].path(), state, &address).await;
+    far.send("in", &events(0..10)).await;
+    assert_eq!(far.rows("out", 10).await.len(), 10);
+    until_logged(&Client::of(&first), "takes the combiner").await;
+    let second = instance(folders[2].path(), state, &address).await;
+    until_logged(&Client::of(&second), "takes `in/").await;
+    until_logged(&Client::of(&first), "has given up `in/").await;
+    far.send("in", &events(10..20)).await;
+    let rows = far.rows("out", 20).await;
+    assert_eq!(numbers(&rows), (0..20).map(|n| n * 2).collect::<Vec<_>>());
+    first.stop().await;
+    until_logged(&Client::of(&second), "takes the combiner").await;
+    far.send("in", &events(20..30)).await;
+    let rows = far.rows("out", 30).await;
+    assert_eq!(numbers(&rows), (0..30).map(|n| n * 2).collect::<Vec<_>>());
+    second.stop().await;
     remote.stop().await;
 }

@@ -8,7 +8,7 @@
 mod body;
 mod open_files;
 #[cfg(any(test, feature = "object-store"))]
-mod remote;
+pub(crate) mod remote;
 mod store;
 #[cfg(any(feature = "aws", feature = "azure", feature = "gcp"))]
 mod store_client;
@@ -94,7 +94,7 @@ impl OutputSettings for FilesOutput {
             checked.map_err(|error| error.to_string())?;
         }
         match self.location.contains("://") {
-            true => self.check_store(access),
+            true => check_store_options(&self.options, access),
             false => access.check_path(&folder.join(&self.location)),
         }
     }
@@ -126,20 +126,6 @@ impl FilesOutput {
         }
     }
 
-    /// Other options name files, proxies and endpoints, which a definition of a user may not choose.
-    fn check_store(&self, access: &OutsideAccess) -> Result<(), String> {
-        if !access.egress.is_restricted() {
-            return Ok(());
-        }
-        let mut names = self.options.iter().map(|(name, _)| name);
-        match names.find(|name| !is_user_option(name)) {
-            Some(name) => Err(format!(
-                "only jobs of the settings may set the option `{name}` of an object store"
-            )),
-            None => Ok(()),
-        }
-    }
-
     fn limits(&self) -> Limits {
         Limits {
             rows_max: self.rows_max.max(1),
@@ -148,6 +134,23 @@ impl FilesOutput {
             open_bytes_max: FilesOutput::OPEN_BYTES_MAX,
             open_max: FilesOutput::OPEN_MAX,
         }
+    }
+}
+
+/// Other options name files, proxies and endpoints, which a definition of a user may not choose.
+pub(crate) fn check_store_options(
+    options: &[(String, String)],
+    access: &OutsideAccess,
+) -> Result<(), String> {
+    if !access.egress.is_restricted() {
+        return Ok(());
+    }
+    let mut names = options.iter().map(|(name, _)| name);
+    match names.find(|name| !is_user_option(name)) {
+        Some(name) => Err(format!(
+            "only jobs of the settings may set the option `{name}` of an object store"
+        )),
+        None => Ok(()),
     }
 }
 
@@ -356,7 +359,8 @@ fn object_store(
     options: &[(String, String)],
     egress: &EgressPolicy,
 ) -> Result<Box<dyn Store>, EndpointError> {
-    remote::open(scheme, url, options, egress)
+    let _ = scheme;
+    remote::open(url, options, egress)
 }
 
 #[cfg(not(feature = "object-store"))]
@@ -369,7 +373,7 @@ fn object_store(
     Err(no_object_store(scheme))
 }
 
-fn no_object_store(scheme: &str) -> EndpointError {
+pub(crate) fn no_object_store(scheme: &str) -> EndpointError {
     let feature = match scheme {
         "s3" | "s3a" => "aws",
         "az" | "abfs" | "abfss" => "azure",

@@ -52,16 +52,26 @@ fn endpoint_error(error: Error) -> EndpointError {
     }
 }
 
-/// The store of a URL. The settings of the operator's own jobs come from the environment, as with the vendor's tools, and
-/// from `options`, which take precedence; those of users from `options` alone, because the environment is not theirs. The
-/// job does the retries, so that it can report failures.
 #[cfg(feature = "object-store")]
 pub(super) fn open(
-    scheme: &str,
     url: &str,
     options: &[(String, String)],
     egress: &EgressPolicy,
 ) -> Result<Box<dyn Store>, EndpointError> {
+    let (store, prefix) = connect(url, options, egress)?;
+    Ok(Box::new(Bucket::new(store, &prefix)))
+}
+
+/// The store of a URL, and the prefix of its objects. The settings of the operator's own jobs come from the environment, as
+/// with the vendor's tools, and from `options`, which take precedence; those of users from `options` alone, because the
+/// environment is not theirs. The job does the retries, so that it can report failures.
+#[cfg(feature = "object-store")]
+pub(crate) fn connect(
+    url: &str,
+    options: &[(String, String)],
+    egress: &EgressPolicy,
+) -> Result<(Arc<dyn ObjectStore>, String), EndpointError> {
+    let (scheme, rest) = url.split_once("://").unwrap_or((url, ""));
     let store: Arc<dyn ObjectStore> = match scheme {
         #[cfg(feature = "aws")]
         "s3" | "s3a" => build!(object_store::aws::AmazonS3Builder, url, options, egress),
@@ -84,9 +94,8 @@ pub(super) fn open(
             return Err(super::no_object_store(scheme));
         }
     };
-    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
     let prefix = rest.split_once('/').map_or("", |(_, prefix)| prefix);
-    Ok(Box::new(Bucket::new(store, prefix)))
+    Ok((store, prefix.to_owned()))
 }
 
 #[cfg(any(feature = "aws", feature = "azure", feature = "gcp"))]

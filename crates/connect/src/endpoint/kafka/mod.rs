@@ -31,8 +31,12 @@ pub(super) const KIND: OutputKind = OutputKind {
         "servers",
         "tls",
         "ca",
+        "client_cert",
+        "client_key",
+        "mechanism",
         "user",
         "password",
+        "token",
         "topic",
         "key",
         "transactions",
@@ -61,6 +65,10 @@ impl OutputSettings for KafkaOutput {
         (!self.transactions).then_some(
             "at least once: after a crash some rows may come again, with the same headers `row` and `output`",
         )
+    }
+
+    fn is_fenced(&self) -> bool {
+        self.transactions
     }
 
     fn open(&self, names: Vec<Name>, context: &OutputContext) -> OpenResult {

@@ -163,6 +163,14 @@ impl Disk for SimDisk {
         self.lock_state().names.rename(from, to)
     }
 
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.lock_state();
+        match state.names.find(to) {
+            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+            Err(_) => state.names.rename(from, to),
+        }
+    }
+
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.lock_state().names.remove(path)
     }

@@ -8,7 +8,7 @@ use highwater_connect::{Cluster, ClusterAddress, Clusters};
 use highwater_env::{Clock, SimClock};
 use highwater_log::batch::{BatchError, NewRecord, TimestampType};
 use highwater_log::{
-    AppendError, AppendInfo, BoxFuture, GroupError, HubName, HubSettings, HubSpec,
+    AppendError, AppendInfo, BoxFuture, ClaimResult, GroupError, HubName, HubSettings, HubSpec,
     InitProducerRequest, Log, LogLayer, MemoryLog, Offset, OffsetCommit, Partition, PartitionLayer,
     Producer, TopicPartition, TransactionCoordinator, TransactionError, TransactionRef,
 };
@@ -17,7 +17,11 @@ use highwater_log::{
 pub(crate) struct TestCluster {
     pub log: MemoryLog,
     epochs: Arc<Epochs>,
+    claims: Claims,
 }
+
+/// Per partition, how often it was claimed.
+type Claims = Arc<Mutex<BTreeMap<TopicPartition, u64>>>;
 
 impl TestCluster {
     pub(crate) fn new(clock: &Arc<SimClock>) -> TestCluster {
@@ -25,6 +29,7 @@ impl TestCluster {
         TestCluster {
             log: MemoryLog::new(move || now.unix_millis()),
             epochs: Arc::default(),
+            claims: Claims::default(),
         }
     }
 
@@ -60,23 +65,77 @@ impl Clusters for TestCluster {
     fn connect(&self, address: ClusterAddress) -> BoxFuture<Result<Cluster, String>> {
         assert_eq!(address.servers, ["cluster:9092"]);
         Box::pin(ready(Ok(Cluster {
-            log: Arc::new(WithoutPunctuation(self.log.clone())),
+            log: Arc::new(WithoutPunctuation {
+                log: self.log.clone(),
+                claims: self.claims.clone(),
+            }),
             transactions: self.epochs.clone(),
+            groups: None,
         })))
     }
 }
 
 /// As a cluster answers.
-struct WithoutPunctuation(MemoryLog);
+struct WithoutPunctuation {
+    log: MemoryLog,
+    claims: Claims,
+}
 
 impl LogLayer for WithoutPunctuation {
     fn inner(&self) -> &dyn Log {
-        &self.0
+        &self.log
     }
 
     fn partition(&self, hub: &str, partition: u32) -> Option<Arc<dyn Partition>> {
-        let inner = self.0.partition(hub, partition)?;
+        let inner = self.log.partition(hub, partition)?;
         Some(Arc::new(WithoutPunctuationIn(inner)))
+    }
+
+    fn claim(&self, hub: &str, partition: u32) -> BoxFuture<ClaimResult> {
+        let inner = self.log.partition(hub, partition);
+        let claimed = inner.map(|inner| {
+            let mut claims = self.claims.lock().unwrap();
+            let number = claims.entry(inner.topic_partition().clone()).or_default();
+            *number += 1;
+            Arc::new(ClaimedPartition {
+                number: *number,
+                claims: self.claims.clone(),
+                inner,
+            }) as Arc<dyn Partition>
+        });
+        Box::pin(ready(Ok(claimed)))
+    }
+}
+
+/// A partition that refuses its owner when it has another one.
+struct ClaimedPartition {
+    inner: Arc<dyn Partition>,
+    claims: Claims,
+    number: u64,
+}
+
+impl PartitionLayer for ClaimedPartition {
+    fn inner(&self) -> &dyn Partition {
+        &*self.inner
+    }
+
+    fn append_records(
+        &self,
+        records: &[NewRecord<'_>],
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
+        // Held until the order of the append is fixed.
+        let claims = self.claims.lock().unwrap();
+        let current = claims[self.inner.topic_partition()];
+        match current == self.number {
+            true => self.inner.append_records(records),
+            false => Box::pin(ready(Err(AppendError::Fenced {
+                producer: Producer {
+                    id: 1,
+                    epoch: self.number as i16,
+                },
+                current: current as i16,
+            }))),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ mod files;
 mod functions;
 mod golden;
 mod growth;
+mod instances;
 mod kafka;
 mod properties;
 mod recorder;

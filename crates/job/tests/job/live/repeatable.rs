@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use crate::live::recorder::Numbered;
 use crate::live::world::{World, at, job};
 
-const QUERIES: &[(&str, u32)] = &[
+pub(crate) const QUERIES: &[(&str, u32)] = &[
     ("SELECT id, System.Timestamp() AS ts INTO out FROM a TIMESTAMP BY t", 3),
     (
         "SELECT k, System.Timestamp() AS ts, COUNT(*) AS n, SUM(v) AS s, MAX(v) AS m INTO out

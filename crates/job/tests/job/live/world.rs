@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_connect::{ClusterConnector, OutsideAccess};
+use highwater_connect::{ClusterConnector, FolderStore, OutsideAccess};
 use highwater_env::{Clock, SimClock, SimDisk};
 use highwater_job::Job;
 use highwater_job::config::{JobFile, Start};
@@ -102,6 +102,11 @@ impl World {
                 clusters: Arc::new(self.cluster.clone()),
                 access: OutsideAccess::default(),
             }),
+            state: Some(Arc::new(FolderStore::new(
+                Arc::new(self.disk.clone()),
+                "state",
+            ))),
+            assignor: None,
         }
     }
 

@@ -312,6 +312,10 @@ impl From<JobError> for Error {
             JobError::OnCluster(_) => {
                 (Code::BadRequest, "docs/remote.md has what a cluster can do")
             }
+            JobError::State(_) => (
+                Code::BadRequest,
+                "look at the section `state` of the job file",
+            ),
             JobError::Storage(_) => (Code::Stopped, "look at the node and its disk"),
         };
         Error::new(code, error.to_string(), hint)

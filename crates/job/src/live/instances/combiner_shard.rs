@@ -1,0 +1,95 @@
+//! The combiner of a shared job, and its outputs: a job whose streams come from the exchange.
+
+use std::sync::Arc;
+
+use highwater_log::Offset;
+use highwater_time::Instant;
+use tokio::sync::mpsc;
+
+use super::super::fingerprint::Fingerprint;
+use super::super::handle::stop_command;
+use super::super::partitions::PartitionSet;
+use super::super::run::{Command, RunEnd};
+use super::super::start::{JobStart, StartOutcome};
+use super::super::status::JobState;
+use super::super::{JobContext, StartError};
+use super::stream_shard::store_failed;
+use super::{InstanceContext, ShardEnd};
+
+/// Where the combiner begins if it has no checkpoint.
+pub(in crate::live) struct CombinerStart {
+    /// The partitions of the input, each with its partition of the exchange to read from.
+    pub partitions: PartitionSet,
+    /// The first offset of each partition of the input.
+    pub starts: Vec<Offset>,
+    pub epoch: u64,
+    pub since: Instant,
+    pub fingerprint: Fingerprint,
+}
+
+pub(super) struct CombinerShard {
+    pub instance: Arc<InstanceContext>,
+}
+
+impl CombinerShard {
+    /// Runs until a command ends it, or something else does.
+    pub(super) async fn run(self, mut commands: mpsc::Receiver<Command>) -> ShardEnd {
+        let instance = &self.instance;
+        let start = match self.exchange() {
+            Some(partitions) => CombinerStart {
+                partitions,
+                starts: instance.identity.starts.clone(),
+                epoch: instance.identity.epoch,
+                since: instance.identity.since,
+                fingerprint: instance.identity.fingerprint.clone(),
+            },
+            None => {
+                let exchange = &instance.exchange;
+                return ShardEnd::Delayed(format!("the exchange `{exchange}` is not there yet"));
+            }
+        };
+        let context = JobContext {
+            checkpoints: instance.shard_state("combiner"),
+            ..instance.context.clone()
+        };
+        let status = instance.status.of_outputs();
+        let mut writing = None;
+        let prepared = tokio::select! {
+            prepared = JobStart {
+                job: &instance.job,
+                context: &context,
+                logs: &instance.logs,
+                options: &instance.options,
+                status: &status,
+                writing: &mut writing,
+                state_limit: &instance.state_limit,
+                exchange: Some(&start),
+            }.prepare(false) => prepared,
+            () = stop_command(&mut commands) => return ShardEnd::Stopped,
+        };
+        let running = match prepared {
+            Ok(StartOutcome::Running(running)) => running,
+            Ok(StartOutcome::HasEnded) => return ShardEnd::Stopped,
+            Err(StartError::Checkpoints(error)) => return store_failed(&error),
+            Err(error) if error.is_temporary() => return ShardEnd::Delayed(error.to_string()),
+            Err(error) => return ShardEnd::Failed(error.to_string()),
+        };
+        match running.watch(&mut commands).await {
+            RunEnd::State(JobState::Failed { reason }) => ShardEnd::Failed(reason),
+            RunEnd::State(_) => ShardEnd::Stopped,
+            RunEnd::Restart { .. } => ShardEnd::Delayed("it is restarted".into()),
+        }
+    }
+
+    /// The partitions with those of the exchange to read from.
+    fn exchange(&self) -> Option<PartitionSet> {
+        let instance = &self.instance;
+        let mut partitions = instance.partitions.clone();
+        for (number, source) in partitions.all.iter_mut().enumerate() {
+            let exchange = instance.exchange.as_str();
+            let log = &instance.cluster.log;
+            source.partition = log.partition(exchange, number as u32)?;
+        }
+        Some(partitions)
+    }
+}

@@ -1,0 +1,366 @@
+//! The exchange: the topic through which the streams of a job reach its combiner, whichever instances run them.
+//!
+//! It has a partition for each stream. A record is an output of the stream, with the positions in its input before and
+//! after it. The owner of the stream claims the partition (`Log::claim`) before it reads how far its predecessors have
+//! come, so every output is there once and outputs follow each other without a gap; the combiner checks that. An output
+//! that is larger than a record is written in pieces.
+//!
+//! `docs/formats/exchange.md` describes the bytes.
+
+use std::sync::Arc;
+
+use highwater_codec::{DecodeError, Reader, Writer};
+use highwater_engine::ItemReader;
+use highwater_log::batch::{Batches, Decompressor, NewRecord};
+use highwater_log::{AppendError, FetchData, Isolation, Offset, Partition, ReadError};
+use highwater_time::Instant;
+
+use super::super::feed::StreamPosition;
+use crate::partition_pipeline::Delivery;
+use crate::side_row::SideRow;
+use crate::stream::StreamOutput;
+
+const VERSION: u8 = 1;
+
+/// Brokers take records of almost a megabyte unless they are told otherwise.
+const PIECE_BYTES: usize = 512 << 10;
+
+/// The largest output that is put together again.
+const OUTPUT_BYTES_MAX: usize = 1 << 30;
+
+const READ_BYTES: usize = 1 << 20;
+
+/// An output of a stream, with the positions before and after it.
+pub(in crate::live) struct ExchangeOutput {
+    pub from: StreamPosition,
+    pub to: StreamPosition,
+    pub output: StreamOutput,
+}
+
+fn write_position(position: StreamPosition, out: &mut Vec<u8>) {
+    out.i64(position.next.0);
+    out.i64(position.arrived.ticks());
+}
+
+fn read_position(from: &mut Reader<'_>) -> Result<StreamPosition, DecodeError> {
+    Ok(StreamPosition {
+        next: Offset(from.i64()?),
+        arrived: Instant::from_ticks(from.i64()?),
+    })
+}
+
+/// The bytes of an output that leads from one position to another.
+fn encode(from: StreamPosition, to: StreamPosition, output: &StreamOutput) -> Vec<u8> {
+    let mut out = Vec::new();
+    write_position(from, &mut out);
+    write_position(to, &mut out);
+    out.i64(output.watermark.ticks());
+    out.i64(output.reached.ticks());
+    out.count(output.deliveries.len());
+    for delivery in &output.deliveries {
+        out.u32(delivery.exit as u32);
+        delivery.item.write(&mut out);
+    }
+    for rows in [&output.rejected, &output.failed, &output.late] {
+        out.count(rows.len());
+        rows.iter().for_each(|row| row.write(&mut out));
+    }
+    out
+}
+
+/// The positions of an output, without the rest.
+fn positions(bytes: &[u8]) -> Result<(StreamPosition, StreamPosition), DecodeError> {
+    let mut from = Reader::new(bytes);
+    Ok((read_position(&mut from)?, read_position(&mut from)?))
+}
+
+/// A stream whose outputs are decoded.
+pub(in crate::live) struct ExchangedStream<'a> {
+    pub stream: usize,
+    pub input: usize,
+    /// Its number among the partitions of the input.
+    pub partition: usize,
+    pub items: &'a ItemReader,
+}
+
+impl ExchangedStream<'_> {
+    pub(in crate::live) fn decode(&self, bytes: &[u8]) -> Result<ExchangeOutput, DecodeError> {
+        let mut from = Reader::new(bytes);
+        let (begin, end) = (read_position(&mut from)?, read_position(&mut from)?);
+        let watermark = Instant::from_ticks(from.i64()?);
+        let reached = Instant::from_ticks(from.i64()?);
+        let mut deliveries = Vec::new();
+        for _ in 0..from.count()? {
+            let exit = from.u32()? as usize;
+            deliveries.push(Delivery {
+                exit,
+                partition: self.partition,
+                item: self.items.read(self.input, exit, &mut from)?,
+            });
+        }
+        let mut rows = || -> Result<Vec<SideRow>, DecodeError> {
+            (0..from.count()?)
+                .map(|_| SideRow::read(&mut from))
+                .collect()
+        };
+        let (rejected, failed, late) = (rows()?, rows()?, rows()?);
+        from.end()?;
+        Ok(ExchangeOutput {
+            from: begin,
+            to: end,
+            output: StreamOutput {
+                stream: self.stream,
+                input: self.input,
+                deliveries,
+                rejected,
+                failed,
+                late,
+                arrived: end.arrived,
+                watermark,
+                reached,
+                progress: None,
+            },
+        })
+    }
+}
+
+/// The values of the records of an output.
+fn pieces(body: &[u8]) -> Vec<Vec<u8>> {
+    let chunks: Vec<&[u8]> = body.chunks(PIECE_BYTES).collect();
+    let last = chunks.len() - 1;
+    let piece = |(index, chunk): (usize, &&[u8])| {
+        let mut out = Vec::with_capacity(chunk.len() + 6);
+        out.u8(VERSION);
+        out.u32(index as u32);
+        out.bool(index == last);
+        out.raw(chunk);
+        out
+    };
+    chunks.iter().enumerate().map(piece).collect()
+}
+
+/// Puts outputs together from their pieces.
+#[derive(Default)]
+pub(in crate::live) struct PieceAssembler {
+    body: Vec<u8>,
+    /// The index of the next piece.
+    due: u32,
+    /// The offset of the first piece.
+    begin: Offset,
+}
+
+/// The bytes of an output, and the offset of its first record.
+pub(in crate::live) struct AssembledOutput {
+    pub begin: Offset,
+    pub body: Vec<u8>,
+}
+
+impl PieceAssembler {
+    /// Takes the value of a record. The first piece of an output may follow the pieces of one that an earlier owner did not
+    /// complete.
+    pub(in crate::live) fn take(
+        &mut self,
+        offset: Offset,
+        value: &[u8],
+    ) -> Result<Option<AssembledOutput>, DecodeError> {
+        let mut from = Reader::new(value);
+        from.version(VERSION)?;
+        let (index, is_last) = (from.u32()?, from.bool()?);
+        if index == 0 {
+            self.body.clear();
+            self.begin = offset;
+        } else if index != self.due {
+            return Err(DecodeError::Invalid("a piece of an output is missing"));
+        }
+        let piece = from.rest();
+        if self.body.len() + piece.len() > OUTPUT_BYTES_MAX {
+            return Err(DecodeError::Invalid("an output is too large"));
+        }
+        self.body.extend_from_slice(piece);
+        self.due = index + 1;
+        if !is_last {
+            return Ok(None);
+        }
+        self.due = 0;
+        let body = std::mem::take(&mut self.body);
+        let begin = self.begin;
+        Ok(Some(AssembledOutput { begin, body }))
+    }
+}
+
+/// Why the exchange cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::live) enum ExchangeError {
+    #[error("the exchange was taken over by another instance")]
+    TakenOver,
+    #[error("the exchange cannot be written: {0}")]
+    Write(AppendError),
+    #[error("the exchange cannot be read: {0}")]
+    Read(#[from] ReadError),
+    #[error("record {offset} of the exchange `{exchange}` is unreadable: {reason}")]
+    Damaged {
+        exchange: String,
+        offset: Offset,
+        reason: String,
+    },
+}
+
+impl From<AppendError> for ExchangeError {
+    fn from(error: AppendError) -> ExchangeError {
+        match error {
+            AppendError::Fenced { .. } => ExchangeError::TakenOver,
+            error => ExchangeError::Write(error),
+        }
+    }
+}
+
+/// Calls `each` with the offset and the value of every record from `from` on, and returns the offset after the last.
+pub(in crate::live) fn for_each_record(
+    fetched: &FetchData,
+    from: Offset,
+    unpacker: &mut Decompressor,
+    each: &mut dyn FnMut(Offset, &[u8]) -> Result<(), String>,
+) -> Result<Offset, String> {
+    let mut next = from;
+    for batch in fetched.pieces.iter().flat_map(|piece| Batches::new(piece)) {
+        let batch = batch.map_err(|error| error.to_string())?;
+        next = batch.header.next_offset().max(next);
+        if batch.header.is_control() {
+            continue;
+        }
+        let records = batch.records(unpacker).map_err(|error| error.to_string())?;
+        for record in records {
+            let record = record.map_err(|error| error.to_string())?;
+            if let Some(value) = record.value.filter(|_| record.offset >= from) {
+                each(record.offset, value)?;
+            }
+        }
+    }
+    Ok(next)
+}
+
+/// The partition of a stream for its owner.
+pub(in crate::live) struct ExchangeWriter {
+    partition: Arc<dyn Partition>,
+    /// The position after the last output.
+    position: Option<StreamPosition>,
+    /// The offset after the last record.
+    end: Offset,
+}
+
+impl ExchangeWriter {
+    /// Finds the last output of a claimed partition. The outputs before offset `from` are known.
+    pub(in crate::live) async fn open(
+        partition: Arc<dyn Partition>,
+        from: Offset,
+    ) -> Result<ExchangeWriter, ExchangeError> {
+        let bounds = partition.fetch_bounds().await?;
+        let end = bounds.visible(Isolation::Committed);
+        let mut next = from.max(bounds.start);
+        let mut position = None;
+        let (mut unpacker, mut pieces) = (Decompressor::default(), PieceAssembler::default());
+        while next < end {
+            let fetched = partition
+                .read(next, READ_BYTES, Isolation::Committed)
+                .await?;
+            if fetched.pieces.is_empty() {
+                // The leader does not show the end that it acknowledged yet.
+                partition.wait_past(next, Isolation::Committed).await;
+                continue;
+            }
+            let mut at = next;
+            let read = for_each_record(&fetched, next, &mut unpacker, &mut |offset, value| {
+                at = offset;
+                let taken = pieces.take(offset, value);
+                // The first pieces may be before the records that are read.
+                if let Ok(Some(output)) = taken {
+                    let found = positions(&output.body).map_err(|error| error.to_string())?;
+                    position = Some(found.1);
+                }
+                Ok(())
+            });
+            next = read.map_err(|reason| ExchangeError::Damaged {
+                exchange: partition.topic_partition().to_string(),
+                offset: at,
+                reason,
+            })?;
+        }
+        Ok(ExchangeWriter {
+            partition,
+            position,
+            end,
+        })
+    }
+
+    /// The position after the last output; `None` if there is none.
+    pub(in crate::live) fn position(&self) -> Option<StreamPosition> {
+        self.position
+    }
+
+    /// The offset after the last record.
+    pub(in crate::live) fn end(&self) -> Offset {
+        self.end
+    }
+
+    /// Appends an output. Ready when it is durable.
+    pub(in crate::live) async fn append(
+        &mut self,
+        from: StreamPosition,
+        to: StreamPosition,
+        output: &StreamOutput,
+    ) -> Result<(), ExchangeError> {
+        let body = encode(from, to, output);
+        // The calls fix the order.
+        let appends: Vec<_> = pieces(&body)
+            .iter()
+            .map(|piece| {
+                self.partition.append_records(&[NewRecord {
+                    key: None,
+                    value: Some(piece),
+                    headers: &[],
+                }])
+            })
+            .collect();
+        for append in appends {
+            let appended = append.await?;
+            self.end = self.end.max(Offset(appended.offset.0 + 1));
+        }
+        self.position = Some(to);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_of_any_size_is_put_together_again() {
+        for length in [1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES + 5] {
+            let body: Vec<u8> = (0..length).map(|n| n as u8).collect();
+            let mut assembler = PieceAssembler::default();
+            let mut found = None;
+            for (offset, piece) in pieces(&body).iter().enumerate() {
+                assert!(found.is_none());
+                found = assembler.take(Offset(offset as i64 + 7), piece).unwrap();
+            }
+            let found = found.unwrap();
+            assert_eq!((found.begin, found.body), (Offset(7), body));
+        }
+    }
+
+    #[test]
+    fn what_an_earlier_owner_left_incomplete_is_dropped() {
+        let (long, short) = (vec![1; 2 * PIECE_BYTES], vec![2; 10]);
+        let mut assembler = PieceAssembler::default();
+        assert!(
+            assembler
+                .take(Offset(0), &pieces(&long)[0])
+                .unwrap()
+                .is_none()
+        );
+        let found = assembler.take(Offset(1), &pieces(&short)[0]).unwrap();
+        assert_eq!(found.unwrap().body, short);
+        assert!(assembler.take(Offset(2), &pieces(&long)[1]).is_err());
+    }
+}

@@ -1,0 +1,249 @@
+//! An assignment through a consumer group of the cluster, with a protocol of its own: members tell which shards they have,
+//! and the leader spreads them (`assignment.rs`).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use highwater_codec::{DecodeError, Reader, Writer};
+use highwater_env::Clock;
+use highwater_log::{
+    GroupCoordinator, GroupError, JoinRequest, JoinResponse, MemberIdentity, Membership,
+    SyncRequest,
+};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::assignment::{
+    ShardAssignment, ShardAssignor, ShardMembership, ShardNumber, ShardOwner, assign,
+};
+
+const PROTOCOL_TYPE: &str = "highwater-job";
+const PROTOCOL: &str = "sticky-1";
+const VERSION: u8 = 1;
+
+/// Pause after an error.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// How long members may take to join again in a rebalance.
+const REBALANCE: Duration = Duration::from_secs(30);
+
+/// How long a rebalance waits for checkpoints.
+const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The group of a job's instances.
+#[derive(Clone)]
+pub(super) struct InstanceGroup {
+    pub groups: Arc<dyn GroupCoordinator>,
+    pub group: String,
+    /// The group removes an instance after this long without a heartbeat.
+    pub session: Duration,
+    pub clock: Arc<dyn Clock>,
+}
+
+impl ShardAssignor for InstanceGroup {
+    fn join(&self, shards: usize) -> ShardMembership {
+        let (assigned, assignment) = watch::channel(ShardAssignment::None);
+        let (to_checkpoint, rebalances) = mpsc::channel(1);
+        let (leave, left) = oneshot::channel();
+        let member = GroupMember {
+            group: self.clone(),
+            shards,
+            member: String::new(),
+            owned: BTreeSet::new(),
+            assigned,
+            to_checkpoint,
+        };
+        tokio::spawn(member.run(left));
+        ShardMembership {
+            assignment,
+            rebalances,
+            leave: Some(leave),
+        }
+    }
+}
+
+struct GroupMember {
+    group: InstanceGroup,
+    shards: usize,
+    /// Empty until the group gives it a name.
+    member: String,
+    owned: BTreeSet<ShardNumber>,
+    assigned: watch::Sender<ShardAssignment>,
+    to_checkpoint: mpsc::Sender<oneshot::Sender<()>>,
+}
+
+impl GroupMember {
+    /// Runs until it leaves, or until nobody listens.
+    async fn run(mut self, mut left: oneshot::Receiver<oneshot::Sender<()>>) {
+        let listening = self.assigned.clone();
+        let answer = tokio::select! {
+            () = self.stay() => None,
+            () = listening.closed() => None,
+            answer = &mut left => answer.ok(),
+        };
+        if let Some(answer) = answer {
+            self.leave().await;
+            // The instance may have ended meanwhile.
+            let _ = answer.send(());
+        }
+    }
+
+    async fn stay(&mut self) {
+        loop {
+            match self.join().await {
+                Ok(membership) => self.heartbeats(&membership).await,
+                Err(error) => {
+                    tracing::debug!(group = self.group.group, %error, "joining again");
+                    self.forget_if_unknown(&error);
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// A member that the group has removed has nothing any more.
+    fn forget_if_unknown(&mut self, error: &GroupError) {
+        if let GroupError::UnknownMember(_) = error {
+            self.member.clear();
+            self.lose();
+        }
+    }
+
+    fn lose(&mut self) {
+        self.owned.clear();
+        self.assigned.send_replace(ShardAssignment::None);
+    }
+
+    async fn join(&mut self) -> Result<Membership, GroupError> {
+        let groups = self.group.groups.clone();
+        let joined = match groups.join(self.request()).await {
+            Err(GroupError::MemberIdRequired { member }) => {
+                self.member = member;
+                groups.join(self.request()).await
+            }
+            joined => joined,
+        };
+        let joined = joined?;
+        self.member.clone_from(&joined.member);
+        let membership = Membership {
+            group: self.group.group.clone(),
+            generation: joined.generation,
+            member: joined.member.clone(),
+            instance: None,
+        };
+        let synced = groups.sync(SyncRequest {
+            member: membership.clone(),
+            assignments: self.assignments(&joined),
+            protocol_type: Some(joined.protocol_type),
+            protocol: Some(joined.protocol),
+        });
+        let shards = read_shards(&synced.await?.assignment);
+        let shards = shards.map_err(|_| GroupError::InconsistentProtocol)?;
+        self.owned.clone_from(&shards);
+        self.assigned.send_replace(ShardAssignment::Shards(shards));
+        Ok(membership)
+    }
+
+    fn request(&self) -> JoinRequest {
+        JoinRequest {
+            group: self.group.group.clone(),
+            member: self.member.clone(),
+            instance: None,
+            client_id: "highwater".into(),
+            client_host: String::new(),
+            session_timeout: self.group.session,
+            rebalance_timeout: REBALANCE,
+            protocol_type: PROTOCOL_TYPE.into(),
+            protocols: vec![(PROTOCOL.into(), write_shards(&self.owned))],
+            expects_member_id: true,
+        }
+    }
+
+    /// The assignments of all, if this member is the leader.
+    fn assignments(&self, joined: &JoinResponse) -> Vec<(String, Bytes)> {
+        if joined.leader != joined.member {
+            return Vec::new();
+        }
+        let owners = joined.members.iter().map(|member| ShardOwner {
+            member: member.member.clone(),
+            owned: read_shards(&member.metadata).unwrap_or_default(),
+        });
+        let owners: Vec<ShardOwner> = owners.collect();
+        let assigned = assign(&owners, self.shards).into_iter();
+        assigned
+            .map(|(member, shards)| (member, write_shards(&shards)))
+            .collect()
+    }
+
+    /// Ready when the group is to be joined again.
+    async fn heartbeats(&mut self, membership: &Membership) {
+        let pause = (self.group.session / 10).max(Duration::from_millis(100));
+        let mut heard = self.group.clock.elapsed();
+        loop {
+            tokio::time::sleep(pause).await;
+            match self.group.groups.heartbeat(membership.clone()).await {
+                Ok(()) => heard = self.group.clock.elapsed(),
+                Err(GroupError::Loading | GroupError::Storage(_)) => {
+                    if self.group.clock.elapsed() - heard > self.group.session {
+                        // The group has removed it, though it cannot say so.
+                        self.lose();
+                    }
+                }
+                Err(GroupError::Rebalancing) => return self.checkpoint().await,
+                Err(error) => {
+                    tracing::debug!(group = self.group.group, %error, "joining again");
+                    self.forget_if_unknown(&error);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Lets the instance take checkpoints, for a while.
+    async fn checkpoint(&self) {
+        let (answer, answered) = oneshot::channel();
+        let taken = async {
+            if self.to_checkpoint.send(answer).await.is_ok() {
+                // Dropped if there is nothing to store.
+                let _ = answered.await;
+            }
+        };
+        let _ = tokio::time::timeout(CHECKPOINT_PATIENCE, taken).await;
+    }
+
+    async fn leave(&mut self) {
+        let member = std::mem::take(&mut self.member);
+        if member.is_empty() {
+            return;
+        }
+        let instance = None;
+        let leaving = vec![MemberIdentity { member, instance }];
+        let group = self.group.group.clone();
+        if let Err(error) = self.group.groups.leave(group, leaving).await {
+            tracing::debug!(%error, "leaving the group failed");
+        }
+    }
+}
+
+fn write_shards(shards: &BTreeSet<ShardNumber>) -> Bytes {
+    let mut out = Vec::new();
+    out.u8(VERSION);
+    out.count_be(shards.len());
+    shards.iter().for_each(|shard| out.u32_be(*shard as u32));
+    out.into()
+}
+
+fn read_shards(bytes: &[u8]) -> Result<BTreeSet<ShardNumber>, DecodeError> {
+    if bytes.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let mut from = Reader::new(bytes);
+    from.version(VERSION)?;
+    let shards = from.list_be(Reader::u32_be)?;
+    from.end()?;
+    Ok(shards
+        .into_iter()
+        .map(|shard| shard as ShardNumber)
+        .collect())
+}

@@ -1,0 +1,531 @@
+//! One stream of a shared job: reads a partition, runs the local part of the query, and writes its outputs to the exchange.
+//!
+//! A new owner claims the state and the partition of the exchange, and only then reads how far its predecessors have come.
+//! It goes on from the last checkpoint, which may be earlier, and drops the outputs that are there; a fetch ends exactly
+//! where they end, so the first output that it writes follows the last one.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use highwater_codec::Reader;
+use highwater_log::{AppendError, Offset};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+use super::super::build::JobBuilder;
+use super::super::checkpoint_store::Checkpoints;
+use super::super::combiner_thread::CombinerMessage;
+use super::super::feed::{Feed, StreamPosition};
+use super::super::hub_stream::{HubStream, StreamSnapshot};
+use super::super::input_logs::kafka_input;
+use super::super::partition_stream::PartitionStream;
+use super::super::read_permits::PERMITS;
+use super::super::run::{Command, checkpoint_interval};
+use super::super::shard_state::ShardState;
+use super::super::start::{blocking, journal_of};
+use super::super::time_journal::{JournalAccess, JournalError, TimeJournal};
+use super::super::watchdog::JobThread;
+use super::super::worker::{WorkItem, Worker};
+use super::assignment::ShardNumber;
+use super::exchange::{ExchangeError, ExchangeWriter};
+use super::stream_checkpoint::StreamCheckpoint;
+use super::{InstanceContext, ShardEnd};
+use crate::config::ArrivalTime;
+
+pub(super) struct StreamShard {
+    pub instance: Arc<InstanceContext>,
+    pub number: ShardNumber,
+}
+
+/// A stream that this instance owns.
+struct OwnedStream {
+    stream: HubStream,
+    writer: ExchangeWriter,
+    journal: Option<TimeJournal>,
+    state: Arc<ShardState>,
+    /// The number of the last checkpoint.
+    checkpoint: u64,
+    /// The offset in the exchange after the outputs that the restored state covers.
+    exchanged: Offset,
+}
+
+impl From<ExchangeError> for ShardEnd {
+    fn from(error: ExchangeError) -> ShardEnd {
+        match error {
+            ExchangeError::TakenOver => ShardEnd::TakenOver(error.to_string()),
+            ExchangeError::Write(_) | ExchangeError::Read(_) => {
+                ShardEnd::Delayed(error.to_string())
+            }
+            ExchangeError::Damaged { .. } => ShardEnd::Failed(error.to_string()),
+        }
+    }
+}
+
+/// Why the store cannot be used.
+pub(super) fn store_failed(error: &io::Error) -> ShardEnd {
+    let reason = format!("checkpoints cannot be read or written: {error}");
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => ShardEnd::TakenOver(reason),
+        io::ErrorKind::InvalidData => ShardEnd::Failed(reason),
+        _ => ShardEnd::Delayed(reason),
+    }
+}
+
+impl StreamShard {
+    /// Runs until a command ends it, or something else does.
+    pub(super) async fn run(self, mut commands: mpsc::Receiver<Command>) -> ShardEnd {
+        let opened = tokio::select! {
+            opened = self.open() => opened,
+            () = super::super::handle::stop_command(&mut commands) => return ShardEnd::Stopped,
+        };
+        let run = opened.and_then(|owned| self.launch(owned));
+        match run {
+            Ok(run) => run.watch(commands).await,
+            Err(end) => end,
+        }
+    }
+
+    /// Claims the stream and restores its state.
+    async fn open(&self) -> Result<OwnedStream, ShardEnd> {
+        let (instance, number) = (&self.instance, self.number);
+        let state = instance.shard_state(&format!("stream-{number:04}"));
+        let saved = saved_state(&state, instance).await?;
+        let log = &instance.cluster.log;
+        let claimed = log.claim(instance.exchange.as_str(), number as u32).await;
+        let claimed = claimed.map_err(|error| ShardEnd::from(ExchangeError::from(error)))?;
+        let exchange = claimed.ok_or_else(|| {
+            ShardEnd::Delayed(format!(
+                "the exchange `{}` is not there yet",
+                instance.exchange
+            ))
+        })?;
+        let builder = JobBuilder {
+            job: &instance.job,
+            physical: &instance.job.physical,
+            clock: &instance.context.clock,
+            status: &instance.status,
+            state_limit: &instance.state_limit,
+        };
+        let stream = builder.own_stream(&instance.partitions, number);
+        let mut stream = stream.map_err(|error| ShardEnd::Failed(error.to_string()))?;
+        stream.count_on(instance.status.counts(number).0);
+        let mut exchanged = Offset(0);
+        match &saved.checkpoint {
+            Some(checkpoint) => {
+                let restored = stream.restore(&mut Reader::new(&checkpoint.state));
+                restored.map_err(|error| {
+                    ShardEnd::Failed(format!("the state of stream {number} is damaged: {error}"))
+                })?;
+                exchanged = checkpoint.exchanged;
+            }
+            None => stream.begin(instance.identity.starts[number]),
+        }
+        let writer = ExchangeWriter::open(exchange.clone(), exchanged).await?;
+        let is_lost = match saved.checkpoint {
+            // Records that were acknowledged are missing.
+            Some(_) => writer.end() < exchanged,
+            None => writer.position().is_none() && exchange.bounds().start > Offset(0),
+        };
+        if is_lost {
+            return Err(ShardEnd::Failed(format!(
+                "records of the exchange `{}` are lost",
+                exchange.topic_partition()
+            )));
+        }
+        let position = StreamPosition {
+            next: stream.next(),
+            arrived: stream.arrived(),
+        };
+        let journal = self.journal(position).await?;
+        Ok(OwnedStream {
+            stream,
+            writer,
+            journal,
+            state,
+            checkpoint: saved.number,
+            exchanged,
+        })
+    }
+
+    async fn journal(&self, position: StreamPosition) -> Result<Option<TimeJournal>, ShardEnd> {
+        let instance = &self.instance;
+        let source = &instance.partitions.all[self.number];
+        let kafka = kafka_input(&instance.job, source.input);
+        let kafka = kafka.filter(|kafka| kafka.arrival == ArrivalTime::LogAppend);
+        let (Some(kafka), Some(cluster)) = (kafka, instance.logs.cluster(source.input)) else {
+            return Ok(None);
+        };
+        let delayed = |error: JournalError| match error {
+            JournalError::TakenOver(_) | JournalError::Write(AppendError::Fenced { .. }) => {
+                ShardEnd::TakenOver(error.to_string())
+            }
+            JournalError::Write(_) => ShardEnd::Delayed(error.to_string()),
+            error if error.is_temporary() => ShardEnd::Delayed(error.to_string()),
+            error => ShardEnd::Failed(error.to_string()),
+        };
+        let access = JournalAccess::Claim;
+        let opened = journal_of(
+            &instance.job,
+            source,
+            kafka,
+            cluster,
+            access,
+            &instance.status,
+        );
+        let journal = opened.await.map_err(delayed)?;
+        let StreamPosition { next, arrived } = position;
+        let opened = journal.partition(source, next, arrived, &instance.status);
+        opened.await.map_err(delayed)
+    }
+
+    /// Starts to read and to process.
+    fn launch(&self, owned: OwnedStream) -> Result<StreamRun, ShardEnd> {
+        let instance = &self.instance;
+        let OwnedStream {
+            stream,
+            writer,
+            journal,
+            state,
+            checkpoint,
+            exchanged,
+        } = owned;
+        let position = StreamPosition {
+            next: stream.next(),
+            arrived: stream.arrived(),
+        };
+        let last = writer
+            .position()
+            .map_or(position, |last| last.max(position));
+        let source = &instance.partitions.all[self.number];
+        let arrival = kafka_input(&instance.job, source.input).map(|kafka| kafka.arrival);
+        let (to_worker, work) = mpsc::unbounded_channel();
+        let (stop, stopped) = watch::channel(false);
+        let permits = Arc::new(Semaphore::new(PERMITS));
+        let feed = Feed {
+            stream: self.number,
+            partition: source.partition.clone(),
+            next: stream.next(),
+            until: None,
+            growth: None,
+            fetch_bytes: instance.options.fetch_bytes,
+            silence: Some(instance.options.silence),
+            journal,
+            log_append_only: arrival == Some(ArrivalTime::LogAppend),
+            punctuates: arrival != Some(ArrivalTime::Create),
+            stopover: (last > position).then_some(last),
+            permits: permits.clone(),
+            to: to_worker.clone(),
+            clock: instance.context.clock.clone(),
+            status: instance.status.clone(),
+            stop: stopped,
+        };
+        let (out, outputs) = mpsc::unbounded_channel();
+        let worker = Worker {
+            number: 0,
+            streams: vec![PartitionStream::Hub(Box::new(stream))],
+            timer: instance.context.clock.clone(),
+            out,
+        };
+        let thread = JobThread::spawn("highwater-worker", move || worker.run(work));
+        thread.map_err(|error| ShardEnd::Failed(error.to_string()))?;
+        Ok(StreamRun {
+            instance: instance.clone(),
+            number: self.number,
+            feed: FeedTask(tokio::spawn(feed.run())),
+            stop,
+            to_worker,
+            outputs,
+            permits,
+            writer,
+            processed: position,
+            last,
+            restored: exchanged,
+            state,
+            checkpoint,
+            checkpointed_at: instance.context.clock.elapsed(),
+            copying: None,
+            storing: None,
+        })
+    }
+}
+
+struct SavedState {
+    checkpoint: Option<StreamCheckpoint>,
+    /// The number of the last checkpoint.
+    number: u64,
+}
+
+/// The latest valid checkpoint.
+async fn saved_state(
+    state: &Arc<ShardState>,
+    instance: &InstanceContext,
+) -> Result<SavedState, ShardEnd> {
+    let (state, status) = (state.clone(), instance.status.clone());
+    let read = blocking(move || {
+        let numbers = state.list()?;
+        let number = numbers.last().copied().unwrap_or(0);
+        for number in numbers.iter().rev() {
+            let read = state.read(*number).map_err(|error| error.to_string());
+            let decoded = read.and_then(|bytes| {
+                StreamCheckpoint::decode(&bytes).map_err(|error| error.to_string())
+            });
+            match decoded {
+                Ok(checkpoint) => {
+                    let checkpoint = Some(checkpoint);
+                    return Ok(SavedState {
+                        checkpoint,
+                        number: numbers.last().copied().unwrap_or(0),
+                    });
+                }
+                Err(reason) => {
+                    status.log(format!("checkpoint {number} cannot be used: {reason}"));
+                    state.distrust(*number);
+                }
+            }
+        }
+        match numbers.is_empty() {
+            true => Ok(SavedState {
+                checkpoint: None,
+                number,
+            }),
+            false => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "none of them can be used",
+            )),
+        }
+    });
+    let read = read
+        .await
+        .map_err(|error| ShardEnd::Failed(error.to_string()))?;
+    read.map_err(|error| store_failed(&error))
+}
+
+/// A task that ends when it is dropped.
+struct FeedTask(JoinHandle<Result<(), String>>);
+
+impl Drop for FeedTask {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+type CheckpointAnswer = oneshot::Sender<Result<u64, String>>;
+
+/// A stream that is running.
+struct StreamRun {
+    instance: Arc<InstanceContext>,
+    number: ShardNumber,
+    feed: FeedTask,
+    stop: watch::Sender<bool>,
+    to_worker: mpsc::UnboundedSender<WorkItem>,
+    outputs: mpsc::UnboundedReceiver<CombinerMessage>,
+    permits: Arc<Semaphore>,
+    writer: ExchangeWriter,
+    /// The position after the last output of the worker.
+    processed: StreamPosition,
+    /// The position after the last output in the exchange. Outputs up to it are there.
+    last: StreamPosition,
+    /// The offset in the exchange after the outputs that the restored state covers.
+    restored: Offset,
+    state: Arc<ShardState>,
+    checkpoint: u64,
+    checkpointed_at: Duration,
+    /// Those who wait for the copy that was requested.
+    copying: Option<Vec<CheckpointAnswer>>,
+    storing: Option<StoringCheckpoint>,
+}
+
+struct StoringCheckpoint {
+    write: JoinHandle<io::Result<()>>,
+    answers: Vec<CheckpointAnswer>,
+}
+
+/// What the run does next.
+enum NextStep {
+    GoOn,
+    End(ShardEnd),
+}
+
+impl StreamRun {
+    async fn watch(mut self, mut commands: mpsc::Receiver<Command>) -> ShardEnd {
+        let every = checkpoint_interval(&self.instance.job, &self.instance.options);
+        let tick = (every / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
+        let mut feeds = true;
+        loop {
+            let step = tokio::select! {
+                biased;
+                command = commands.recv() => match command {
+                    Some(Command::Checkpoint(answer)) => {
+                        self.begin_checkpoint(Some(answer));
+                        NextStep::GoOn
+                    }
+                    Some(Command::Stop) => return self.finish(feeds).await,
+                    Some(Command::Kill) | None => return ShardEnd::Stopped,
+                },
+                stored = stored(&mut self.storing) => self.take_stored(stored),
+                ended = &mut self.feed.0, if feeds => {
+                    feeds = false;
+                    feed_ended(ended)
+                }
+                message = self.outputs.recv() => self.take(message).await,
+                () = tokio::time::sleep(tick) => {
+                    if self.instance.context.clock.elapsed() >= self.checkpointed_at + every {
+                        self.begin_checkpoint(None);
+                    }
+                    NextStep::GoOn
+                }
+            };
+            if let NextStep::End(end) = step {
+                return end;
+            }
+        }
+    }
+
+    /// Stops reading and stores a checkpoint.
+    async fn finish(mut self, feeds: bool) -> ShardEnd {
+        let _ = self.stop.send(true);
+        if feeds {
+            // It ends by the signal.
+            let _ = (&mut self.feed.0).await;
+        }
+        // A checkpoint that is being stored is of an earlier moment.
+        let (answer, mut answered) = oneshot::channel();
+        let mut answer = Some(answer);
+        loop {
+            if self.copying.is_none()
+                && self.storing.is_none()
+                && let Some(answer) = answer.take()
+            {
+                self.begin_checkpoint(Some(answer));
+            }
+            let step = tokio::select! {
+                stored = stored(&mut self.storing) => self.take_stored(stored),
+                message = self.outputs.recv() => self.take(message).await,
+                _ = &mut answered, if answer.is_none() => return ShardEnd::Stopped,
+            };
+            if let NextStep::End(end) = step {
+                return end;
+            }
+        }
+    }
+
+    fn begin_checkpoint(&mut self, answer: Option<CheckpointAnswer>) {
+        match &mut self.copying {
+            Some(answers) => answers.extend(answer),
+            None => {
+                self.copying = Some(answer.into_iter().collect());
+                // If the worker is gone, `outputs` is closed.
+                let _ = self.to_worker.send(WorkItem::Copy);
+            }
+        }
+        self.checkpointed_at = self.instance.context.clock.elapsed();
+    }
+
+    async fn take(&mut self, message: Option<CombinerMessage>) -> NextStep {
+        match message {
+            Some(CombinerMessage::Output {
+                output,
+                status,
+                in_flight,
+                ..
+            }) => {
+                let to = StreamPosition {
+                    next: status.next,
+                    arrived: output.arrived,
+                };
+                // Outputs up to there are in the exchange.
+                if to > self.last {
+                    let appended = self.writer.append(self.last, to, &output).await;
+                    if let Err(error) = appended {
+                        return NextStep::End(error.into());
+                    }
+                    self.last = to;
+                }
+                self.processed = to;
+                drop(in_flight);
+                self.permits.add_permits(1);
+                let status = *status;
+                self.instance.status.update_partition(self.number, |shown| {
+                    let backlog = shown.backlog;
+                    *shown = super::super::status::PartitionStatus { backlog, ..status };
+                });
+                NextStep::GoOn
+            }
+            Some(CombinerMessage::Copied { copies, .. }) => {
+                for (_, copy) in copies {
+                    self.store(copy);
+                }
+                NextStep::GoOn
+            }
+            Some(CombinerMessage::Failed(reason)) => NextStep::End(ShardEnd::Failed(reason)),
+            Some(_) => NextStep::GoOn,
+            None => NextStep::End(ShardEnd::Failed("its threads ended unexpectedly".into())),
+        }
+    }
+
+    /// Stores the state. All outputs before it are in the exchange.
+    fn store(&mut self, snapshot: StreamSnapshot) {
+        let answers = self.copying.take().unwrap_or_default();
+        if let Some(storing) = &mut self.storing {
+            // The one under way is a little older.
+            return storing.answers.extend(answers);
+        }
+        self.checkpoint += 1;
+        let (state, number) = (self.state.clone(), self.checkpoint);
+        // Until it has caught up, the outputs after the restored state are those of earlier owners.
+        let exchanged = match self.processed < self.last {
+            true => self.restored,
+            false => self.writer.end(),
+        };
+        let write = tokio::task::spawn_blocking(move || {
+            let (_, bytes) = snapshot.encoded();
+            let checkpoint = StreamCheckpoint {
+                exchanged,
+                state: bytes,
+            };
+            state.write(number, &checkpoint.encode())
+        });
+        self.storing = Some(StoringCheckpoint { write, answers });
+    }
+
+    fn take_stored(&mut self, stored: io::Result<()>) -> NextStep {
+        let answers = self.storing.take().map(|storing| storing.answers);
+        let problem = stored.as_ref().err().map(|error| error.to_string());
+        for answer in answers.into_iter().flatten() {
+            let result = problem.clone().map_or(Ok(self.checkpoint), Err);
+            // The caller may be gone.
+            let _ = answer.send(result);
+        }
+        match stored {
+            Ok(()) => NextStep::GoOn,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                NextStep::End(store_failed(&error))
+            }
+            Err(error) => {
+                let status = &self.instance.status;
+                status.log(format!("a checkpoint could not be saved: {error}"));
+                NextStep::GoOn
+            }
+        }
+    }
+}
+
+fn feed_ended(ended: Result<Result<(), String>, tokio::task::JoinError>) -> NextStep {
+    match ended {
+        Ok(Ok(())) => NextStep::GoOn,
+        Ok(Err(reason)) => NextStep::End(ShardEnd::Delayed(reason)),
+        Err(error) => NextStep::End(ShardEnd::Failed(error.to_string())),
+    }
+}
+
+/// Ready when the checkpoint is stored, if there is one.
+async fn stored(storing: &mut Option<StoringCheckpoint>) -> io::Result<()> {
+    match storing {
+        None => std::future::pending().await,
+        Some(storing) => {
+            let write = &mut storing.write;
+            write.await.unwrap_or_else(|error| Err(error.into()))
+        }
+    }
+}

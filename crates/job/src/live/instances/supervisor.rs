@@ -1,0 +1,582 @@
+//! Runs the shards that an instance is given, and gives back those that others get.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use highwater_env::random::Random;
+use highwater_log::{AdminError, CleanupPolicy, HubName, HubSettings, HubSpec, Offset};
+use highwater_time::Instant;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{AbortHandle, JoinSet};
+
+use super::super::build::JobBuilder;
+use super::super::fingerprint::Fingerprint;
+use super::super::handle::stop_command;
+use super::super::input_logs::{InputLogs, kafka_input};
+use super::super::partitions::PartitionSet;
+use super::super::run::Command;
+use super::super::start::{blocking, now};
+use super::super::state_limit::StateLimit;
+use super::super::status::{InputStatus, JobState, OutputStatus, PartitionStatus, StatusHandle};
+use super::super::time_journal::internal_name;
+use super::super::{JobContext, Options, StartError};
+use super::assignment::{ShardAssignment, ShardAssignor, ShardMembership, ShardNumber};
+use super::combiner_shard::CombinerShard;
+use super::group::InstanceGroup;
+use super::identity::JobIdentity;
+use super::stream_shard::StreamShard;
+use super::{InstanceContext, ShardEnd};
+use crate::config::Start;
+use crate::load::Job;
+
+/// Pause before a shard is started again, and before a cluster is asked again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The job fails when a shard was held up this often without a pause of [`CALM`].
+const DELAYS_MAX: u32 = 60;
+const CALM: Duration = Duration::from_secs(60);
+
+/// How often the inputs are checked for new partitions.
+const GROWTH_CHECK: Duration = Duration::from_secs(10);
+
+/// An instance of a shared job.
+pub(in crate::live) struct Instance {
+    pub job: Arc<Job>,
+    pub context: JobContext,
+    pub logs: InputLogs,
+    pub options: Options,
+    pub status: StatusHandle,
+}
+
+/// Why an instance cannot start.
+enum StartProblem {
+    Temporary(String),
+    Final(String),
+}
+
+impl From<StartError> for StartProblem {
+    fn from(error: StartError) -> StartProblem {
+        match error.is_temporary() {
+            true => StartProblem::Temporary(error.to_string()),
+            false => StartProblem::Final(error.to_string()),
+        }
+    }
+}
+
+fn store_problem(error: &std::io::Error) -> StartProblem {
+    let reason = format!("the state of the job: {error}");
+    match error.kind() {
+        std::io::ErrorKind::InvalidData => StartProblem::Final(reason),
+        _ => StartProblem::Temporary(reason),
+    }
+}
+
+/// Why instances cannot share the job, if they cannot.
+pub(crate) fn sharing_refusal(job: &Job) -> Option<String> {
+    for (input, planned) in job.plan.inputs.iter().enumerate() {
+        let name = &planned.name;
+        match kafka_input(job, input) {
+            None => {
+                return Some(format!(
+                    "input \"{name}\" is no Kafka topic; only the partitions of topics are shared"
+                ));
+            }
+            Some(kafka) if !kafka.transactions => {
+                return Some(format!(
+                    "input \"{name}\" has transactions = false, and without transactions an instance that was thought \
+                     dead cannot be shut out"
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    if !job.plan.references.is_empty() {
+        return Some("its query uses reference data, which instances do not share yet".into());
+    }
+    if job.early.is_some() {
+        return Some("it gives early results, which instances do not share yet".into());
+    }
+    let mut outputs = job.file.outputs.iter();
+    let unfenced = outputs.find(|output| !output.settings.is_fenced());
+    unfenced.map(|output| {
+        format!(
+            "output \"{}\" cannot shut out an instance that was thought dead; use an output of type \"kafka\" with \
+             transactions",
+            output.name
+        )
+    })
+}
+
+impl Instance {
+    /// Runs to the end of the job on this instance.
+    pub(in crate::live) async fn run(self, commands: &mut mpsc::Receiver<Command>) -> JobState {
+        if let Some(reason) = sharing_refusal(&self.job) {
+            let reason = format!("several instances cannot share this job: {reason}");
+            return JobState::Failed { reason };
+        }
+        let prepared = tokio::select! {
+            prepared = self.prepare() => prepared,
+            () = stop_command(commands) => return JobState::Stopped,
+        };
+        let context = match prepared {
+            Ok(context) => Arc::new(context),
+            Err(reason) => return JobState::Failed { reason },
+        };
+        let streams = context.partitions.all.len();
+        let membership = match self.assignor(&context) {
+            Ok(assignor) => assignor.join(streams + 1),
+            Err(reason) => return JobState::Failed { reason },
+        };
+        self.status.set_state(JobState::Running);
+        let supervisor = ShardSupervisor {
+            instance: context,
+            membership,
+            tasks: JoinSet::new(),
+            running: BTreeMap::new(),
+            restarts: BTreeMap::new(),
+            patience: self.options.stop_patience,
+        };
+        supervisor.run(commands).await
+    }
+
+    fn assignor(&self, context: &InstanceContext) -> Result<Arc<dyn ShardAssignor>, String> {
+        if let Some(assignor) = &self.context.assignor {
+            return Ok(assignor.clone());
+        }
+        let groups = context.cluster.groups.clone();
+        let groups = groups.ok_or("the cluster has no groups through which to share the job")?;
+        let id = format!("{:016x}", context.identity.id);
+        let state = self.job.file.live.state.as_ref();
+        Ok(Arc::new(InstanceGroup {
+            groups,
+            group: internal_name("_highwater-job", &[&self.job.file.name, &id]),
+            session: state.map(|state| state.session_timeout).unwrap_or_default(),
+            clock: self.context.clock.clone(),
+        }))
+    }
+
+    /// Tries until the cluster and the store answer. The error says why the job fails.
+    async fn prepare(&self) -> Result<InstanceContext, String> {
+        loop {
+            match self.try_prepare().await {
+                Ok(context) => return Ok(context),
+                Err(StartProblem::Final(reason)) => return Err(reason),
+                Err(StartProblem::Temporary(reason)) => {
+                    self.status.log(format!("cannot start yet: {reason}"));
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn try_prepare(&self) -> Result<InstanceContext, StartProblem> {
+        let store = self.context.state.clone().ok_or_else(|| {
+            StartProblem::Final("there is no store for the state of a shared job here".into())
+        })?;
+        let (job, logs, status) = (&self.job, &self.logs, &self.status);
+        logs.connect(job, &self.context, status).await?;
+        let all = PartitionSet::find(job, logs).await?;
+        let folder = internal_name("job", &[&job.file.name]);
+        let (reading, own) = (store.clone(), folder.clone());
+        let stored = blocking(move || JobIdentity::read(&*reading, &own)).await?;
+        let identity = match stored.map_err(|error| store_problem(&error))? {
+            Some(identity) => identity,
+            None => {
+                let proposed = self.propose(&all).await?;
+                let (store, own) = (store.clone(), folder.clone());
+                let agreed = blocking(move || proposed.propose(&store, &own)).await?;
+                agreed.map_err(|error| store_problem(&error))?
+            }
+        };
+        let partitions = self.known_partitions(&all, &identity)?;
+        let cluster = logs.cluster(0);
+        let cluster = cluster.ok_or_else(|| StartProblem::Temporary("no cluster".into()))?;
+        let id = format!("{:016x}", identity.id);
+        let exchange = internal_name("_highwater-exchange", &[&job.file.name, &id]);
+        let exchange = HubName::new(&exchange);
+        let exchange = exchange.map_err(|error| StartProblem::Final(error.to_string()))?;
+        let context = InstanceContext {
+            job: job.clone(),
+            context: self.context.clone(),
+            options: self.options.clone(),
+            status: status.clone(),
+            logs: logs.clone(),
+            folder: format!("{folder}/{id}"),
+            partitions,
+            identity,
+            cluster,
+            exchange,
+            store,
+            state_limit: StateLimit::new(self.options.state_bytes_max),
+        };
+        context.ensure_exchange().await?;
+        context.show_layout();
+        Ok(context)
+    }
+
+    /// The identity of a job that has not run yet.
+    async fn propose(&self, all: &PartitionSet) -> Result<JobIdentity, StartProblem> {
+        let explicit = self.options.start.filter(|start| *start != Start::Resume);
+        let since = match explicit.unwrap_or(self.job.file.live.start) {
+            Start::Beginning => Instant::BEFORE_ALL,
+            Start::At(time) => time,
+            Start::Now | Start::Resume => now(&self.status),
+        };
+        let starts: Vec<Offset> = match since {
+            Instant::BEFORE_ALL => all.starts(),
+            since => all.positions_for(since, &self.job).await?,
+        };
+        let mut random = Random::from_os();
+        Ok(JobIdentity {
+            id: random.next_u64(),
+            epoch: 0,
+            since,
+            starts,
+            fingerprint: Fingerprint::of(&self.job, all),
+        })
+    }
+
+    /// The partitions that the job has had from its start, if it is the same job.
+    fn known_partitions(
+        &self,
+        all: &PartitionSet,
+        identity: &JobIdentity,
+    ) -> Result<PartitionSet, StartProblem> {
+        let known = identity.fingerprint.partitions();
+        let known = known.and_then(|known| all.known_and_new(known));
+        let partitions = known.map_or_else(|| all.clone(), |(known, _)| known);
+        let fingerprint = Fingerprint::of(&self.job, &partitions);
+        match identity.fingerprint.difference(&fingerprint) {
+            None if identity.starts.len() == partitions.all.len() => Ok(partitions),
+            None => Err(StartProblem::Final("its identity is damaged".into())),
+            Some(change) => Err(StartProblem::Final(format!(
+                "the state of the job is that of another one, because {change}. Stop all instances, and give the job \
+                 another name or another `state.path`"
+            ))),
+        }
+    }
+}
+
+impl InstanceContext {
+    /// Creates the exchange if it is absent.
+    async fn ensure_exchange(&self) -> Result<(), StartProblem> {
+        let (log, name) = (&self.cluster.log, &self.exchange);
+        if log.hub(name.as_str()).is_some() {
+            return Ok(());
+        }
+        let created = log.create(HubSpec {
+            name: name.clone(),
+            partitions: self.partitions.all.len() as u32,
+            settings: HubSettings {
+                cleanup: CleanupPolicy::Delete,
+                // The combiner deletes what it has.
+                retention: None,
+                ..HubSettings::default()
+            },
+        });
+        match created.await {
+            Ok(_) | Err(AdminError::Exists(_)) => Ok(()),
+            Err(AdminError::Storage(reason)) => Err(StartProblem::Temporary(format!(
+                "the exchange `{name}`: {reason}"
+            ))),
+            Err(error) => Err(StartProblem::Final(format!(
+                "the exchange `{name}` cannot be created: {error}"
+            ))),
+        }
+    }
+
+    /// Lists all inputs and outputs in the status.
+    fn show_layout(&self) {
+        let builder = JobBuilder {
+            job: &self.job,
+            physical: &self.job.physical,
+            clock: &self.context.clock,
+            status: &self.status,
+            state_limit: &self.state_limit,
+        };
+        let inputs = self.job.plan.inputs.iter().enumerate();
+        let inputs = inputs.map(|(index, input)| {
+            let all = self.partitions.all.iter();
+            let own = all.filter(|partition| partition.input == index);
+            InputStatus {
+                name: input.name.clone(),
+                partitions: own
+                    .map(|partition| PartitionStatus::new(partition.place.clone()))
+                    .collect(),
+            }
+        });
+        let outputs = builder.output_names().into_iter().map(|name| OutputStatus {
+            name,
+            ..OutputStatus::default()
+        });
+        let streams = self.partitions.all.iter();
+        let streams = streams.map(|partition| (partition.input, partition.number));
+        let (inputs, outputs) = (inputs.collect(), outputs.collect());
+        self.status.set_layout(inputs, outputs, streams.collect());
+    }
+
+    /// How a shard is called in the log of the job.
+    fn shard_name(&self, shard: ShardNumber) -> String {
+        match self.partitions.all.get(shard) {
+            Some(source) => format!("`{}`", source.place),
+            None => "the combiner".into(),
+        }
+    }
+
+    /// Tells of partitions that are not read.
+    fn check_growth(&self) {
+        let mut grown = Vec::new();
+        for (hub, input, read) in self.partitions.hubs() {
+            let log = self.logs.log(&self.job, input);
+            let there = log.and_then(|log| log.hub(hub.as_str()));
+            let there = there.map_or(read, |hub| hub.partitions);
+            if there > read {
+                grown.push(format!(
+                    "topic `{hub}` has {there} partitions, of which {read} are read: a shared job does not adopt \
+                     partitions; give it another name to read them all"
+                ));
+            }
+        }
+        let alarm = (!grown.is_empty()).then(|| grown.join("; "));
+        self.status.set_alarm("partitions", alarm);
+    }
+}
+
+/// A shard that runs on this instance.
+struct RunningShard {
+    commands: mpsc::Sender<Command>,
+    abort: AbortHandle,
+    started: Duration,
+}
+
+/// A shard that was held up.
+#[derive(Clone, Copy)]
+struct Restart {
+    delays: u32,
+    due: Duration,
+}
+
+struct ShardSupervisor {
+    instance: Arc<InstanceContext>,
+    membership: ShardMembership,
+    tasks: JoinSet<(ShardNumber, ShardEnd)>,
+    running: BTreeMap<ShardNumber, RunningShard>,
+    restarts: BTreeMap<ShardNumber, Restart>,
+    patience: Duration,
+}
+
+impl ShardSupervisor {
+    async fn run(mut self, commands: &mut mpsc::Receiver<Command>) -> JobState {
+        let mut growth_checked = self.now();
+        self.reconcile();
+        loop {
+            tokio::select! {
+                command = commands.recv() => match command {
+                    Some(Command::Checkpoint(answer)) => self.checkpoint(answer),
+                    Some(Command::Stop) | None => return self.stop().await,
+                    Some(Command::Kill) => {
+                        self.tasks.shutdown().await;
+                        return JobState::Stopped;
+                    }
+                },
+                Ok(()) = self.membership.assignment.changed() => self.reconcile(),
+                Some(answer) = self.membership.rebalances.recv() => {
+                    let (done, is_done) = oneshot::channel();
+                    self.checkpoint(done);
+                    tokio::spawn(async move {
+                        // Also if a shard could not store one.
+                        let _ = is_done.await;
+                        let _ = answer.send(());
+                    });
+                }
+                Some(ended) = self.tasks.join_next() => {
+                    if let Some(reason) = self.take_end(ended) {
+                        return self.fail(reason).await;
+                    }
+                }
+                () = tokio::time::sleep(PAUSE / 10) => {
+                    self.start_delayed();
+                    if self.now() >= growth_checked + GROWTH_CHECK {
+                        self.instance.check_growth();
+                        growth_checked = self.now();
+                    }
+                }
+            }
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.instance.context.clock.elapsed()
+    }
+
+    /// Starts the shards that are assigned, and stops the others.
+    fn reconcile(&mut self) {
+        let assignment = self.membership.assignment.borrow_and_update().clone();
+        for (shard, running) in &self.running {
+            match &assignment {
+                ShardAssignment::None => running.abort.abort(),
+                assigned if assigned.has(*shard) => {}
+                // It stores a checkpoint, if it is still its own. A shard that is stopping takes no second command.
+                _ => drop(running.commands.try_send(Command::Stop)),
+            }
+        }
+        let ShardAssignment::Shards(shards) = assignment else {
+            return;
+        };
+        let new = shards.into_iter();
+        let new: Vec<ShardNumber> = new
+            .filter(|shard| !self.running.contains_key(shard))
+            .collect();
+        for shard in new {
+            self.start(shard);
+        }
+    }
+
+    fn start(&mut self, shard: ShardNumber) {
+        let (commands, inbox) = mpsc::channel(8);
+        let instance = self.instance.clone();
+        let name = instance.shard_name(shard);
+        self.instance.status.log(format!("takes {name}"));
+        let is_stream = shard < instance.partitions.all.len();
+        let abort = self.tasks.spawn(async move {
+            let end = match is_stream {
+                true => {
+                    let number = shard;
+                    StreamShard { instance, number }.run(inbox).await
+                }
+                false => CombinerShard { instance }.run(inbox).await,
+            };
+            (shard, end)
+        });
+        let started = self.now();
+        let running = RunningShard {
+            commands,
+            abort,
+            started,
+        };
+        self.running.insert(shard, running);
+    }
+
+    /// Handles the end of a shard. Returns why the job fails, if it does.
+    fn take_end(
+        &mut self,
+        ended: Result<(ShardNumber, ShardEnd), tokio::task::JoinError>,
+    ) -> Option<String> {
+        let (shard, end) = match ended {
+            Ok(ended) => ended,
+            Err(error) if error.is_cancelled() => {
+                self.running
+                    .retain(|_, running| !running.abort.is_finished());
+                self.reconcile();
+                return None;
+            }
+            Err(error) => return Some(error.to_string()),
+        };
+        let started = self.running.remove(&shard).map(|running| running.started);
+        let name = self.instance.shard_name(shard);
+        let reason = match end {
+            ShardEnd::Failed(reason) => return Some(format!("{name}: {reason}")),
+            ShardEnd::Stopped => {
+                self.instance.status.log(format!("has given up {name}"));
+                self.reconcile();
+                return None;
+            }
+            ShardEnd::TakenOver(reason) => {
+                self.instance
+                    .status
+                    .log(format!("has lost {name}: {reason}"));
+                reason
+            }
+            ShardEnd::Delayed(reason) => {
+                self.instance.status.log(format!("{name} waits: {reason}"));
+                reason
+            }
+        };
+        let was_calm = started.is_some_and(|started| self.now() >= started + CALM);
+        let before = self.restarts.get(&shard).filter(|_| !was_calm);
+        let delays = before.map_or(0, |before| before.delays) + 1;
+        if delays > DELAYS_MAX {
+            return Some(format!("{name}: {reason}"));
+        }
+        let due = self.now() + PAUSE;
+        self.restarts.insert(shard, Restart { delays, due });
+        None
+    }
+
+    /// Starts shards again whose pause is over.
+    fn start_delayed(&mut self) {
+        let assignment = self.membership.assignment.borrow().clone();
+        let now = self.now();
+        let due = self
+            .restarts
+            .iter()
+            .filter(|(_, restart)| restart.due <= now);
+        let due: Vec<ShardNumber> = due.map(|(shard, _)| *shard).collect();
+        for shard in due {
+            if assignment.has(shard) && !self.running.contains_key(&shard) {
+                self.start(shard);
+            }
+        }
+    }
+
+    /// Stores a checkpoint of every shard; answers with the number of shards.
+    fn checkpoint(&self, answer: oneshot::Sender<Result<u64, String>>) {
+        let mut pending = Vec::new();
+        for running in self.running.values() {
+            let (done, is_done) = oneshot::channel();
+            if running.commands.try_send(Command::Checkpoint(done)).is_ok() {
+                pending.push(is_done);
+            }
+        }
+        tokio::spawn(async move {
+            let mut stored = Ok(0);
+            for is_done in pending {
+                let result = is_done
+                    .await
+                    .unwrap_or_else(|_| Err("the shard is over".into()));
+                stored = match (stored, result) {
+                    (Ok(count), Ok(_)) => Ok(count + 1),
+                    (Err(reason), _) | (_, Err(reason)) => Err(reason),
+                };
+            }
+            // The caller may be gone.
+            let _ = answer.send(stored);
+        });
+    }
+
+    async fn stop_shards(&mut self) {
+        for running in self.running.values() {
+            let _ = running.commands.try_send(Command::Stop);
+        }
+        let patience = self.patience;
+        let ended = async { while self.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(patience, ended).await.is_err() {
+            let text = "a shard did not stop in time; what it has not stored is computed again";
+            self.instance.status.log(text);
+            self.tasks.shutdown().await;
+        }
+    }
+
+    async fn leave(&mut self) {
+        let (answer, answered) = oneshot::channel();
+        if let Some(leave) = self.membership.leave.take()
+            && leave.send(answer).is_ok()
+        {
+            let _ = tokio::time::timeout(PAUSE * 5, answered).await;
+        }
+    }
+
+    async fn stop(mut self) -> JobState {
+        self.instance.status.set_state(JobState::Stopping);
+        self.stop_shards().await;
+        self.leave().await;
+        JobState::Stopped
+    }
+
+    async fn fail(mut self, reason: String) -> JobState {
+        self.stop_shards().await;
+        self.leave().await;
+        JobState::Failed { reason }
+    }
+}

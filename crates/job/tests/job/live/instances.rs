@@ -1,0 +1,396 @@
+//! Several instances of one job: whoever has which partition, and whoever dies or wakes up, the rows are those of one
+//! undisturbed run. // proves X2 X3
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use highwater_env::random::Random;
+use highwater_job::Job;
+use highwater_job::live::{
+    Handle, JobState, Options, ShardAssignment, ShardAssignor, ShardMembership, ShardNumber, start,
+};
+use highwater_log::batch::TimestampType;
+use highwater_log::{Isolation, Log};
+use tokio::sync::{mpsc, watch};
+
+use crate::live::repeatable::{QUERIES, runtime};
+use crate::live::world::{World, at, job, live, soon, to_the_end};
+
+/// The section of a job that instances share.
+const SHARED: &str = "[state]\npath = \"state\"\nshared = true\n";
+
+/// Gives shards out as a test says.
+struct Assignments {
+    current: watch::Sender<ShardAssignment>,
+    /// Alive as long as the instance takes part.
+    rebalances: Mutex<VecDeque<mpsc::Sender<tokio::sync::oneshot::Sender<()>>>>,
+}
+
+impl Assignments {
+    fn new() -> Arc<Assignments> {
+        Arc::new(Assignments {
+            current: watch::Sender::new(ShardAssignment::None),
+            rebalances: Mutex::default(),
+        })
+    }
+
+    fn give(&self, shards: impl IntoIterator<Item = ShardNumber>) {
+        let shards: BTreeSet<ShardNumber> = shards.into_iter().collect();
+        self.current.send_replace(ShardAssignment::Shards(shards));
+    }
+
+    fn take_all(&self) {
+        self.current.send_replace(ShardAssignment::None);
+    }
+}
+
+impl ShardAssignor for Assignments {
+    fn join(&self, _shards: usize) -> ShardMembership {
+        let (rebalance, rebalances) = mpsc::channel(1);
+        self.rebalances.lock().unwrap().push_back(rebalance);
+        ShardMembership {
+            assignment: self.current.subscribe(),
+            rebalances,
+            leave: None,
+        }
+    }
+}
+
+/// An instance of the job.
+struct Instance {
+    handle: Handle,
+    assignments: Arc<Assignments>,
+}
+
+fn begin(world: &World, job: &Arc<Job>, options: Options) -> Instance {
+    let assignments = Assignments::new();
+    let mut context = world.context();
+    context.assignor = Some(assignments.clone());
+    Instance {
+        handle: start(job.clone(), context, options),
+        assignments,
+    }
+}
+
+fn job_text(sql: &str, lines: &str) -> String {
+    let topic = |name: &str| {
+        format!(
+            "[inputs.{name}]\ntype = \"kafka\"\nservers = [\"cluster:9092\"]\ntopic = \"{name}\"\n"
+        )
+    };
+    let output = |name: &str| {
+        format!(
+            "[outputs.{name}]\ntype = \"kafka\"\nservers = [\"cluster:9092\"]\ntopic = \"{name}\"\n"
+        )
+    };
+    format!(
+        "name = \"shared\"\nsql = '''{sql}'''\nstart = \"beginning\"\n\
+         [time]\nlate_arrival = \"6s\"\nout_of_order = \"2s\"\nearly_arrival = \"2s\"\n\
+         {}{}{}{}[errors]\non_error = \"dead_letter\"\ndead_letter = \"Dead\"\n[late]\noutput = \"Late\"\n{lines}",
+        topic("a"),
+        topic("b"),
+        output("Dead"),
+        output("Late"),
+    )
+}
+
+/// A query over topics that are filled while instances come and go.
+struct Play {
+    world: World,
+    job: Arc<Job>,
+    random: Random,
+    /// Partitions of `a`.
+    partitions: u32,
+    shards: usize,
+    events: u64,
+    instances: Vec<Instance>,
+    kills: usize,
+    overlaps: usize,
+}
+
+impl Play {
+    async fn new(seed: u64, sql: &str, partitions: u32) -> Play {
+        let world = World::new(seed);
+        world
+            .cluster
+            .topic("a", partitions, TimestampType::LogAppend)
+            .await;
+        world.cluster.topic("b", 1, TimestampType::LogAppend).await;
+        let has_b = sql.contains("FROM b") || sql.contains("JOIN b");
+        Play {
+            world,
+            job: job(&job_text(sql, SHARED)),
+            random: Random::seeded(seed),
+            partitions,
+            shards: partitions as usize + usize::from(has_b) + 1,
+            events: 0,
+            instances: Vec::new(),
+            kills: 0,
+            overlaps: 0,
+        }
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        self.random.below(bound as u64) as usize
+    }
+
+    async fn send(&mut self) {
+        let partition = self.below(self.partitions as usize + 1) as u32;
+        let events = 1 + self.below(6);
+        let now_ms = self.world.now_ms();
+        let mut texts = Vec::new();
+        for _ in 0..events {
+            self.events += 1;
+            let (id, age) = (self.events, self.below(12) as i64 - 3);
+            let (k, v) = (self.below(3), self.below(8));
+            let time = at(now_ms - age * 1000);
+            texts.push(match id % 13 {
+                0 => format!("{{\"id\":{id}, oops"),
+                7 => {
+                    format!("{{\"id\":{id},\"t\":\"{time}\",\"k\":\"k{k}\",\"v\":{v},\"w\":\"x\"}}")
+                }
+                _ => format!(
+                    "{{\"id\":{id},\"t\":\"{time}\",\"k\":\"k{k}\",\"v\":{v}.25,\"w\":\"{v}\"}}"
+                ),
+            });
+        }
+        let cluster = &self.world.cluster;
+        match partition == self.partitions {
+            true => cluster.send("b", 0, &texts).await,
+            false => cluster.send("a", partition, &texts).await,
+        }
+    }
+
+    fn begin(&mut self) {
+        let options = Options {
+            fetch_bytes: 100 + self.below(3000),
+            ..live()
+        };
+        self.instances.push(begin(&self.world, &self.job, options));
+    }
+
+    /// Gives every shard to somebody, and some to two at the same time.
+    fn assign(&mut self) {
+        let count = self.instances.len();
+        let mut given = vec![BTreeSet::new(); count];
+        for shard in 0..self.shards {
+            let owner = self.below(count);
+            given[owner].insert(shard);
+            if self.below(4) == 0 {
+                let other = self.below(count);
+                self.overlaps += usize::from(given[other].insert(shard));
+            }
+        }
+        for (instance, shards) in self.instances.iter().zip(given) {
+            instance.assignments.give(shards);
+        }
+    }
+
+    async fn step(&mut self) {
+        match self.below(16) {
+            0..=6 => self.send().await,
+            7..=8 => {
+                let ms = self.random.below(3000);
+                self.world.advance(ms);
+            }
+            9 => self.world.advance(7_000),
+            10 if self.instances.len() < 3 => {
+                self.begin();
+                self.assign();
+            }
+            11 if self.instances.len() > 1 => {
+                let which = self.below(self.instances.len());
+                let instance = self.instances.swap_remove(which);
+                match self.below(3) {
+                    0 => drop(soon(instance.handle.stop()).await),
+                    _ => drop(soon(instance.handle.kill()).await),
+                }
+                self.kills += 1;
+                self.assign();
+            }
+            12 => {
+                let which = self.below(self.instances.len());
+                // It fails if a shard is being lost.
+                let _ = soon(self.instances[which].handle.checkpoint()).await;
+            }
+            13 => {
+                let which = self.below(self.instances.len());
+                self.instances[which].assignments.take_all();
+                self.assign();
+            }
+            14 => self.assign(),
+            _ => tokio::time::sleep(Duration::from_millis(self.random.below(30))).await,
+        }
+    }
+
+    /// Everything goes to one instance, and time passes.
+    async fn finish(mut self) -> (World, usize, usize) {
+        while self.instances.len() > 1 {
+            let instance = self.instances.remove(0);
+            drop(soon(instance.handle.kill()).await);
+        }
+        self.instances[0].assignments.give(0..self.shards);
+        self.world.advance(60_000);
+        let passed = at(self.world.now_ms() - 20_000);
+        soon(self.world.recorder.until_time("out", passed)).await;
+        let status = soon(self.instances[0].handle.stop()).await;
+        assert_eq!(status.state, JobState::Stopped, "{:?}", status.log);
+        (self.world, self.kills, self.overlaps)
+    }
+}
+
+/// The rows of one run over the same topics and time journals that nothing disturbs.
+async fn undisturbed(world: &World, sql: &str) -> World {
+    let own = world.afresh();
+    let status = soon(own.start(&job(&job_text(sql, "")), to_the_end()).ended()).await;
+    assert_eq!(status.state, JobState::Finished, "{:?}", status.log);
+    own
+}
+
+#[test]
+fn no_kill_no_zombie_and_no_move_shows_in_the_rows() {
+    let (mut kills, mut overlaps, mut rows) = (0, 0, 0);
+    for seed in 0..2 * QUERIES.len() as u64 {
+        let (sql, partitions) = QUERIES[seed as usize % QUERIES.len()];
+        let runtime = runtime();
+        runtime.block_on(async {
+            let mut play = Play::new(seed, sql, partitions).await;
+            play.begin();
+            play.assign();
+            for _ in 0..60 {
+                play.step().await;
+            }
+            let (world, killed, overlapped) = play.finish().await;
+            let expected = undisturbed(&world, sql).await;
+            for output in ["out", "two", "Dead", "Late"] {
+                let (found, expected) =
+                    (world.recorder.rows(output), expected.recorder.rows(output));
+                assert_eq!(found, expected, "seed {seed}, output {output} of {sql}");
+                rows += found.len();
+            }
+            kills += killed;
+            overlaps += overlapped;
+        });
+    }
+    assert!(rows > 500, "{rows} rows are few");
+    assert!(
+        kills > 30 && overlaps > 60,
+        "{kills} kills, {overlaps} overlaps"
+    );
+}
+
+const COUNTS: &str = "SELECT System.Timestamp() AS at, COUNT(*) AS n INTO out FROM a TIMESTAMP BY t GROUP BY TumblingWindow(second, 10)";
+
+fn event(ms: i64) -> String {
+    format!("{{\"t\":\"{}\",\"k\":\"k\",\"v\":1}}", at(ms))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_and_combiner_on_three_instances_give_the_rows_of_one() {
+    let world = World::new(1);
+    world.cluster.topic("a", 2, TimestampType::LogAppend).await;
+    world.cluster.topic("b", 1, TimestampType::LogAppend).await;
+    let shared = job(&job_text(COUNTS, SHARED));
+    let instances: Vec<Instance> = (0..3).map(|_| begin(&world, &shared, live())).collect();
+    for (shard, instance) in instances.iter().enumerate() {
+        instance.assignments.give([shard]);
+    }
+    world.cluster.send("a", 0, &[event(0), event(1_000)]).await;
+    world.cluster.send("a", 1, &[event(2_000)]).await;
+    world.advance(30_000);
+    let rows = soon(world.recorder.until("out", 2)).await;
+    let count = |ms: i64, n: u64| format!("{{\"at\":\"{}\",\"n\":{n}}}", at(ms));
+    assert_eq!(rows, [count(0, 1), count(10_000, 2)]);
+    for instance in &instances {
+        assert_eq!(soon(instance.handle.stop()).await.state, JobState::Stopped);
+    }
+    // Nothing is told again by an instance that goes on.
+    let again = begin(&world, &shared, live());
+    again.assignments.give(0..3);
+    world.cluster.send("a", 1, &[event(31_000)]).await;
+    world.advance(30_000);
+    let rows = soon(world.recorder.until("out", 3)).await;
+    assert_eq!(rows[2], count(40_000, 1));
+    soon(again.handle.stop()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_exchange_keeps_only_what_a_checkpoint_needs() {
+    let world = World::new(2);
+    world.cluster.topic("a", 1, TimestampType::LogAppend).await;
+    world.cluster.topic("b", 1, TimestampType::LogAppend).await;
+    let instance = begin(&world, &job(&job_text(COUNTS, SHARED)), live());
+    instance.assignments.give(0..2);
+    let exchange = || {
+        let hubs = world.cluster.log.hubs().into_iter();
+        let mut found = hubs.filter(|hub| hub.name.as_str().starts_with("_highwater-exchange"));
+        let name = found.next().unwrap().name.clone();
+        world.cluster.log.partition(name.as_str(), 0).unwrap()
+    };
+    let mut rows = 0;
+    for round in 0..4 {
+        world.cluster.send("a", 0, &[event(round * 20_000)]).await;
+        world.advance(20_000);
+        rows += 1;
+        soon(world.recorder.until("out", rows)).await;
+        soon(instance.handle.checkpoint()).await.unwrap();
+    }
+    let partition = exchange();
+    while partition.bounds().start.0 == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(partition.bounds().start < partition.bounds().visible(Isolation::Committed));
+    soon(instance.handle.kill()).await;
+    // The records that are left are enough.
+    let again = begin(&world, &job(&job_text(COUNTS, SHARED)), live());
+    again.assignments.give(0..2);
+    world.cluster.send("a", 0, &[event(80_000)]).await;
+    world.advance(20_000);
+    soon(world.recorder.until("out", rows + 1)).await;
+    soon(again.handle.stop()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_instances_cannot_share_is_refused_with_the_reason() {
+    let world = World::new(3);
+    world.hub("a", 1).await;
+    let hub = format!("name = \"x\"\nsql = '''{COUNTS}'''\n[inputs.a]\nhub = \"a\"\n{SHARED}");
+    let file = job_text(COUNTS, SHARED) + "[outputs.out]\ntype = \"stdout\"\n";
+    let unfenced = job_text(COUNTS, SHARED)
+        .replace("topic = \"a\"\n", "topic = \"a\"\ntransactions = false\n");
+    for (text, reason) in [
+        (hub, "is no Kafka topic"),
+        (file, "output \"out\" cannot shut out"),
+        (unfenced, "transactions = false"),
+    ] {
+        let status = soon(begin(&world, &job(&text), live()).handle.ended()).await;
+        let JobState::Failed { reason: found } = status.state else {
+            panic!("it started: {text}");
+        };
+        assert!(
+            found.contains("cannot share this job") && found.contains(reason),
+            "{found}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_query_under_the_same_name_is_refused() {
+    let world = World::new(4);
+    world.cluster.topic("a", 1, TimestampType::LogAppend).await;
+    world.cluster.topic("b", 1, TimestampType::LogAppend).await;
+    let first = begin(&world, &job(&job_text(COUNTS, SHARED)), live());
+    first.assignments.give(0..2);
+    world.cluster.send("a", 0, &[event(0)]).await;
+    world.advance(30_000);
+    soon(world.recorder.until("out", 1)).await;
+    let other = COUNTS.replace("COUNT(*)", "COUNT(*) + 1");
+    let second = begin(&world, &job(&job_text(&other, SHARED)), live());
+    let JobState::Failed { reason } = soon(second.handle.ended()).await.state else {
+        panic!("two queries share one state");
+    };
+    assert!(reason.contains("the query is another"), "{reason}");
+    assert!(reason.contains("another name"), "{reason}");
+    soon(first.handle.stop()).await;
+}

@@ -1,0 +1,255 @@
+"""One job on several instances over a cluster of Apache Kafka, beside the same job over hubs of one node that nothing disturbs.
+
+    instances.py BOOTSTRAP DIR [--rounds N]
+
+Instances are killed with kill -9, stopped with SIGSTOP and woken when others have their work, stopped in order and
+started again, and a broker is killed and brought back. The output, read committed, must be byte for byte that of the
+undisturbed run, in every partition.
+"""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+
+from confluent_kafka import Producer
+
+import checks
+from checks import HERE, PARTITIONS, QUERIES, compare, create, ends, events, job_file, read_committed, settled, topic_in, \
+    topic_out, until
+
+SESSION = 6
+BASE_PORT = int(os.environ["CLUSTER_PORT"]) + 10
+
+
+class Instance:
+    """A node that has the jobs together with the other instances."""
+
+    def __init__(self, folder, number, jobs):
+        self.folder = folder / f"instance-{number}"
+        self.http = BASE_PORT + 2 * number
+        self.folder.mkdir(parents=True)
+        lines = [f'data = "{self.folder}/data"', "[http]", f'listen = "127.0.0.1:{self.http}"',
+                 "[kafka]", f'listen = "127.0.0.1:{self.http + 1}"']
+        for name, text in jobs.items():
+            (self.folder / name).mkdir()
+            (self.folder / name / "job.toml").write_text(text)
+            lines.append(f'[jobs.{name}]\npath = "{self.folder}/{name}"')
+        (self.folder / "highwater.toml").write_text("\n".join(lines))
+        self.process = None
+        self.is_paused = False
+
+    def start(self):
+        log = open(self.folder / "log", "ab")
+        self.process = subprocess.Popen([checks.BIN, "up", "-c", self.folder / "highwater.toml"], stdout=log, stderr=log)
+        self.is_paused = False
+        until(lambda: self.get("/healthz") is not None, f"the instance, see {self.folder}/log")
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def kill(self):
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+        self.process = None
+
+    def pause(self):
+        self.signal(signal.SIGSTOP)
+        self.is_paused = True
+
+    def wake(self):
+        self.signal(signal.SIGCONT)
+        self.is_paused = False
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(timeout=90)
+        self.process = None
+
+    @property
+    def runs(self):
+        return self.process is not None and not self.is_paused
+
+    def get(self, path):
+        if self.process.poll() is not None:
+            raise SystemExit(f"an instance ended: {(self.folder / 'log').read_text()[-3000:]}")
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.http}{path}", timeout=5) as answer:
+                return answer.read()
+        except OSError:
+            return None
+
+    def job(self, name):
+        answer = self.get(f"/api/jobs/{name}")
+        job = json.loads(answer) if answer else {}
+        if job.get("state") == "failed":
+            raise SystemExit(f"{name} failed on {self.folder}: {json.dumps(job)[-3000:]}")
+        return job
+
+
+def positions(instances, name):
+    """How far the instances have come in each partition, whoever has it."""
+    found = {}
+    for instance in instances:
+        if not instance.runs:
+            continue
+        for one in instance.job(name).get("inputs", []):
+            for partition in one["partitions"]:
+                place = (partition["hub"], partition["partition"])
+                found[place] = max(found.get(place, 0), partition["next"])
+    return sorted(found.items())
+
+
+def has_read(instances, name, sent_to):
+    found = [next for _, next in positions(instances, name)]
+    return len(found) == len(sent_to) and sum(found) >= sum(sent_to)
+
+
+def shared_job(servers, folder, name, query, suffix):
+    state = f'[state]\npath = "{folder}/state"\nshared = true\nsession_timeout = "{SESSION}s"\n'
+    text = job_file(name, query, topic_in(servers, f"e-{suffix}"), topic_out(servers, f"out-{name}-{suffix}"))
+    return text + state
+
+
+def disturb(instances, chance, counts):
+    """Does something to the instances, of which one at least goes on."""
+    running = [instance for instance in instances if instance.runs]
+    what = chance.choice(["kill", "pause", "stop", "start", "wake", "start", "wake"])
+    if what == "kill" and len(running) > 1:
+        chance.choice(running).kill()
+    elif what == "pause" and len(running) > 1:
+        chance.choice(running).pause()
+    elif what == "stop" and len(running) > 1:
+        chance.choice(running).stop()
+    elif what == "wake" and any(instance.is_paused for instance in instances):
+        chance.choice([instance for instance in instances if instance.is_paused]).wake()
+    elif what == "start" and any(instance.process is None for instance in instances):
+        chance.choice([instance for instance in instances if instance.process is None]).start()
+    else:
+        return
+    counts[what] = counts.get(what, 0) + 1
+
+
+def round_of(servers, folder, sent, expected, number, script):
+    """Plays the events to instances that are disturbed as `script` says, or by chance."""
+    suffix = f"r{number}"
+    create(servers, f"e-{suffix}", *(f"out-{name}-{suffix}" for name in QUERIES))
+    jobs = {f"{name}-{suffix}": shared_job(servers, folder, name, query, suffix).replace(
+        f'name = "{name}"', f'name = "{name}-{suffix}"') for name, query in QUERIES.items()}
+    instances = [Instance(folder / suffix, n, jobs) for n in range(3)]
+    instances[0].start()
+    instances[1].start()
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 5})
+    chance, counts = random.Random(number), {}
+    step = len(sent) // (len(script) if script else 12)
+    for n, (partition, event) in enumerate(sent):
+        producer.produce(f"e-{suffix}", json.dumps(event).encode(), partition=partition)
+        producer.poll(0)
+        if n % 200 == 0:
+            producer.flush(60)
+            time.sleep(0.05)
+        if n % step == step - 1:
+            producer.flush(60)
+            if script:
+                for act in script[min(n // step, len(script) - 1)]:
+                    act(instances, counts)
+            else:
+                time.sleep(chance.random() * 2)
+                disturb(instances, chance, counts)
+    producer.flush(60)
+    for instance in instances:
+        if instance.is_paused:
+            instance.wake()
+    sent_to = ends(servers, f"e-{suffix}")
+    for name in QUERIES:
+        read = lambda: [read_committed(servers, f"out-{name}-{suffix}", partition) for partition in range(PARTITIONS)]
+        found = settled(read, lambda: has_read(instances, f"{name}-{suffix}", sent_to))
+        compare(f"{name}, round {number}, {counts}", found, expected[name])
+    for instance in instances:
+        if instance.process is not None:
+            instance.stop()
+
+
+def small(servers, folder, sent, expected, cluster):
+    """One round with everything in it."""
+    def kill(instances, counts):
+        instances[0].kill()
+        counts["kill"] = counts.get("kill", 0) + 1
+
+    def join(instances, counts):
+        instances[2].start()
+        counts["join"] = 1
+
+    def pause(instances, counts):
+        instances[1].pause()
+        time.sleep(SESSION + 5)
+        counts["pause"] = 1
+
+    def wake(instances, counts):
+        instances[1].wake()
+        counts["wake"] = 1
+
+    def again(instances, counts):
+        instances[0].start()
+
+    def leave(instances, counts):
+        instances[2].stop()
+        counts["leave"] = 1
+
+    def broker(instances, counts):
+        subprocess.run([HERE / "kafka", "kill", "2", cluster], check=True)
+        time.sleep(1)
+        subprocess.run([HERE / "kafka", "restart", "2", cluster], check=True)
+        counts["broker"] = 1
+
+    script = [[], [kill], [join], [broker], [again], [pause], [wake], [leave], []]
+    round_of(servers, folder, sent, expected, 0, script)
+
+
+def check_take_over(servers, folder):
+    """The rows of a killed instance come from another within the session time-out and 5 s."""
+    suffix = "take"
+    create(servers, f"e-{suffix}", f"out-changes-{suffix}")
+    text = shared_job(servers, folder, "changes", QUERIES["changes"], suffix).replace('"changes"', '"changes-take"', 1)
+    instances = [Instance(folder / suffix, n, {"changes-take": text}) for n in range(2)]
+    for instance in instances:
+        instance.start()
+    producer = Producer({"bootstrap.servers": servers})
+    sent = list(events(400))[:-PARTITIONS]
+    for partition, event in sent[:200]:
+        producer.produce(f"e-{suffix}", json.dumps(event).encode(), partition=partition)
+    producer.flush(30)
+    sent_to = ends(servers, f"e-{suffix}")
+    until(lambda: has_read(instances, "changes-take", sent_to), "the events are read")
+    instances[0].kill()
+    began = time.time()
+    for partition, event in sent[200:]:
+        producer.produce(f"e-{suffix}", json.dumps(event).encode(), partition=partition)
+    producer.flush(30)
+    sent_to = ends(servers, f"e-{suffix}")
+    until(lambda: has_read(instances, "changes-take", sent_to), "another takes over")
+    took = time.time() - began
+    if took > SESSION + 5:
+        raise SystemExit(f"the take-over took {took:.1f} s, with a session time-out of {SESSION} s")
+    print(f"ok: after kill -9 another instance has read everything within {took:.1f} s")
+    instances[1].stop()
+
+
+def main():
+    servers, folder = sys.argv[1], pathlib.Path(sys.argv[2])
+    rounds = int(sys.argv[sys.argv.index("--rounds") + 1]) if "--rounds" in sys.argv else 0
+    sent = list(events(6_000))
+    expected = checks.embedded(folder / "embedded-instances", sent)
+    check_take_over(servers, folder / "instances")
+    small(servers, folder / "instances", sent, expected, folder / "cluster")
+    for number in range(1, rounds + 1):
+        round_of(servers, folder / "instances", sent, expected, number, None)
+
+
+if __name__ == "__main__":
+    main()
