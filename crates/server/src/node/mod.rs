@@ -54,6 +54,8 @@ pub enum NodeError {
         queue: String,
         error: highwater_queue::CreateError,
     },
+    #[error("transactions of queues: {0}")]
+    QueueTransactions(highwater_queue::JournalError),
     #[error("topic `{topic}`: {error}")]
     Topic {
         topic: String,
@@ -202,6 +204,7 @@ impl Node {
             log: log.clone(),
             queues: services.queues.queues.clone(),
             topics: services.topics.clone(),
+            queue_transactions: services.queue_transactions.clone(),
             transactions: services.coordinators.transactions.clone(),
             keys: keys.clone(),
             tokens: tokens.clone(),

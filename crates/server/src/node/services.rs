@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use highwater_access::{AuditLog, Keys};
 use highwater_env::{Clock, shutdown_signal};
-use highwater_queue::Topics;
+use highwater_queue::{CreateError, Forwarding, Queues, TopicError, Topics, Transactions};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -27,6 +27,8 @@ pub(super) struct Services {
     pub(super) workflows: Workflows,
     pub(super) queues: queues::RunningQueues,
     pub(super) topics: Topics,
+    pub(super) queue_transactions: Transactions,
+    forwarding: Forwarding,
     pub(super) jobs: Jobs,
     /// `None` if the settings have none.
     pub(super) processors: Option<Arc<Processors>>,
@@ -64,6 +66,9 @@ impl Services {
         let queues = queues.map_err(|(queue, error)| NodeError::Queue { queue, error })?;
         let topics = topics::start(log.clone(), clock.clone(), &config.topics).await;
         let topics = topics.map_err(|(topic, error)| NodeError::Topic { topic, error })?;
+        let transactions = Transactions::open(log.clone(), &queues.queues, &topics).await;
+        let queue_transactions = transactions.map_err(NodeError::QueueTransactions)?;
+        let forwarding = start_forwarding(&queues.queues, &topics, config).await?;
         let resources = JobResources {
             log: log.clone(),
             transactions: coordinators.transactions.clone(),
@@ -98,6 +103,8 @@ impl Services {
             workflows,
             queues,
             topics,
+            queue_transactions,
+            forwarding,
             jobs,
             processors,
             tasks,
@@ -117,10 +124,40 @@ impl Services {
             processors.stop().await;
         }
         self.jobs.stop_all().await;
+        drop(self.forwarding);
         self.queues.stop().await;
         self.topics.stop().await;
         self.tasks.stop().await;
     }
+}
+
+/// Forwards messages. What the settings forward must be possible.
+async fn start_forwarding(
+    queues: &Queues,
+    topics: &Topics,
+    config: &Config,
+) -> Result<Forwarding, NodeError> {
+    let forwarding = Forwarding::start(queues, topics);
+    for declared in &config.queues {
+        if let Some(queue) = queues.get(&declared.name) {
+            let checked = forwarding.check(&queue).await;
+            checked.map_err(|error| NodeError::Queue {
+                queue: declared.name.clone(),
+                error: CreateError::Forward(error),
+            })?;
+        }
+    }
+    for declared in &config.topics {
+        let topic = topics.get(&declared.name);
+        for subscription in topic.iter().flat_map(|topic| topic.subscriptions()) {
+            let checked = forwarding.check(subscription.queue()).await;
+            checked.map_err(|error| NodeError::Topic {
+                topic: declared.name.clone(),
+                error: TopicError::Create(CreateError::Forward(error)),
+            })?;
+        }
+    }
+    Ok(forwarding)
 }
 
 /// The tasks of services, which stop together.

@@ -15,5 +15,6 @@ mod playground;
 mod processing;
 mod service_bus;
 mod service_bus_topics;
+mod service_bus_transactions;
 mod telemetry;
 mod whole_node;
