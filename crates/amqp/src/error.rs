@@ -19,6 +19,8 @@ pub mod condition {
     pub const WINDOW_VIOLATION: &str = "amqp:session:window-violation";
     pub const UNATTACHED_HANDLE: &str = "amqp:session:unattached-handle";
     pub const HANDLE_IN_USE: &str = "amqp:session:handle-in-use";
+    pub const TRANSACTION_UNKNOWN_ID: &str = "amqp:transaction:unknown-id";
+    pub const TRANSACTION_ROLLBACK: &str = "amqp:transaction:rollback";
     pub const LINK_STOLEN: &str = "amqp:link:stolen";
     pub const LINK_DETACH_FORCED: &str = "amqp:link:detach-forced";
     pub const TRANSFER_LIMIT_EXCEEDED: &str = "amqp:link:transfer-limit-exceeded";

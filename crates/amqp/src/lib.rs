@@ -33,8 +33,8 @@ mod performative;
 mod value;
 
 pub use connection::{
-    ClientOutcome, Connection, Delivery, Event, LinkId, LinkTerms, Options, Outcome, OutcomeKind,
-    OutgoingMessage, TrackedDelivery,
+    ClientOutcome, Connection, CoordinatorRequest, Delivery, Event, LinkId, LinkTerms, Options,
+    Outcome, OutcomeKind, OutgoingMessage, TrackedDelivery,
 };
 pub use decode::DecodeError;
 pub use encode::{Compound, Encoder};

@@ -16,11 +16,10 @@ const DAYS_MAX: u64 = 36_500;
 /// Where administration clients look for the emulator of Service Bus.
 const ADMINISTRATION: &str = "127.0.0.1:5300";
 
-/// Settings, and what was left out.
+/// The settings that the file stands for.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct EmulatorConfig {
     pub(crate) flags: Vec<(String, String)>,
-    pub(crate) left_out: Vec<String>,
 }
 
 impl EmulatorConfig {
@@ -82,8 +81,6 @@ impl EmulatorConfig {
         for subscription in list(&topic["Subscriptions"]) {
             let subscription_name = name(subscription)?;
             self.set_receiving(&table, subscription_name, &subscription["Properties"])?;
-            let owner = format!("subscription {subscription_name} of topic {topic_name}");
-            self.leave_out_forwarding(&subscription["Properties"], &owner);
             let table = format!("{}.rules", join(&table, subscription_name));
             for rule in list(&subscription["Rules"]) {
                 self.add_rule(&table, rule)?;
@@ -138,7 +135,6 @@ impl EmulatorConfig {
         let properties = &queue["Properties"];
         self.set_receiving("queues", name, properties)?;
         self.set_duplicates("queues", name, properties)?;
-        self.leave_out_forwarding(properties, &format!("queue {name}"));
         Ok(())
     }
 
@@ -159,6 +155,14 @@ impl EmulatorConfig {
         if let Some(count) = properties["MaxDeliveryCount"].as_u64() {
             self.set(table, name, "deliveries_max", count.to_string());
         }
+        for (key, setting) in [
+            ("ForwardTo", "forward_to"),
+            ("ForwardDeadLetteredMessagesTo", "forward_dead_letters_to"),
+        ] {
+            if let Some(to) = properties[key].as_str().filter(|to| !to.is_empty()) {
+                self.set(table, name, setting, to.to_owned());
+            }
+        }
         Ok(())
     }
 
@@ -174,14 +178,6 @@ impl EmulatorConfig {
             self.set(table, name, "duplicates_within", window);
         }
         Ok(())
-    }
-
-    fn leave_out_forwarding(&mut self, properties: &Value, owner: &str) {
-        for key in ["ForwardTo", "ForwardDeadLetteredMessagesTo"] {
-            if properties[key].as_str().is_some_and(|to| !to.is_empty()) {
-                self.left_out.push(format!("{key} of {owner}"));
-            }
-        }
     }
 }
 
@@ -259,14 +255,14 @@ fn duration(text: &str) -> Option<Option<String>> {
 mod tests {
     use super::*;
 
-    fn flags(text: &str) -> (Vec<String>, Vec<String>) {
+    fn flags(text: &str) -> Vec<String> {
         let config = EmulatorConfig::parse(text).unwrap();
         let entities = config
             .flags
             .iter()
             .filter(|(key, _)| !key.starts_with("http."));
         let shown = |(key, value): &(String, String)| format!("{key}={value}");
-        (entities.map(shown).collect(), config.left_out)
+        entities.map(shown).collect()
     }
 
     // proves A3
@@ -277,7 +273,7 @@ mod tests {
             {"Name": "eh.2", "PartitionCount": 4}
         ]}], "LoggingConfig": {"Type": "File"}}}"#;
         let expected = ["hubs.eh1.partitions=2", r#"hubs."eh.2".partitions=4"#];
-        assert_eq!(flags(text).0, expected);
+        assert_eq!(flags(text), expected);
     }
 
     // proves A3
@@ -288,18 +284,18 @@ mod tests {
             "DuplicateDetectionHistoryTimeWindow": "PT20S", "ForwardDeadLetteredMessagesTo": "", "ForwardTo": "other",
             "LockDuration": "PT1M", "MaxDeliveryCount": 3, "RequiresDuplicateDetection": true, "RequiresSession": false
         }}]}]}}"#;
-        let (flags, left_out) = flags(text);
+        let flags = flags(text);
         let expected = [
             "sessions=false",
             "lock=1m",
             "dead_letter_expired=true",
             "time_to_live=1h",
             "deliveries_max=3",
+            "forward_to=other",
             "duplicates_within=20000ms",
         ];
         let expected = expected.map(|setting| format!(r#"queues."queue.1".{setting}"#));
         assert_eq!(flags, expected);
-        assert_eq!(left_out, ["ForwardTo of queue queue.1"]);
     }
 
     // proves A3
@@ -314,7 +310,7 @@ mod tests {
                 {"Name": "s2", "Rules": [{"Name": "sql", "Properties": {"FilterType": "Sql",
                     "SqlFilter": {"SqlExpression": "a = 1, b"}, "Action": {"SqlExpression": "SET a = 2"}}}]}
             ]}]}]}}"#;
-        let (flags, left_out) = flags(text);
+        let flags = flags(text);
         let topic = r#"topics."topic.1""#;
         let first = format!(r#"{topic}.subscriptions."subscription.1""#);
         let expected = [
@@ -323,6 +319,7 @@ mod tests {
             format!("{first}.lock=1m"),
             format!("{first}.dead_letter_expired=false"),
             format!("{first}.deliveries_max=3"),
+            format!("{first}.forward_to=x"),
             format!("{first}.rules.app-prop.content_type=application/text"),
             format!("{first}.rules.app-prop.label=subject1"),
             format!("{first}.rules.app-prop.properties.prop1=value1"),
@@ -332,10 +329,6 @@ mod tests {
             format!("{topic}.subscriptions.s2.rules.sql.action=SET a = 2"),
         ];
         assert_eq!(flags, expected);
-        assert_eq!(
-            left_out,
-            ["ForwardTo of subscription subscription.1 of topic topic.1"]
-        );
     }
 
     // proves A3

@@ -60,11 +60,7 @@ impl SettingsArgs {
         let Some(file) = &self.emulator_config else {
             return Ok(Vec::new());
         };
-        let config = EmulatorConfig::read(file)?;
-        for left_out in &config.left_out {
-            eprintln!("{}: {left_out} is left out: not supported", file.display());
-        }
-        Ok(config.flags)
+        Ok(EmulatorConfig::read(file)?.flags)
     }
 
     fn flags(&self) -> Result<Vec<(String, String)>, UsageError> {

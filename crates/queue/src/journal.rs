@@ -14,7 +14,7 @@ use highwater_log::{
 };
 
 use crate::codec;
-use crate::machine::{Event, Machine};
+use crate::machine::{ContentMap, Event, Machine};
 
 /// What a journal belongs to, which decides the name of its hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl EntityKind {
 }
 
 /// The largest batch. All events of one request share a batch, so that a request applies completely or not at all.
-const BATCH_BYTES_MAX: u32 = 32 << 20;
+pub(crate) const BATCH_BYTES_MAX: u32 = 32 << 20;
 
 /// Why a queue's journal could not be replayed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -95,6 +95,10 @@ pub enum JournalError {
     Claim(#[from] AppendError),
     #[error(transparent)]
     Replay(#[from] ReplayError),
+    #[error("its topic cannot be read: {0}")]
+    Topic(String),
+    #[error("message {seq} refers to message {topic_seq} of the topic, which is not there")]
+    Reference { seq: u64, topic_seq: u64 },
 }
 
 impl JournalError {
@@ -105,7 +109,10 @@ impl JournalError {
             JournalError::Replay(ReplayError::Read(error)) => {
                 matches!(error, ReadError::Storage { .. })
             }
-            JournalError::Replay(_) | JournalError::Missing(_) => false,
+            JournalError::Topic(_) => true,
+            JournalError::Replay(_) | JournalError::Missing(_) | JournalError::Reference { .. } => {
+                false
+            }
         }
     }
 }
@@ -132,6 +139,7 @@ async fn claim(log: &dyn Log, hub: &HubName) -> Result<Arc<dyn Partition>, Journ
 }
 
 pub(crate) struct Journal {
+    kind: EntityKind,
     log: Arc<dyn Log>,
     hub: HubName,
     partition: Arc<dyn Partition>,
@@ -164,10 +172,12 @@ impl Journal {
     /// Claims the hub. `producer` must be an id that was never used before.
     pub(crate) async fn open(
         log: Arc<dyn Log>,
+        kind: EntityKind,
         hub: HubName,
         producer: i64,
     ) -> Result<Journal, JournalError> {
         Ok(Journal {
+            kind,
             partition: claim(&*log, &hub).await?,
             log,
             hub,
@@ -214,22 +224,30 @@ impl Journal {
     }
 
     /// Claims the hub again and restores the queue, after a failed append. Goes on as a new producer.
-    pub(crate) async fn restart(&mut self, producer: i64) -> Result<Machine, JournalError> {
+    pub(crate) async fn restart(
+        &mut self,
+        producer: i64,
+        contents: &ContentMap,
+    ) -> Result<Machine, JournalError> {
         self.partition = claim(&*self.log, &self.hub).await?;
         (self.producer.id, self.sequence) = (producer, 0);
-        self.replay().await
+        self.replay(contents).await
     }
 
     pub(crate) fn trim(&self, before: Offset) -> BoxFuture<Result<Offset, ReadError>> {
         self.partition.trim(before)
     }
 
-    /// Restores the queue by applying all events of the journal.
-    pub(crate) async fn replay(&mut self) -> Result<Machine, JournalError> {
-        let mut machine = Machine::new();
+    /// Restores the queue by applying all events of the journal. A subscription needs the contents of its topic's messages.
+    pub(crate) async fn replay(&mut self, contents: &ContentMap) -> Result<Machine, JournalError> {
+        let mut machine = match self.kind {
+            EntityKind::Topic => Machine::new_topic(),
+            EntityKind::Queue | EntityKind::Subscription => Machine::new(),
+        };
         let add = |record: &Record<'_>| {
             let bytes = Bytes::copy_from_slice(record.value.unwrap_or_default());
-            let event = codec::read(&bytes)?;
+            let mut event = codec::read(&bytes)?;
+            event.resolve(contents);
             machine.apply(record.created, &event);
             Ok::<_, DecodeError>(())
         };
@@ -240,6 +258,9 @@ impl Journal {
         // not look like an empty one.
         let behind = self.partition.read(end, 1, Isolation::Uncommitted).await;
         behind.map_err(ReplayError::Read)?;
+        if let Some((seq, topic_seq)) = machine.unresolved(contents) {
+            return Err(JournalError::Reference { seq, topic_seq });
+        }
         machine.reset_totals();
         Ok(machine)
     }

@@ -54,8 +54,9 @@ pub use message::{
     Properties,
 };
 pub use service::{
-    AcceptedSession, CreateError, DeferredRequest, Disposition, Error, ExchangeResult, Options,
-    PropertyEdit, PropertyMap, Queue, QueueStats, Queues, ReceiveRequest, Settlement, Subscription,
-    Topic, TopicError, TopicLimits, Topics, WaitKey, feed,
+    AcceptedSession, CreateError, DeferredRequest, Disposition, Error, ExchangeResult,
+    ForwardError, Forwarding, Options, PropertyEdit, PropertyMap, Queue, QueueStats, Queues,
+    ReceiveRequest, Settlement, Subscription, Topic, TopicError, TopicLimits, Topics,
+    TransactionOperation, TransactionPart, Transactions, WaitKey, feed,
 };
 pub use settings::{Settings, SettingsError};

@@ -89,6 +89,8 @@ pub enum LockExpiry {
     Time(i64),
     /// Expires with the session lock.
     Session,
+    /// Never: the message is being forwarded.
+    Forwarded,
 }
 
 /// Why and when a message was dead-lettered.

@@ -20,6 +20,10 @@ pub struct Settings {
     /// Maximum bytes of messages, dead letters included. All messages are also held in memory.
     pub bytes_max: u64,
     pub message_bytes_max: u32,
+    /// The queue or topic that gets all messages.
+    pub forward_to: Option<String>,
+    /// The queue or topic that gets all dead letters.
+    pub forward_dead_letters_to: Option<String>,
 }
 
 impl Default for Settings {
@@ -33,6 +37,8 @@ impl Default for Settings {
             sessions: false,
             bytes_max: 1 << 30,
             message_bytes_max: 1 << 20,
+            forward_to: None,
+            forward_dead_letters_to: None,
         }
     }
 }
@@ -89,6 +95,12 @@ impl Settings {
             (1..=Self::MESSAGE_BYTES_MAX).contains(&self.message_bytes_max),
             self.message_bytes_max.to_string(),
             "1 B to 8 MiB",
+        )?;
+        must(
+            "forward_to",
+            !self.sessions || self.forward_to.is_none(),
+            self.forward_to.clone().unwrap_or_default(),
+            "absent, because the messages of sessions cannot be forwarded",
         )
     }
 }

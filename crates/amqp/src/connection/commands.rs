@@ -5,6 +5,7 @@ use bytes::{Bytes, BytesMut};
 use super::disposition::TrackedDelivery;
 use super::link::{Incoming, LinkEnd, Outgoing};
 use super::session::Unsent;
+use super::transaction::{DECLARED, TRANSACTIONAL_STATE};
 use super::{Connection, Event, LinkId, LinkPlace};
 use crate::error::AmqpError;
 use crate::frame::{self, FrameKind, HEAD_LEN};
@@ -34,6 +35,13 @@ pub enum Outcome {
     RejectedByClient,
     Released,
     Modified,
+    /// A transaction has begun.
+    Declared(Bytes),
+    /// The outcome counts when the transaction is committed.
+    InTransaction {
+        id: Bytes,
+        outcome: Box<Outcome>,
+    },
 }
 
 /// A message to the client.
@@ -370,11 +378,16 @@ impl Outcome {
         let described = |code: u64, fields: Vec<Value<'static>>| {
             Value::Described(Box::new((Value::U64(code), Value::List(fields))))
         };
+        let binary = |id: &Bytes| Value::Binary(id.to_vec().into());
         match self {
             Outcome::Accepted => described(ACCEPTED, Vec::new()),
             Outcome::RejectedByClient => described(REJECTED, Vec::new()),
             Outcome::Released => described(RELEASED, Vec::new()),
             Outcome::Modified => described(MODIFIED, Vec::new()),
+            Outcome::Declared(id) => described(DECLARED, vec![binary(id)]),
+            Outcome::InTransaction { id, outcome } => {
+                described(TRANSACTIONAL_STATE, vec![binary(id), outcome.state()])
+            }
             Outcome::Rejected(error) => {
                 let fields = vec![
                     Value::symbol(error.condition.clone().into_owned()),

@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use bytes::BytesMut;
 
 use super::commands::{ACCEPTED, MODIFIED, REJECTED, RELEASED};
-use super::{Connection, Event, LinkId, Outcome};
+use super::{Connection, Event, LinkId, Outcome, transaction};
 use crate::error::{AmqpError, ProtocolError};
 use crate::performative::{Disposition, ERROR, Role};
 use crate::value::Value;
@@ -130,7 +130,8 @@ impl Connection {
             }
         };
         let is_unknown = ids.is_empty();
-        let outcome = ClientOutcome::of(&disposition.state);
+        let transaction = transaction::id_of(&disposition.state);
+        let outcome = ClientOutcome::of(transaction::outcome_of(&disposition.state));
         let mut events: Vec<(LinkId, Vec<TrackedDelivery>)> = Vec::new();
         for id in ids {
             let Some((link, tag)) = session.tracked.remove(&id) else {
@@ -149,6 +150,7 @@ impl Connection {
                 deliveries,
                 outcome: outcome.clone(),
                 settled: disposition.settled,
+                transaction: transaction.clone(),
             });
         }
         if is_unknown && !disposition.settled {

@@ -1,6 +1,6 @@
 //! Links: credit in both directions.
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 
 use super::LinkId;
 use crate::performative::{Attach, Flow};
@@ -41,6 +41,7 @@ pub(super) struct Incomplete {
     pub(super) id: u32,
     pub(super) message_format: u32,
     pub(super) settled: bool,
+    pub(super) transaction: Option<Bytes>,
     pub(super) payload: BytesMut,
     /// All bytes of it so far. The payload of a message that is too large is dropped.
     pub(super) bytes: u64,

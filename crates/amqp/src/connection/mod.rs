@@ -16,6 +16,7 @@ mod sasl;
 mod session;
 #[cfg(test)]
 mod tests;
+mod transaction;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -28,6 +29,7 @@ use crate::frame::{self, AMQP_HEADER, Frame, FrameKind, SASL_HEADER};
 use crate::performative::{Attach, Begin, Close, Detach, End, Open, Performative, Properties};
 use link::{Link, LinkEnd};
 use session::Session;
+pub use transaction::CoordinatorRequest;
 
 pub use commands::{LinkTerms, Outcome, OutgoingMessage};
 pub use disposition::{ClientOutcome, OutcomeKind, TrackedDelivery};
@@ -101,6 +103,8 @@ pub enum Event {
         deliveries: Vec<TrackedDelivery>,
         outcome: ClientOutcome,
         settled: bool,
+        /// The transaction that it belongs to.
+        transaction: Option<Bytes>,
     },
     /// The link is gone, by the client or by a violation.
     Detached { link: LinkId },
@@ -116,6 +120,8 @@ pub struct Delivery {
     pub message_format: u32,
     /// The client wants no answer.
     pub settled: bool,
+    /// The transaction that it belongs to.
+    pub transaction: Option<Bytes>,
     pub payload: Bytes,
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::{Bytes, BytesMut};
 
 use super::link::{Incoming, Incomplete, Link, LinkEnd};
-use super::{Connection, Delivery, Event, LinkId, LinkPlace, Outcome};
+use super::{Connection, Delivery, Event, LinkId, LinkPlace, Outcome, transaction};
 use crate::error::{AmqpError, ProtocolError, condition};
 use crate::frame::{self, FrameKind};
 use crate::performative::{Begin, Flow, Transfer};
@@ -265,6 +265,7 @@ impl Incoming {
                     id,
                     message_format: transfer.message_format.unwrap_or(0),
                     settled: false,
+                    transaction: transaction::id_of(&transfer.state),
                     payload: BytesMut::new(),
                     bytes: 0,
                 }
@@ -301,6 +302,7 @@ impl Incoming {
             id: incomplete.id,
             message_format: incomplete.message_format,
             settled: incomplete.settled,
+            transaction: incomplete.transaction,
             payload,
         }))
     }

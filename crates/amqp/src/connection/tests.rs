@@ -199,6 +199,7 @@ fn a_message_in_pieces_is_delivered_whole_and_settlement_renews_credit() {
             id,
             message_format: 0,
             settled: false,
+            transaction: None,
             payload: Bytes::from_static(payload),
         }))
     };
@@ -405,6 +406,7 @@ fn messages_with_a_tag_are_settled_in_two_steps_and_once() {
         deliveries,
         outcome,
         settled,
+        transaction: None,
     }) = bench.event()
     else {
         panic!("no disposition");

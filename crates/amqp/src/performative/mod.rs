@@ -236,6 +236,19 @@ impl Attach {
         Some(Value::Described(Box::new(source)))
     }
 
+    /// Whether the client wants to begin and end transactions on the link.
+    pub fn is_coordinator(&self) -> bool {
+        const COORDINATOR: u64 = 0x30;
+        let is_coordinator = |target: &(Value<'static>, Value<'static>)| match &target.0 {
+            Value::U64(code) => *code == COORDINATOR,
+            name => name.as_text() == Some("amqp:coordinator:list"),
+        };
+        match &self.target {
+            Value::Described(target) => self.role == Role::Sender && is_coordinator(target),
+            _ => false,
+        }
+    }
+
     /// The filter map of the source.
     pub fn filter(&self) -> Option<&Value<'static>> {
         terminus_field(&self.source, 7).filter(|filter| filter.as_map().is_some())

@@ -4,6 +4,7 @@
 //! `field.rs` has the encoding of each type of field. Everything read is validated, since a journal may be damaged.
 
 mod field;
+mod reference;
 mod rule;
 #[cfg(test)]
 mod tests;
@@ -63,6 +64,10 @@ macro_rules! tagged {
     };
 }
 
+mod transaction;
+
+pub(crate) use transaction::{DecisionPart, read_decision, write_decision};
+
 tagged!(Event, "kind" {
     1 => Configured(settings),
     2 => Enqueued { seq, message },
@@ -86,6 +91,9 @@ tagged!(Event, "kind" {
     20 => TopicPosition(position),
     21 => RuleAdded(rule),
     22 => RuleRemoved { name },
+    23 => Referenced { seq, topic_seq, message },
+    24 => Forwarding { to, dead_letters_to },
+    25 => TransactionsApplied { floor, offsets },
 });
 
 tagged!(RemovalReason, "an end of a message" {
@@ -94,18 +102,37 @@ tagged!(RemovalReason, "an end of a message" {
     2 => Cancelled,
     3 => Purged,
     4 => Published,
+    5 => Forwarded,
 });
 
-record!(Settings {
-    lock,
-    deliveries_max,
-    time_to_live,
-    dead_letter_expired,
-    duplicates_within,
-    sessions,
-    bytes_max,
-    message_bytes_max,
-});
+/// What is forwarded is an event of its own.
+impl Field for Settings {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.lock.write(out);
+        self.deliveries_max.write(out);
+        self.time_to_live.write(out);
+        self.dead_letter_expired.write(out);
+        self.duplicates_within.write(out);
+        self.sessions.write(out);
+        self.bytes_max.write(out);
+        self.message_bytes_max.write(out);
+    }
+
+    fn read(from: &mut FieldReader<'_>) -> Read<Settings> {
+        Ok(Settings {
+            lock: Field::read(from)?,
+            deliveries_max: Field::read(from)?,
+            time_to_live: Field::read(from)?,
+            dead_letter_expired: Field::read(from)?,
+            duplicates_within: Field::read(from)?,
+            sessions: Field::read(from)?,
+            bytes_max: Field::read(from)?,
+            message_bytes_max: Field::read(from)?,
+            forward_to: None,
+            forward_dead_letters_to: None,
+        })
+    }
+}
 
 record!(Message {
     enqueued_ms,
@@ -132,6 +159,7 @@ record!(Lock {
 tagged!(LockExpiry, "a lock's expiry" {
     0 => Session,
     1 => Time(at_ms),
+    2 => Forwarded,
 });
 
 record!(DeadLetterCause {

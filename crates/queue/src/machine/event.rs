@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::TopicPosition;
+use super::{ReferencedMessage, TopicPosition};
 use crate::filter::Rule;
 use crate::message::{LockExpiry, Message, Properties};
 use crate::settings::Settings;
@@ -104,6 +104,22 @@ pub(crate) enum Event {
     RuleRemoved {
         name: String,
     },
+    /// Transactions of several queues that this one has applied: all below the floor, and these.
+    TransactionsApplied {
+        floor: u64,
+        offsets: Vec<u64>,
+    },
+    /// Follows `Configured`, if something is forwarded.
+    Forwarding {
+        to: Option<String>,
+        dead_letters_to: Option<String>,
+    },
+    /// A subscription has a message whose body stays in the topic. Also its snapshot.
+    Referenced {
+        seq: u64,
+        topic_seq: u64,
+        message: ReferencedMessage,
+    },
 }
 
 /// Why a message was removed.
@@ -115,6 +131,8 @@ pub(crate) enum RemovalReason {
     Purged,
     /// Every subscription of the topic has it.
     Published,
+    /// Another queue has it.
+    Forwarded,
 }
 
 /// A recent message id, with the time and the sequence number of its message.

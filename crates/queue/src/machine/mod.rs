@@ -10,6 +10,7 @@
 //! for an unknown message is therefore ignored: the message is in the snapshot, or it is gone.
 
 mod event;
+mod forward;
 mod inspect;
 #[cfg(test)]
 mod model;
@@ -17,6 +18,7 @@ mod model;
 mod oracle;
 mod receive;
 mod recent_ids;
+mod reference;
 mod send;
 mod session;
 mod settle;
@@ -26,6 +28,7 @@ mod tests;
 mod topic;
 #[cfg(test)]
 mod topic_tests;
+mod transaction;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,13 +36,16 @@ use std::sync::Arc;
 use highwater_env::BudgetExhausted;
 
 pub(crate) use event::{Event, KnownId, RemovalReason};
+pub(crate) use forward::ForwardedMessage;
 pub use inspect::{DeadLetterSummary, SessionInfo};
 pub use receive::{Delivery, PeekedMessage, ReceiveLimit, ReceiveMode};
+pub(crate) use reference::{ContentMap, ReferencedMessage};
 pub use send::SendResult;
 pub use session::SessionLock;
 pub use settle::LockToken;
 pub(crate) use snapshot::SnapshotCursor;
-pub(crate) use topic::{PublishedMessage, TopicPosition};
+pub(crate) use topic::{PublishedCopy, PublishedMessage, TakeResult, TopicPosition};
+pub(crate) use transaction::TransactionStep;
 
 use crate::filter::Rule;
 use crate::message::{
@@ -48,7 +54,9 @@ use crate::message::{
 };
 use crate::settings::Settings;
 use recent_ids::RecentIds;
+use reference::References;
 use session::Session;
+use transaction::AppliedDecisions;
 
 /// Why an operation was rejected. The state is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -78,6 +86,8 @@ pub enum Refusal {
     /// Retry later.
     #[error("there is no memory for the messages at the moment: {0}")]
     NoMemory(BudgetExhausted),
+    #[error("all messages are forwarded to `{0}`: receive them there")]
+    Forwards(String),
     #[error("rule `{0}` exists already")]
     RuleExists(String),
     #[error("there is no rule `{0}`")]
@@ -153,6 +163,15 @@ pub(crate) struct Machine {
     rules: BTreeMap<String, Arc<Rule>>,
     /// The position of a subscription in its topic; `None` in any other queue.
     topic_position: Option<TopicPosition>,
+    /// The messages of a subscription whose bodies are in the topic.
+    references: References,
+    /// Locks of messages that are being forwarded, with their messages.
+    forwarding: BTreeSet<(u64, u64)>,
+    applied_decisions: AppliedDecisions,
+    /// Messages that a transaction is about to settle. Not durable.
+    reserved: BTreeSet<u64>,
+    /// A topic: its subscriptions decide when a message has expired.
+    is_topic: bool,
     next_seq: u64,
     next_lock: u64,
     counts: Counts,
@@ -167,6 +186,14 @@ impl Machine {
             next_seq: 1,
             next_lock: 1,
             ..Machine::default()
+        }
+    }
+
+    /// A queue that keeps messages for subscriptions.
+    pub(crate) fn new_topic() -> Machine {
+        Machine {
+            is_topic: true,
+            ..Machine::new()
         }
     }
 
@@ -185,6 +212,7 @@ impl Machine {
     /// Resets the counters, as after a replay.
     pub(crate) fn reset_totals(&mut self) {
         self.totals = Totals::default();
+        self.references.forget_released();
     }
 
     pub(crate) fn now_ms(&self) -> i64 {
@@ -218,7 +246,9 @@ impl Machine {
     }
 
     pub(crate) fn configure(&mut self, settings: Settings) {
+        let forwarding = forward_settings(&settings);
         self.commit(Event::Configured(settings));
+        forwarding.into_iter().for_each(|event| self.commit(event));
     }
 
     /// Advances the time and fires due timers. An earlier time changes nothing.
@@ -228,6 +258,7 @@ impl Machine {
                 break;
             }
             self.due.pop_first();
+            self.references.by_time = true;
             match what {
                 Timer::Activate(seq) => {
                     self.change(seq, |message| message.state = MessageState::Ready)
@@ -240,6 +271,7 @@ impl Machine {
                 Timer::Session(number) => self.session_expired(number, at),
             }
         }
+        self.references.by_time = false;
         self.now_ms = self.now_ms.max(now_ms);
         if let Some(window) = self.settings.duplicates_within {
             self.ids.forget(self.now_ms.saturating_sub(millis(window)));
@@ -269,6 +301,16 @@ impl Machine {
         let now = self.now_ms;
         match event {
             Event::Configured(settings) => self.set_settings(settings),
+            Event::TransactionsApplied { floor, offsets } => {
+                self.applied_decisions.add(*floor, offsets);
+            }
+            Event::Forwarding {
+                to,
+                dead_letters_to,
+            } => {
+                self.settings.forward_to = to.clone();
+                self.settings.forward_dead_letters_to = dead_letters_to.clone();
+            }
             Event::Enqueued { seq, message } => {
                 self.totals.sent += 1;
                 self.record_id(*seq, message, now);
@@ -286,10 +328,10 @@ impl Machine {
                 self.release(*seq, now, properties.as_ref());
             }
             Event::Renewed { seqs, until_ms } => self.extend_locks(seqs, *until_ms),
-            Event::Deferred { seq, properties } => self.change(*seq, |message| {
-                modify(message, properties.as_ref());
-                message.state = MessageState::Deferred;
-            }),
+            Event::Deferred { seq, properties } => {
+                self.modify(*seq, properties.as_ref());
+                self.change(*seq, |message| message.state = MessageState::Deferred);
+            }
             Event::DeadLettered {
                 seq,
                 reason,
@@ -340,6 +382,11 @@ impl Machine {
             Event::RuleRemoved { name } => {
                 self.rules.remove(name);
             }
+            Event::Referenced {
+                seq,
+                topic_seq,
+                message,
+            } => self.put_reference(*seq, *topic_seq, message),
         }
     }
 
@@ -357,7 +404,10 @@ impl Machine {
         match why {
             RemovalReason::Completed => self.totals.completed += seqs.len() as u64,
             RemovalReason::ReceivedAndDeleted => self.totals.received += seqs.len() as u64,
-            RemovalReason::Cancelled | RemovalReason::Purged | RemovalReason::Published => {}
+            RemovalReason::Cancelled
+            | RemovalReason::Purged
+            | RemovalReason::Published
+            | RemovalReason::Forwarded => {}
         }
     }
 
@@ -396,6 +446,7 @@ impl Machine {
         self.index(seq, false);
         if let Some(message) = self.messages.remove(&seq) {
             self.counts.bytes -= message.content.size() as u64;
+            self.references.remove(seq, message.content.body.len());
         }
     }
 
@@ -425,8 +476,8 @@ impl Machine {
         };
         let in_main = message.dead_letter.is_none();
         let (deliveries, expires) = (message.deliveries, message.expires_ms);
+        self.modify(seq, properties);
         self.change(seq, |message| {
-            modify(message, properties);
             message.state = match lock.deferred {
                 true => MessageState::Deferred,
                 false => MessageState::Ready,
@@ -468,10 +519,21 @@ impl Machine {
         properties: Option<&Properties>,
     ) {
         self.totals.dead_lettered += 1;
+        self.modify(seq, properties);
         self.change(seq, |message| {
-            modify(message, properties);
             message.dead_letter = Some(Arc::new(dead_letter));
             message.state = MessageState::Ready;
+        });
+    }
+
+    /// Gives a message other properties.
+    fn modify(&mut self, seq: u64, properties: Option<&Properties>) {
+        let Some(properties) = properties else {
+            return;
+        };
+        self.references.set_changed(seq);
+        self.change(seq, |message| {
+            Arc::make_mut(&mut message.content).properties = properties.clone();
         });
     }
 
@@ -512,13 +574,17 @@ impl Machine {
                     toggle(&mut session.held, seq, add);
                 }),
                 (LockExpiry::Session, None) => {}
+                (LockExpiry::Forwarded, _) => {
+                    toggle(&mut self.forwarding, (lock.number, seq), add);
+                }
             },
             (MessageState::Scheduled, _) => {
                 toggle(&mut self.due, (position.0, Timer::Activate(seq)), add)
             }
             (MessageState::Deferred, _) => {}
         }
-        if let (MessageState::Ready, None, Some(at)) = (state, dead, expires) {
+        if let (MessageState::Ready, None, Some(at), false) = (state, dead, expires, self.is_topic)
+        {
             toggle(&mut self.due, (at, Timer::Expire(seq)), add);
         }
         let count = match (dead, state) {
@@ -549,15 +615,23 @@ impl Machine {
             && self.feed_positions == other.feed_positions
             && self.rules == other.rules
             && self.topic_position == other.topic_position
+            && self.forwarding == other.forwarding
+            && self.applied_decisions == other.applied_decisions
+            && self.references.equals(&other.references)
             && (self.next_seq, self.next_lock) == (other.next_seq, other.next_lock)
             && self.counts == other.counts
     }
 }
 
-fn modify(message: &mut Message, properties: Option<&Properties>) {
-    if let Some(properties) = properties {
-        Arc::make_mut(&mut message.content).properties = properties.clone();
-    }
+/// The event that says what is forwarded, if anything is.
+fn forward_settings(settings: &Settings) -> Option<Event> {
+    let to = settings.forward_to.clone();
+    let dead_letters_to = settings.forward_dead_letters_to.clone();
+    let event = Event::Forwarding {
+        to: to.clone(),
+        dead_letters_to: dead_letters_to.clone(),
+    };
+    to.or(dead_letters_to).map(|_| event)
 }
 
 fn toggle<T: Ord>(set: &mut BTreeSet<T>, item: T, add: bool) {

@@ -72,12 +72,13 @@ impl Machine {
         limit: impl Into<ReceiveLimit>,
         mode: ReceiveMode,
     ) -> Result<Vec<Delivery>, Refusal> {
-        let ready = match sub_queue {
-            SubQueue::Main if self.settings.sessions => return Err(Refusal::SessionRequired),
-            SubQueue::Main => &self.ready,
-            SubQueue::DeadLetters => &self.dead_ready,
-        };
-        let seqs = self.first(ready, limit.into());
+        if let (SubQueue::Main, Some(target)) = (sub_queue, &self.settings.forward_to) {
+            return Err(Refusal::Forwards(target.clone()));
+        }
+        if sub_queue == SubQueue::Main && self.settings.sessions {
+            return Err(Refusal::SessionRequired);
+        }
+        let seqs = self.first_ready(sub_queue, limit.into());
         Ok(self.deliver(seqs, mode, self.until()))
     }
 
@@ -160,6 +161,14 @@ impl Machine {
             message: message.clone(),
         });
         peeked.collect()
+    }
+
+    /// The oldest messages that are ready, outside of sessions.
+    pub(super) fn first_ready(&self, sub_queue: SubQueue, limit: ReceiveLimit) -> Vec<u64> {
+        match sub_queue {
+            SubQueue::Main => self.first(&self.ready, limit),
+            SubQueue::DeadLetters => self.first(&self.dead_ready, limit),
+        }
     }
 
     fn first(&self, ready: &BTreeSet<(i64, u64)>, limit: ReceiveLimit) -> Vec<u64> {

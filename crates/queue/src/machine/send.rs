@@ -16,8 +16,9 @@ pub struct SendResult {
 impl Machine {
     /// Enqueues all messages or none. A scheduled message keeps its number when its time comes.
     pub(crate) fn send(&mut self, messages: Vec<NewMessage>) -> Result<Vec<SendResult>, Refusal> {
-        messages.iter().try_for_each(|new| self.check_new(new))?;
-        self.check_room(&messages)?;
+        let mut contents = messages.iter().map(|new| &new.content);
+        contents.try_for_each(|content| self.check_new(content))?;
+        self.check_room(messages.iter().map(|new| &new.content))?;
         Ok(messages.into_iter().map(|new| self.send_one(new)).collect())
     }
 
@@ -34,7 +35,7 @@ impl Machine {
         let from = self.feed_position(hub, partition).unwrap_or(i64::MIN);
         let new = messages.into_iter().filter(|(offset, _)| *offset >= from);
         let new: Vec<NewMessage> = new.map(|(_, message)| message).collect();
-        self.check_room(&new)?;
+        self.check_room(new.iter().map(|new| &new.content))?;
         let taken = new.len();
         for message in new {
             self.send_or_dead_letter(message);
@@ -51,7 +52,7 @@ impl Machine {
 
     /// Enqueues a message; as a dead letter, if the queue rejects it.
     pub(super) fn send_or_dead_letter(&mut self, message: NewMessage) {
-        match self.check_new(&message) {
+        match self.check_new(&message.content) {
             Ok(()) => {
                 self.send_one(message);
             }
@@ -101,8 +102,7 @@ impl Machine {
         Ok(())
     }
 
-    fn check_new(&self, new: &NewMessage) -> Result<(), Refusal> {
-        let content = &new.content;
+    pub(super) fn check_new(&self, content: &Content) -> Result<(), Refusal> {
         let ids = [&content.id, &content.session];
         for id in ids.into_iter().flatten() {
             if id.len() > ID_BYTES_MAX {
@@ -119,8 +119,11 @@ impl Machine {
         }
     }
 
-    pub(super) fn check_room(&self, messages: &[NewMessage]) -> Result<(), Refusal> {
-        let more: u64 = messages.iter().map(|new| new.content.size() as u64).sum();
+    pub(super) fn check_room<'a>(
+        &self,
+        contents: impl Iterator<Item = &'a Content>,
+    ) -> Result<(), Refusal> {
+        let more: u64 = contents.map(|content| content.size() as u64).sum();
         let (held, max) = (self.counts.bytes, self.settings.bytes_max);
         match held.saturating_add(more) <= max {
             true => Ok(()),

@@ -131,6 +131,11 @@ impl Machine {
         session.ok_or(Refusal::SessionLost)
     }
 
+    /// The number of a session's lock.
+    pub(super) fn session_number(&self, session: &str) -> Option<u64> {
+        self.sessions.get(session)?.lock.map(|(number, _)| number)
+    }
+
     pub(super) fn session_end(&self, session: &str) -> Option<i64> {
         self.sessions.get(session)?.lock.map(|(_, until)| until)
     }

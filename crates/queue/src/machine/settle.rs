@@ -139,10 +139,17 @@ impl Machine {
         Ok(())
     }
 
-    fn locked(&self, token: LockToken) -> Result<&Message, Refusal> {
+    pub(super) fn locked(&self, token: LockToken) -> Result<&Message, Refusal> {
+        if self.reserved.contains(&token.seq) {
+            return Err(Refusal::LockLost);
+        }
         let message = self.messages.get(&token.seq).ok_or(Refusal::LockLost)?;
         match message.state {
-            MessageState::Locked(lock) if lock.number == token.number => Ok(message),
+            MessageState::Locked(lock)
+                if lock.number == token.number && lock.until != LockExpiry::Forwarded =>
+            {
+                Ok(message)
+            }
             _ => Err(Refusal::LockLost),
         }
     }
@@ -155,6 +162,7 @@ impl Machine {
         match lock.until {
             LockExpiry::Time(at) => Some(at),
             LockExpiry::Session => self.session_end(message.content.session.as_ref()?),
+            LockExpiry::Forwarded => None,
         }
     }
 }

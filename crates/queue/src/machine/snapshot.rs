@@ -8,7 +8,7 @@
 
 use std::ops::Bound::{Excluded, Unbounded};
 
-use super::{Event, Machine};
+use super::{Event, Machine, forward_settings};
 
 /// Approximate size of one piece.
 pub(crate) const SNAPSHOT_BYTES: usize = 256 << 10;
@@ -50,6 +50,7 @@ impl Machine {
                 next_lock: self.next_lock,
             },
         ];
+        let basics = basics.into_iter().chain(forward_settings(&self.settings));
         let fed = self
             .feed_positions
             .iter()
@@ -58,7 +59,7 @@ impl Machine {
                 partition: *partition,
                 next: *next,
             });
-        let basics = basics.into_iter().chain(fed);
+        let basics = basics.chain(fed).chain(self.applied_decisions.snapshot());
         basics.chain(self.snapshot_rules()).collect()
     }
 
@@ -106,9 +107,12 @@ impl Machine {
             if bytes > SNAPSHOT_BYTES {
                 return (events, Some(SnapshotCursor::Messages { next: seq, end }));
             }
-            bytes += message.content.size();
-            let message = message.clone();
-            events.push(Event::MessageSnapshot { seq, message });
+            let event = self.snapshot_message(seq, message);
+            bytes += match event {
+                Event::Referenced { .. } => message.content.size() - message.content.body.len(),
+                _ => message.content.size(),
+            };
+            events.push(event);
         }
         (events, None)
     }

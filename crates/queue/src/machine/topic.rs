@@ -1,5 +1,5 @@
-//! Topics and subscriptions: both are queues. A topic keeps a message until every subscription has it; a subscription keeps
-//! its rules and its position in the topic.
+//! Topics and subscriptions: both are queues. A topic keeps a message until every subscription is done with it; a subscription
+//! keeps its rules, its position in the topic and references to the messages (`reference.rs`).
 //!
 //! Messages of a topic become ready in the order of (enqueue time, sequence number), the scheduled ones when their time comes:
 //! timers fire before anything later is sent, and time never goes back. So that pair is a position, and a subscription that
@@ -8,9 +8,9 @@
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::Arc;
 
-use super::{Event, Machine, ReceiveLimit, Refusal, RemovalReason};
+use super::{ContentMap, Event, Machine, ReceiveLimit, Refusal, RemovalReason};
 use crate::filter::Rule;
-use crate::message::{Message, NewMessage};
+use crate::message::{Content, Message};
 
 /// Rules of a subscription.
 const RULES_MAX: usize = 100;
@@ -34,6 +34,24 @@ impl TopicPosition {
     fn key(self) -> (i64, u64) {
         (self.enqueued_ms, self.seq)
     }
+}
+
+/// A message of a topic as the rules of a subscription give it.
+#[derive(Clone, Debug)]
+pub(crate) struct PublishedCopy {
+    pub topic_seq: u64,
+    pub content: Arc<Content>,
+    /// An action has changed something besides the body.
+    pub is_changed: bool,
+    pub expires_ms: Option<i64>,
+}
+
+/// Whether messages of the topic were taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TakeResult {
+    Taken,
+    /// The subscription is at another position: an earlier request succeeded whose answer was lost.
+    Elsewhere,
 }
 
 /// A message of a topic that is due, and the position after it.
@@ -74,16 +92,43 @@ impl Machine {
         }
     }
 
-    /// Removes messages up to a position, at most `count_max`, and returns how many.
-    pub(crate) fn remove_published(&mut self, until: TopicPosition, count_max: usize) -> usize {
-        let keys = self.ready.range((Unbounded, Included(until.key())));
-        let seqs: Vec<u64> = keys.map(|(_, seq)| *seq).take(count_max).collect();
-        let count = seqs.len();
-        if count > 0 {
+    /// The messages after one position and up to another, in order.
+    pub(crate) fn published_positions(
+        &self,
+        after: TopicPosition,
+        until: TopicPosition,
+        count_max: usize,
+    ) -> Vec<TopicPosition> {
+        if after >= until {
+            return Vec::new();
+        }
+        let bounds = (Excluded(after.key()), Included(until.key()));
+        let keys = self.ready.range(bounds).take(count_max);
+        keys.map(|&(enqueued_ms, seq)| TopicPosition { enqueued_ms, seq })
+            .collect()
+    }
+
+    /// Removes messages that no subscription needs any more, as far as they are not after a position.
+    pub(crate) fn remove_published(&mut self, mut seqs: Vec<u64>, until: TopicPosition) {
+        seqs.retain(|seq| {
+            let message = self.messages.get(seq);
+            message.is_some_and(|message| {
+                let key = (message.enqueued_ms, *seq);
+                key <= until.key() && self.ready.contains(&key)
+            })
+        });
+        if !seqs.is_empty() {
             let why = RemovalReason::Published;
             self.commit(Event::Removed { seqs, why });
         }
-        count
+    }
+
+    /// The contents of all messages of a topic.
+    pub(crate) fn contents(&self) -> ContentMap {
+        let messages = self.messages.iter();
+        messages
+            .map(|(seq, message)| (*seq, message.content.clone()))
+            .collect()
     }
 
     /// The position of a subscription in its topic.
@@ -91,24 +136,24 @@ impl Machine {
         self.topic_position.unwrap_or(TopicPosition::START)
     }
 
-    /// Enqueues the copies of the topic's messages between two positions, and returns the position of the subscription. It
-    /// changes nothing unless the subscription is at `from`, so a repetition is harmless. A copy that the queue rejects
-    /// becomes a dead letter; otherwise it would block all later ones.
+    /// Enqueues the topic's messages between two positions that the rules select. It changes nothing unless the subscription
+    /// is at `from`, so a repetition is harmless. A message that the queue rejects becomes a dead letter; otherwise it would
+    /// block all later ones.
     pub(crate) fn take_published(
         &mut self,
-        copies: Vec<NewMessage>,
+        copies: Vec<PublishedCopy>,
         from: TopicPosition,
         to: TopicPosition,
-    ) -> Result<TopicPosition, Refusal> {
+    ) -> Result<TakeResult, Refusal> {
         if self.topic_position() != from {
-            return Ok(self.topic_position());
+            return Ok(TakeResult::Elsewhere);
         }
-        self.check_room(&copies)?;
+        self.check_room(copies.iter().map(|copy| &*copy.content))?;
         for copy in copies {
-            self.send_or_dead_letter(copy);
+            self.reference(copy);
         }
         self.commit(Event::TopicPosition(to));
-        Ok(to)
+        Ok(TakeResult::Taken)
     }
 
     /// The rules of a subscription, by name.

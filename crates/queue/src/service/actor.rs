@@ -12,9 +12,10 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::error::Error;
+use super::handle::Queue;
 use super::waiting::{WaitKey, WaitQueues, Waiter};
-use crate::journal::{Journal, is_temporary};
-use crate::machine::{Counts, Machine, SnapshotCursor, Totals};
+use crate::journal::{Journal, JournalError, is_temporary};
+use crate::machine::{ContentMap, Counts, Machine, SnapshotCursor, Totals};
 
 /// Replies to a caller. Called when all events up to this operation are durable, or with the error that leaves
 /// the outcome unknown.
@@ -73,6 +74,8 @@ pub(super) struct QueueStatus {
 pub(super) struct Actor {
     pub machine: Machine,
     pub journal: Journal,
+    /// The topic of a subscription, which has the bodies of its messages.
+    pub topic: Option<Queue>,
     pub clock: Arc<dyn Clock>,
     pub random: Random,
     pub options: Options,
@@ -115,6 +118,7 @@ impl Actor {
     pub(super) fn new(
         machine: Machine,
         journal: Journal,
+        topic: Option<Queue>,
         clock: Arc<dyn Clock>,
         random: Random,
         options: Options,
@@ -124,6 +128,7 @@ impl Actor {
         Actor {
             machine,
             journal,
+            topic,
             clock,
             random,
             options,
@@ -299,7 +304,7 @@ impl Actor {
 
     /// Claims and replays the journal. Requests are refused with this error, until later if it is temporary.
     async fn reload(&mut self, error: Error) {
-        let restarted = self.journal.restart(new_producer(&mut self.random)).await;
+        let restarted = self.restart_journal().await;
         let until = self.clock.elapsed() + self.options.pause;
         match restarted {
             Ok(machine) => {
@@ -319,9 +324,18 @@ impl Actor {
         }
     }
 
+    async fn restart_journal(&mut self) -> Result<Machine, JournalError> {
+        let contents = match &self.topic {
+            Some(topic) => read_contents(topic).await?,
+            None => ContentMap::new(),
+        };
+        let producer = new_producer(&mut self.random);
+        self.journal.restart(producer, &contents).await
+    }
+
     /// Writes the next piece of the snapshot, if a compaction is due or running.
     fn continue_compaction(&mut self) {
-        let live = self.machine.counts().bytes;
+        let live = self.machine.journaled_bytes();
         if self.compaction.is_none()
             && self.journal.bytes > 2 * live + self.options.compaction_bytes
         {
@@ -387,6 +401,12 @@ impl Actor {
 
 pub(super) fn new_producer(random: &mut Random) -> i64 {
     (random.next_u64() >> 1) as i64
+}
+
+/// The contents of a topic's messages.
+pub(super) async fn read_contents(topic: &Queue) -> Result<ContentMap, JournalError> {
+    let contents = topic.contents().await;
+    contents.map_err(|error| JournalError::Topic(error.to_string()))
 }
 
 async fn next_append(appends: &mut VecDeque<PendingAppend>) -> Result<AppendInfo, AppendError> {

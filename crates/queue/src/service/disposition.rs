@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::error::Error;
 use super::exchange::SettleResults;
 use super::handle::Queue;
-use crate::machine::{LockToken, Machine, Refusal};
+use crate::machine::{LockToken, Machine, Refusal, TransactionStep};
 use crate::message::Properties;
 
 /// Makes the new properties of a message from those that it has.
@@ -53,6 +53,39 @@ impl Queue {
 }
 
 impl Disposition {
+    /// The step of a transaction that settles a message so.
+    pub(super) fn step(
+        &self,
+        machine: &Machine,
+        token: LockToken,
+    ) -> Result<TransactionStep, Refusal> {
+        Ok(match self {
+            Disposition::Complete => TransactionStep::Complete { token },
+            Disposition::Release => TransactionStep::Abandon {
+                token,
+                properties: None,
+            },
+            Disposition::Abandon(edit) => TransactionStep::Abandon {
+                token,
+                properties: edited(machine, token, edit)?,
+            },
+            Disposition::Defer(edit) => TransactionStep::Defer {
+                token,
+                properties: edited(machine, token, edit)?,
+            },
+            Disposition::DeadLetter {
+                reason,
+                description,
+                edit,
+            } => TransactionStep::DeadLetter {
+                token,
+                properties: edited(machine, token, edit)?,
+                reason: reason.clone(),
+                description: description.clone(),
+            },
+        })
+    }
+
     fn settle(&self, machine: &mut Machine, token: LockToken) -> Result<(), Refusal> {
         match self {
             Disposition::Complete => machine.complete(token),

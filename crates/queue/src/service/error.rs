@@ -28,6 +28,15 @@ impl Error {
     }
 }
 
+/// Why messages cannot be forwarded as wanted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ForwardError {
+    #[error("there is no queue or topic `{0}` to forward to")]
+    UnknownTarget(String),
+    #[error("forwarding to `{target}` makes a circle, or a chain of more than {max} steps")]
+    TooFar { target: String, max: usize },
+}
+
 /// Why a queue was not created, changed or deleted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CreateError {
@@ -43,6 +52,8 @@ pub enum CreateError {
     Settings(#[from] SettingsError),
     #[error("`sessions` cannot be changed after a queue is created")]
     SessionsFixed,
+    #[error(transparent)]
+    Forward(#[from] ForwardError),
     #[error(transparent)]
     Admin(#[from] AdminError),
     #[error(transparent)]

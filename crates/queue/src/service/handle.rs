@@ -26,6 +26,8 @@ const REQUEST_BYTES_MAX: usize = 16 << 20;
 #[derive(Clone)]
 pub struct Queue {
     name: Arc<str>,
+    /// The hub of the journal.
+    hub: Arc<str>,
     commands: mpsc::Sender<Command>,
     clock: Arc<dyn Clock>,
     status: Arc<QueueStatus>,
@@ -52,13 +54,15 @@ pub struct QueueStats {
 impl Queue {
     pub(super) fn new(
         name: &str,
+        hub: &str,
         commands: mpsc::Sender<Command>,
         clock: Arc<dyn Clock>,
         status: Arc<QueueStatus>,
     ) -> Queue {
-        let name = name.into();
+        let (name, hub) = (name.into(), hub.into());
         Queue {
             name,
+            hub,
             commands,
             clock,
             status,
@@ -68,6 +72,20 @@ impl Queue {
 
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The hub of the journal, which names the queue among all entities.
+    pub(super) fn hub(&self) -> &str {
+        &self.hub
+    }
+
+    /// Whether it is the same queue, and not one that was made again under its name.
+    pub(super) fn is_same(&self, other: &Queue) -> bool {
+        self.commands.same_channel(&other.commands)
+    }
+
+    pub(super) fn now_ms(&self) -> i64 {
+        self.clock.unix_millis()
     }
 
     /// The counters after the last round. Sends no request, so they may be ahead of the durable state.

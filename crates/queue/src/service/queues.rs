@@ -1,8 +1,8 @@
 //! The queues of a node: opened at its start, created, changed and deleted.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
 
 use futures_util::future::join_all;
 use highwater_env::Clock;
@@ -12,10 +12,12 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::actor::{Actor, Options, QueueStatus, new_producer};
-use super::error::CreateError;
+use super::actor::{Actor, Options, QueueStatus, new_producer, read_contents};
+use super::error::{CreateError, ForwardError};
+use super::forwarding::Router;
 use super::handle::Queue;
-use crate::journal::{self, EntityKind, Journal, JournalError};
+use crate::journal::{self, EntityKind, Journal, JournalError, split_subscription_path};
+use crate::machine::ContentMap;
 use crate::settings::Settings;
 
 /// Capacity of a queue's command channel. Callers wait when it is full.
@@ -26,6 +28,9 @@ const NAME_CHARS_SHOWN: usize = 200;
 /// message of a new queue with the same name.
 const FIRST_LOCK_MAX: u64 = 1 << 48;
 
+/// What the messages of topics contain, by the name of the topic.
+type TopicContents = BTreeMap<String, ContentMap>;
+
 /// Clones refer to the same queues.
 #[derive(Clone)]
 pub struct Queues {
@@ -34,6 +39,8 @@ pub struct Queues {
 
 struct Inner {
     kind: EntityKind,
+    /// Where the bodies of subscriptions are.
+    topics: Option<Queues>,
     log: Arc<dyn Log>,
     clock: Arc<dyn Clock>,
     options: Options,
@@ -41,6 +48,8 @@ struct Inner {
     running: RwLock<BTreeMap<String, RunningQueue>>,
     /// Held while a queue is created or deleted.
     changing: tokio::sync::Mutex<()>,
+    /// Checks what is forwarded, and does it. Nothing is, without one.
+    router: RwLock<Weak<Router>>,
 }
 
 struct RunningQueue {
@@ -65,20 +74,22 @@ impl Queues {
         random: Random,
         options: Options,
     ) -> (Queues, Vec<(String, JournalError)>) {
-        Queues::open_kind(EntityKind::Queue, log, clock, random, options).await
+        Queues::open_kind(EntityKind::Queue, None, log, clock, random, options).await
     }
 
-    /// As [`open`](Queues::open), for topics or subscriptions.
+    /// As [`open`](Queues::open), for topics, or for the subscriptions of these topics.
     pub(super) async fn open_kind(
         kind: EntityKind,
+        topics: Option<Queues>,
         log: Arc<dyn Log>,
         clock: Arc<dyn Clock>,
         random: Random,
         options: Options,
     ) -> (Queues, Vec<(String, JournalError)>) {
-        let queues = Queues::closed(kind, log, clock, random, options);
+        let queues = Queues::closed(kind, topics, log, clock, random, options);
         let names = queues.stored_names();
-        let opened = join_all(names.iter().map(|name| queues.start(name))).await;
+        let contents = queues.topic_contents().await;
+        let opened = join_all(names.iter().map(|name| queues.start(name, &contents))).await;
         let failed = opened.into_iter().filter_map(Result::err).collect();
         (queues, failed)
     }
@@ -90,11 +101,12 @@ impl Queues {
         random: Random,
         options: Options,
     ) -> Queues {
-        Queues::closed(EntityKind::Queue, log, clock, random, options)
+        Queues::closed(EntityKind::Queue, None, log, clock, random, options)
     }
 
     fn closed(
         kind: EntityKind,
+        topics: Option<Queues>,
         log: Arc<dyn Log>,
         clock: Arc<dyn Clock>,
         random: Random,
@@ -103,12 +115,14 @@ impl Queues {
         Queues {
             inner: Arc::new(Inner {
                 kind,
+                topics,
                 log,
                 clock,
                 options,
                 random: Mutex::new(random),
                 running: RwLock::default(),
                 changing: tokio::sync::Mutex::default(),
+                router: RwLock::default(),
             }),
         }
     }
@@ -127,7 +141,10 @@ impl Queues {
         let _changing = self.inner.changing.lock().await;
         match self.get(name) {
             Some(queue) => Ok(queue),
-            None => self.start(name).await.map_err(|(_, error)| error),
+            None => {
+                let started = self.start(name, &TopicContents::new()).await;
+                started.map_err(|(_, error)| error)
+            }
         }
     }
 
@@ -171,14 +188,18 @@ impl Queues {
         if self.get(name).is_some() {
             return Err(CreateError::Exists(name.to_owned()));
         }
+        self.check_forward(name, &settings)?;
         match journal::create(&*self.inner.log, hub).await {
             // The node may have crashed after creating the hub and before storing the settings.
             Ok(()) | Err(AdminError::Exists(_)) => {}
             Err(error) => return Err(error.into()),
         }
-        let queue = self.start(name).await.map_err(|(_, error)| error)?;
+        let contents = TopicContents::new();
+        let started = self.start(name, &contents).await;
+        let queue = started.map_err(|(_, error)| error)?;
         let first_lock = 1 + self.inner.random.lock().below(FIRST_LOCK_MAX);
         queue.begin(settings, first_lock).await?;
+        self.settings_changed(&queue);
         Ok(queue)
     }
 
@@ -189,7 +210,28 @@ impl Queues {
         if queue.stats().await?.settings.sessions != settings.sessions {
             return Err(CreateError::SessionsFixed);
         }
-        Ok(queue.configure(settings).await?)
+        self.check_forward(name, &settings)?;
+        queue.configure(settings).await?;
+        self.settings_changed(&queue);
+        Ok(())
+    }
+
+    /// From now on messages are forwarded.
+    pub(super) fn set_router(&self, router: Weak<Router>) {
+        *self.inner.router.write() = router;
+    }
+
+    fn check_forward(&self, name: &str, settings: &Settings) -> Result<(), ForwardError> {
+        match self.inner.router.read().upgrade() {
+            Some(router) => router.check(name, settings),
+            None => Ok(()),
+        }
+    }
+
+    fn settings_changed(&self, queue: &Queue) {
+        if let Some(router) = self.inner.router.read().upgrade() {
+            router.settings_changed(queue.clone());
+        }
     }
 
     /// Deletes a queue with all its messages.
@@ -199,6 +241,9 @@ impl Queues {
         let Some(RunningQueue { queue, task }) = running else {
             return Err(CreateError::Unknown(name.to_owned()));
         };
+        if let Some(router) = self.inner.router.read().upgrade() {
+            router.forget(name);
+        }
         queue.stop().await;
         // A panic of the task was logged.
         let _ = task.await;
@@ -214,26 +259,54 @@ impl Queues {
         }
     }
 
-    async fn start(&self, name: &str) -> Result<Queue, (String, JournalError)> {
+    /// The contents of all topics, read once for all their subscriptions.
+    async fn topic_contents(&self) -> TopicContents {
+        let mut contents = TopicContents::new();
+        for topic in self.inner.topics.iter().flat_map(Queues::list) {
+            match read_contents(&topic).await {
+                Ok(map) => drop(contents.insert(topic.name().to_owned(), map)),
+                Err(error) => tracing::error!(%error, "topic `{}` cannot be read", topic.name()),
+            }
+        }
+        contents
+    }
+
+    /// Runs a queue. A subscription may refer to `contents`.
+    async fn start(
+        &self,
+        name: &str,
+        contents: &TopicContents,
+    ) -> Result<Queue, (String, JournalError)> {
         let failed = |error| (name.to_owned(), error);
         let inner = &self.inner;
+        let topic = inner.topic_of(name).map_err(failed)?;
+        let contents = topic.as_ref().and_then(|it| contents.get(it.name()));
         let mut random = Random::seeded(inner.random.lock().next_u64());
         let producer = new_producer(&mut random);
         let hub = inner.hub_of(name);
         let hub = hub.expect("the name was validated when its hub was created");
-        let journal = Journal::open(inner.log.clone(), hub, producer).await;
+        let opened = Journal::open(inner.log.clone(), inner.kind, hub.clone(), producer);
+        let journal = opened.await;
         let mut journal = journal.map_err(failed)?;
-        let machine = journal.replay().await.map_err(failed)?;
+        let replayed = journal.replay(contents.unwrap_or(&ContentMap::new())).await;
+        let machine = replayed.map_err(failed)?;
         let (commands, received) = mpsc::channel(COMMANDS_WAITING);
         let clock = inner.clock.clone();
         let status = Arc::new(QueueStatus {
             counters: Mutex::new((machine.counts(), machine.totals())),
             fenced: AtomicBool::new(false),
         });
-        let queue = Queue::new(name, commands, clock.clone(), status.clone());
+        let queue = Queue::new(
+            name,
+            hub.as_str(),
+            commands,
+            clock.clone(),
+            status.clone(),
+        );
         let actor = Actor::new(
             machine,
             journal,
+            topic,
             clock,
             random,
             inner.options.clone(),
@@ -250,6 +323,15 @@ impl Queues {
 }
 
 impl Inner {
+    /// The topic of a subscription.
+    fn topic_of(&self, name: &str) -> Result<Option<Queue>, JournalError> {
+        let (Some(topics), Some((topic, _))) = (&self.topics, split_subscription_path(name)) else {
+            return Ok(None);
+        };
+        let missing = || JournalError::Topic(format!("there is no topic `{topic}`"));
+        topics.get(topic).map(Some).ok_or_else(missing)
+    }
+
     fn hub_of(&self, name: &str) -> Result<HubName, CreateError> {
         let hub = self.kind.hub_of(name);
         hub.ok_or_else(|| CreateError::Name(name.chars().take(NAME_CHARS_SHOWN).collect()))

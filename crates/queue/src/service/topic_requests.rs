@@ -1,5 +1,6 @@
 //! The requests of topics and subscriptions to their queues. Only `topics/` makes them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,11 +8,15 @@ use super::error::Error;
 use super::handle::{Queue, check_size};
 use super::waiting::WaitCondition;
 use crate::filter::Rule;
-use crate::machine::{Machine, PublishedMessage, ReceiveLimit, TopicPosition};
-use crate::message::NewMessage;
+use crate::machine::{
+    ContentMap, Machine, PublishedCopy, PublishedMessage, ReceiveLimit, TakeResult, TopicPosition,
+};
 
-/// Messages that one request removes.
-const REMOVED_MAX: usize = 10_000;
+/// The topic's messages up to a position are in a subscription or were not selected; it still refers to some.
+pub(super) struct SubscriptionState {
+    pub(super) position: TopicPosition,
+    pub(super) referenced: BTreeSet<u64>,
+}
 
 impl Queue {
     /// The messages of a topic after a position, as soon as there are any. Returns none if the wait ends first.
@@ -31,36 +36,64 @@ impl Queue {
         self.call(|machine| Ok(machine.topic_end())).await
     }
 
-    /// Removes the messages of a topic up to a position.
-    pub(super) async fn remove_published(&self, until: TopicPosition) -> Result<(), Error> {
-        loop {
-            let remove =
-                move |machine: &mut Machine| Ok(machine.remove_published(until, REMOVED_MAX));
-            if self.call(remove).await? < REMOVED_MAX {
-                return Ok(());
-            }
-        }
+    /// The messages of a topic after one position and up to another, the first ones.
+    pub(super) async fn published_positions(
+        &self,
+        after: TopicPosition,
+        until: TopicPosition,
+        count_max: usize,
+    ) -> Result<Vec<TopicPosition>, Error> {
+        self.call(move |machine| Ok(machine.published_positions(after, until, count_max)))
+            .await
     }
 
-    /// Enqueues copies of a topic's messages, see `Machine::take_published`.
+    /// Removes messages that no subscription needs, as far as they are not after a position.
+    pub(super) async fn remove_published(
+        &self,
+        seqs: Vec<u64>,
+        until: TopicPosition,
+    ) -> Result<(), Error> {
+        let remove = move |machine: &mut Machine| {
+            machine.remove_published(seqs, until);
+            Ok(())
+        };
+        self.call(remove).await
+    }
+
+    /// The contents of all messages of a topic.
+    pub(super) async fn contents(&self) -> Result<ContentMap, Error> {
+        self.call(|machine| Ok(machine.contents())).await
+    }
+
+    /// Enqueues messages of a topic, see `Machine::take_published`.
     pub(super) async fn take_published(
         &self,
-        copies: Vec<NewMessage>,
+        copies: Vec<PublishedCopy>,
         from: TopicPosition,
         to: TopicPosition,
-    ) -> Result<TopicPosition, Error> {
-        check_size(copies.iter().map(|copy| &copy.content))?;
+    ) -> Result<TakeResult, Error> {
+        check_size(copies.iter().map(|copy| &*copy.content))?;
         self.call(move |machine| machine.take_published(copies, from, to))
             .await
     }
 
-    /// The position of a subscription; `None` if its creation was not finished.
-    pub(super) async fn topic_position(&self) -> Result<Option<TopicPosition>, Error> {
-        let position = |machine: &mut Machine| {
+    /// Messages of the topic that a subscription no longer refers to, as soon as there are any. Each is returned once.
+    pub(super) async fn released(&self, wait: Duration) -> Result<Vec<u64>, Error> {
+        let take = |machine: &mut Machine, ()| Ok(machine.take_released());
+        self.wait(WaitCondition::Released, wait, None, |_| (), take)
+            .await
+    }
+
+    /// Where a subscription stands in its topic; `None` if its creation was not finished.
+    pub(super) async fn subscription_state(&self) -> Result<Option<SubscriptionState>, Error> {
+        let state = |machine: &mut Machine| {
             let has_position = machine.has_topic_position();
-            Ok(has_position.then(|| machine.topic_position()))
+            Ok(has_position.then(|| SubscriptionState {
+                position: machine.topic_position(),
+                referenced: machine.referenced(),
+            }))
         };
-        self.call(position).await
+        self.call(state).await
     }
 
     pub(super) async fn begin_subscription(

@@ -16,6 +16,10 @@ pub(super) enum WaitCondition {
     InSession(SessionLock),
     /// A message of a topic after this position.
     Published(TopicPosition),
+    /// A message to forward.
+    Forward(SubQueue),
+    /// A subscription no longer refers to some message of its topic.
+    Released,
 }
 
 impl WaitCondition {
@@ -24,6 +28,9 @@ impl WaitCondition {
         let sessions = machine.settings().sessions;
         match self {
             WaitCondition::Message(SubQueue::Main) if sessions => true,
+            WaitCondition::Message(SubQueue::Main) if machine.settings().forward_to.is_some() => {
+                true
+            }
             WaitCondition::Message(sub_queue) => machine.has_ready(*sub_queue),
             WaitCondition::AnySession => machine.has_free_session() || !sessions,
             WaitCondition::Session(name) => machine.is_free(name),
@@ -31,6 +38,8 @@ impl WaitCondition {
                 machine.has_ready_in(&lock.session) || !machine.holds_session(lock)
             }
             WaitCondition::Published(after) => machine.has_published(*after),
+            WaitCondition::Released => machine.has_released(),
+            WaitCondition::Forward(sub_queue) => machine.has_forwardable(*sub_queue),
         }
     }
 
@@ -42,7 +51,9 @@ impl WaitCondition {
             WaitCondition::AnySession => 2,
             WaitCondition::Session(_)
             | WaitCondition::InSession(_)
-            | WaitCondition::Published(_) => 3,
+            | WaitCondition::Published(_)
+            | WaitCondition::Released
+            | WaitCondition::Forward(_) => 3,
         }
     }
 }

@@ -8,7 +8,7 @@ use highwater_access::{AuditEvent, AuditLog, Keys, Principal, Usage};
 use highwater_amqp::{AmqpError, condition};
 use highwater_env::{Clock, MemoryBudget};
 use highwater_log::{HubInfo, HubName, HubSettings, HubSpec, Log, TransactionCoordinator};
-use highwater_queue::{Queue, Queues, SubQueue, Subscription, Topic, Topics};
+use highwater_queue::{Queue, Queues, SubQueue, Subscription, Topic, Topics, Transactions};
 
 use super::address::EntityPath;
 use super::error::{ARGUMENT_OUT_OF_RANGE, SERVER_BUSY, not_found};
@@ -25,6 +25,8 @@ pub(crate) struct Services {
     pub(crate) queues: Queues,
     pub(crate) topics: Topics,
     pub(crate) transactions: Arc<dyn TransactionCoordinator>,
+    /// Of queues and topics.
+    pub(crate) queue_transactions: Transactions,
     pub(crate) keys: Arc<Keys>,
     pub(crate) tokens: Option<Arc<Tokens>>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -88,6 +90,7 @@ pub(super) struct Broker {
     queues: Queues,
     topics: Topics,
     pub(super) transactions: Arc<dyn TransactionCoordinator>,
+    pub(super) queue_transactions: Transactions,
     pub(super) keys: Arc<Keys>,
     pub(super) tokens: Option<Arc<Tokens>>,
     pub(super) clock: Arc<dyn Clock>,
@@ -109,6 +112,7 @@ impl Broker {
             queues: services.queues,
             topics: services.topics,
             transactions: services.transactions,
+            queue_transactions: services.queue_transactions,
             keys: services.keys,
             tokens: services.tokens,
             clock: services.clock,

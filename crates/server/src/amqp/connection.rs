@@ -232,8 +232,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> ConnectionTask<S> {
             // A client that has not opened the connection gets no answer.
             return self.dispatcher.machine.output_len() > 0;
         }
+        let elapsed = self.broker.clock.elapsed();
+        self.dispatcher.transactions.expire(elapsed);
+        self.account();
         // An idle client is told so; the connection ends when that is written.
-        let _ = self.dispatcher.machine.tick(self.broker.clock.elapsed());
+        let _ = self.dispatcher.machine.tick(elapsed);
         true
     }
 
@@ -257,7 +260,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> ConnectionTask<S> {
     /// Adjusts the memory of the connection to what it holds, or begins to wait for more.
     fn account(&mut self) {
         let machine = &self.dispatcher.machine;
-        let held = self.input.len() + machine.incomplete_bytes() + self.dispatcher.inflight_bytes;
+        let held = self.input.len()
+            + machine.incomplete_bytes()
+            + self.dispatcher.inflight_bytes
+            + self.dispatcher.transactions.bytes();
         let needed = held.saturating_sub(READ_BYTES);
         let Some(missing) = needed.checked_sub(self.share.bytes()) else {
             return self.share.shrink_to(needed);

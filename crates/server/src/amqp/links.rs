@@ -16,7 +16,7 @@ use super::address::{Address, EntityPath};
 use super::broker::Broker;
 use super::consumer::{Consumer, Cursor};
 use super::credentials::Credentials;
-use super::error::{ARGUMENT_ERROR, not_found};
+use super::error::{ARGUMENT_ERROR, not_found, unauthorized};
 use super::operations::{self, AmqpOperation};
 use super::owner_levels::{GroupPartition, HigherLevel};
 use super::position::StartPosition;
@@ -31,6 +31,8 @@ const REQUESTS_MAX: u32 = 32;
 const REQUEST_BYTES_MAX: u64 = 64 << 10;
 /// The largest request about a queue, which may carry messages to schedule.
 const QUEUE_REQUEST_BYTES_MAX: u64 = 1 << 20;
+/// The largest request about a transaction.
+const COORDINATOR_BYTES_MAX: u64 = 1 << 10;
 
 /// The longest name or address of a link, which the node keeps as long as the link is attached.
 const LINK_TEXT_BYTES_MAX: usize = 2 << 10;
@@ -57,6 +59,8 @@ pub(super) enum Link {
     Consumer(Box<Consumer>),
     QueueSender(QueueSender),
     QueueReceiver(Box<QueueReceiver>),
+    /// Begins and ends transactions.
+    Coordinator,
 }
 
 /// A link on which a client gets replies.
@@ -132,6 +136,12 @@ pub(super) fn check(
 ) -> Result<AttachRequest, AmqpError> {
     let text = attach.address().unwrap_or_default();
     check_length(&attach.name)?;
+    if attach.is_coordinator() {
+        return match credentials.is_known() {
+            true => Ok(coordinator_link()),
+            false => Err(unauthorized("A client must put a token before.")),
+        };
+    }
     check_length(text)?;
     check_length(attach.target_address().unwrap_or_default())?;
     let address = Address::parse(text).ok_or_else(|| not_found(text))?;
@@ -321,6 +331,18 @@ fn request_link(node: RequestNode, role: Role, attach: &Attach) -> AttachRequest
         link,
         terms: LinkTerms {
             message_bytes_max: bytes_max,
+            credit: REQUESTS_MAX,
+            ..LinkTerms::default()
+        },
+        stolen: None,
+    }))
+}
+
+fn coordinator_link() -> AttachRequest {
+    AttachRequest::Ready(Box::new(AcceptedLink {
+        link: Link::Coordinator,
+        terms: LinkTerms {
+            message_bytes_max: COORDINATOR_BYTES_MAX,
             credit: REQUESTS_MAX,
             ..LinkTerms::default()
         },

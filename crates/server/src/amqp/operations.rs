@@ -25,6 +25,8 @@ pub enum AmqpOperation {
     ReceiveAlone,
     ReadHubProperties,
     ReadPartitionProperties,
+    /// Begins and ends a transaction. What is done in it needs the rights that it needs by itself.
+    Transact,
     OfQueue(QueueOperation),
 }
 
@@ -104,6 +106,7 @@ use QueueOperation as OfQueue;
 #[rustfmt::skip]
 const ROWS: &[OperationRights] = &[
     row(Op::PutToken, "$cbs", "put a token", &[]),
+    row(Op::Transact, "coordinator", "begin and end transactions", &[]),
     row(Op::Send, "HUB", "send to a hub", SENDING),
     row(Op::SendToPartition, "HUB/Partitions/N", "send to a partition", SENDING),
     row(Op::SendAsPublisher, "HUB/Publishers/NAME", "send as a publisher", SENDING),

@@ -274,6 +274,10 @@ settings! {
         "turn expired messages into dead letters";
     "queues.*.duplicates_within": Time = "",
         "the window of duplicate detection by message id; unset: off";
+    "queues.*.forward_to": Text = "",
+        "the queue or topic that gets all messages; unset: they stay";
+    "queues.*.forward_dead_letters_to": Text = "",
+        "the queue or topic that gets all dead letters; unset: they stay";
     "queues.*.sessions": Flag = "false",
         "messages belong to sessions, each received in order by one receiver at a time";
     "queues.*.bytes_max": Size = "1GiB",
@@ -288,7 +292,7 @@ settings! {
     "topics.*.duplicates_within": Time = "",
         "the window of duplicate detection by message id; unset: off";
     "topics.*.bytes_max": Size = "1GiB",
-        "the most bytes of messages that are scheduled or that a subscription does not have yet; beyond it senders are refused";
+        "the most bytes of messages that are scheduled or that a subscription is not done with; beyond it senders are refused";
     "topics.*.message_bytes_max": Size = "1MiB",
         "the largest message accepted, 1 MiB at most";
     "topics.*.subscriptions.*.lock": Time = "60s",
@@ -299,6 +303,10 @@ settings! {
         "how long a message is worth delivering, or `forever`";
     "topics.*.subscriptions.*.dead_letter_expired": Flag = "false",
         "turn expired messages into dead letters";
+    "topics.*.subscriptions.*.forward_to": Text = "",
+        "the queue or topic that gets all messages; unset: they stay";
+    "topics.*.subscriptions.*.forward_dead_letters_to": Text = "",
+        "the queue or topic that gets all dead letters; unset: they stay";
     "topics.*.subscriptions.*.sessions": Flag = "false",
         "messages belong to sessions, each received in order by one receiver at a time";
     "topics.*.subscriptions.*.bytes_max": Size = "1GiB",

@@ -55,6 +55,8 @@ pub enum NodeError {
         queue: String,
         error: highwater_queue::CreateError,
     },
+    #[error("transactions of queues: {0}")]
+    QueueTransactions(highwater_queue::JournalError),
     #[error("topic `{topic}`: {error}")]
     Topic {
         topic: String,
@@ -200,10 +202,11 @@ impl Node {
         let names = config.sharded.iter();
         let names = names.map(|sharded| sharded.name.clone()).collect();
         let log: Arc<dyn Log> = Arc::new(ReservedNames { log, names });
-        let amqp_services = services.owned.topics.clone().map(|topics| amqp::Services {
+        let amqp_services = services.owned.local.as_ref().map(|local| amqp::Services {
             log: log.clone(),
             queues: services.owned.queues.queues.clone(),
-            topics,
+            topics: local.topics.clone(),
+            queue_transactions: local.transactions.clone(),
             transactions: services.coordinators.transactions.clone(),
             keys: keys.clone(),
             tokens: tokens.clone(),
@@ -250,7 +253,7 @@ impl Node {
             workflows: services.owned.workflows.clone(),
             owners: services.owned.owners(),
             queues: Some(services.owned.queues.queues.clone()),
-            topics: services.owned.topics.clone(),
+            topics: services.owned.local.as_ref().map(|local| local.topics.clone()),
             processors: services.processors.clone(),
             stored_keys: Some(Arc::new(stored_keys)),
             audit,

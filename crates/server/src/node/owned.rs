@@ -8,7 +8,7 @@ use highwater_env::{Clock, shutdown_signal};
 use highwater_flow::{GroupTimeouts, OwnershipMember, SlotHolder};
 use highwater_kafka::client::{Profile, Remote};
 use highwater_log::Log;
-use highwater_queue::Topics;
+use highwater_queue::{CreateError, Forwarding, Queues, TopicError, Topics, Transactions};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -35,8 +35,15 @@ pub(super) struct OwnedServices {
     pub(super) workflows: Workflows,
     pub(super) queues: RunningQueues,
     /// `None` over a cluster.
-    pub(super) topics: Option<Topics>,
+    pub(super) local: Option<LocalServices>,
     membership: Option<RunningMembership>,
+}
+
+/// What only a node with a log of its own has: it uses several queues at once.
+pub(super) struct LocalServices {
+    pub(super) topics: Topics,
+    pub(super) transactions: Transactions,
+    forwarding: Forwarding,
 }
 
 /// The membership in the group of nodes.
@@ -82,8 +89,12 @@ impl OwnedServices {
             // A panic has been reported.
             let _ = task.await;
         }
+        let topics = self.local.map(|local| {
+            drop(local.forwarding);
+            local.topics
+        });
         self.queues.stop().await;
-        if let Some(topics) = self.topics {
+        if let Some(topics) = topics {
             topics.stop().await;
         }
     }
@@ -112,12 +123,48 @@ async fn open_all(
     let queues = queues.map_err(|(queue, error)| NodeError::Queue { queue, error })?;
     let topics = topics::start(log.clone(), clock.clone(), &config.topics).await;
     let topics = topics.map_err(|(topic, error)| NodeError::Topic { topic, error })?;
+    let transactions = Transactions::open(log.clone(), &queues.queues, &topics).await;
+    let transactions = transactions.map_err(NodeError::QueueTransactions)?;
+    let forwarding = start_forwarding(&queues.queues, &topics, config).await?;
     Ok(OwnedServices {
         workflows,
         queues,
-        topics: Some(topics),
+        local: Some(LocalServices {
+            topics,
+            transactions,
+            forwarding,
+        }),
         membership: None,
     })
+}
+
+/// Forwards messages. What the settings forward must be possible.
+async fn start_forwarding(
+    queues: &Queues,
+    topics: &Topics,
+    config: &Config,
+) -> Result<Forwarding, NodeError> {
+    let forwarding = Forwarding::start(queues, topics);
+    for declared in &config.queues {
+        if let Some(queue) = queues.get(&declared.name) {
+            let checked = forwarding.check(&queue).await;
+            checked.map_err(|error| NodeError::Queue {
+                queue: declared.name.clone(),
+                error: CreateError::Forward(error),
+            })?;
+        }
+    }
+    for declared in &config.topics {
+        let topic = topics.get(&declared.name);
+        for subscription in topic.iter().flat_map(|topic| topic.subscriptions()) {
+            let checked = forwarding.check(subscription.queue()).await;
+            checked.map_err(|error| NodeError::Topic {
+                topic: declared.name.clone(),
+                error: TopicError::Create(CreateError::Forward(error)),
+            })?;
+        }
+    }
+    Ok(forwarding)
 }
 
 /// Joins the nodes of the prefix. Completes when everything that this node got is open.
@@ -134,7 +181,7 @@ async fn share(
     let mut services = OwnedServices {
         workflows: workflows.clone(),
         queues,
-        topics: None,
+        local: None,
         membership: None,
     };
     // It has no transactions, so nothing there can have an owner.

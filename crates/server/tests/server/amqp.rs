@@ -155,7 +155,10 @@ impl Client {
             Value::Null,
             Value::Null,
             terminus(0x28, address, more.filter),
-            terminus(0x29, address, Value::Null),
+            match more.is_coordinator {
+                false => terminus(0x29, address, Value::Null),
+                true => Value::Described(Box::new((Value::U64(0x30), Value::List(Vec::new())))),
+            },
         ];
         fields.resize(13, Value::Null);
         fields.push(Value::Map(more.properties));
@@ -253,6 +256,8 @@ pub(crate) struct AttachMore {
     pub(crate) name: Option<String>,
     pub(crate) filter: Value<'static>,
     pub(crate) properties: Vec<(Value<'static>, Value<'static>)>,
+    /// The target is the coordinator of transactions.
+    pub(crate) is_coordinator: bool,
 }
 
 fn parse(body: &[u8]) -> Answer {

@@ -320,6 +320,13 @@ impl Walker {
         let reader = |partition| format!("{hub}/ConsumerGroups/{group}/Partitions/{partition}");
         match operation {
             Op::PutToken => self.attach(true, "$cbs", AttachMore::default()).await,
+            Op::Transact => {
+                let more = AttachMore {
+                    is_coordinator: true,
+                    ..AttachMore::default()
+                };
+                self.attach(false, "", more).await
+            }
             Op::Send => self.send(hub).await,
             Op::SendToPartition => self.send(&format!("{hub}/Partitions/0")).await,
             Op::SendAsPublisher => self.send(&format!("{hub}/Publishers/p")).await,
@@ -452,6 +459,8 @@ async fn without_a_valid_token_every_row_is_refused() {
         for attempt in attempts(0) {
             let expected = match attempt.operation {
                 Op::PutToken => Outcome::Allowed,
+                // A client that is known may begin a transaction, in which it may do nothing.
+                Op::Transact if matches!(&token, Some((_, 202))) => Outcome::Allowed,
                 _ => Outcome::Unauthorized,
             };
             let outcome = walker.attempt(&attempt).await;

@@ -17,6 +17,7 @@ mod playground;
 mod processing;
 mod service_bus;
 mod service_bus_topics;
+mod service_bus_transactions;
 mod telemetry;
 mod websocket;
 mod whole_node;

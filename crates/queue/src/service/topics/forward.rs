@@ -1,19 +1,17 @@
-//! From a topic to its subscriptions: one task for each subscription copies what its rules select, and one for each topic
-//! removes what all have.
+//! From a topic to its subscriptions: one task for each subscription gives it references to what its rules select.
 //!
-//! The position of a subscription is an event of its own journal, in the same batch as the copies before it, so a crash
-//! neither loses nor repeats a copy. A subscription that is full delays only itself: the topic keeps the messages for it.
+//! The position of a subscription is an event of its own journal, in the same batch as the references before it, so a crash
+//! neither loses nor repeats a message. A subscription that is full delays only itself: the topic keeps the messages for it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::PropertyMap;
 use super::subscription::{Rules, Subscription};
-use super::{PropertyMap, Topic};
 use crate::filter::{MessageProperties, Rule};
-use crate::machine::{PublishedMessage, ReceiveLimit, TopicPosition};
-use crate::message::NewMessage;
+use crate::machine::{PublishedCopy, PublishedMessage, ReceiveLimit, TopicPosition};
 use crate::service::error::Error;
 use crate::service::handle::Queue;
 
@@ -24,12 +22,12 @@ const LIMIT: ReceiveLimit = ReceiveLimit {
 };
 
 /// A wait that is longer is repeated.
-const WAIT: Duration = Duration::from_secs(60);
+pub(super) const WAIT: Duration = Duration::from_secs(60);
 
 /// The delay after a failure, such as a full subscription.
-const PAUSE: Duration = Duration::from_millis(500);
+pub(super) const PAUSE: Duration = Duration::from_millis(500);
 
-/// Copies the messages of a topic into a subscription.
+/// Gives a subscription the messages of its topic.
 pub(super) struct Forwarder {
     pub(super) topic: Queue,
     pub(super) subscription: Arc<Subscription>,
@@ -80,15 +78,13 @@ impl Forwarder {
         let copies = messages
             .iter()
             .flat_map(|message| self.copies(rules, message));
-        let (queue, from) = (self.subscription.queue(), self.subscription.position());
-        let position = queue.take_published(copies.collect(), from, to).await?;
-        self.subscription.set_position(position);
+        self.subscription.take(copies.collect(), to).await?;
         self.progress.notify_one();
         Ok(())
     }
 
     /// The copies of one message that the rules make.
-    fn copies(&self, rules: &Rules, published: &PublishedMessage) -> Vec<NewMessage> {
+    fn copies(&self, rules: &Rules, published: &PublishedMessage) -> Vec<PublishedCopy> {
         let (message, rules) = (&published.message, rules.iter().map(|rule| &**rule));
         let properties = match rules.clone().all(Rule::ignores_properties) {
             true => MessageProperties::default(),
@@ -96,61 +92,18 @@ impl Forwarder {
         };
         let copies = Rule::copies(rules, &properties).into_iter();
         let copy = |changes: Vec<_>| {
-            let mut content = (*message.content).clone();
-            if !changes.is_empty() {
-                self.properties.apply(&mut content, &changes);
+            let (mut content, is_changed) = (message.content.clone(), !changes.is_empty());
+            if is_changed {
+                let changed = Arc::make_mut(&mut content);
+                self.properties.apply(changed, &changes);
             }
-            let time_to_live = message.expires_ms.map(|at| at - message.enqueued_ms);
-            NewMessage {
+            PublishedCopy {
+                topic_seq: published.position.seq,
                 content,
-                scheduled_ms: None,
-                time_to_live_ms: time_to_live,
+                is_changed,
+                expires_ms: message.expires_ms,
             }
         };
         copies.map(copy).collect()
-    }
-}
-
-/// Removes messages from a topic when every subscription has them.
-pub(super) struct Trimmer {
-    topic: Arc<Topic>,
-    trimmed: TopicPosition,
-}
-
-impl Trimmer {
-    pub(super) fn new(topic: Arc<Topic>) -> Trimmer {
-        let trimmed = TopicPosition::START;
-        Trimmer { topic, trimmed }
-    }
-
-    /// Runs until it is aborted.
-    pub(super) async fn run(mut self) {
-        loop {
-            if self.trim().await.is_err() {
-                tokio::time::sleep(PAUSE).await;
-            }
-        }
-    }
-
-    async fn trim(&mut self) -> Result<(), Error> {
-        let topic = &self.topic;
-        let next = topic.queue.published(self.trimmed, 1.into(), WAIT).await?;
-        if next.is_empty() {
-            return Ok(());
-        }
-        let subscriptions = topic.subscriptions();
-        let positions = subscriptions.iter().map(|one| one.position());
-        let until = match positions.min() {
-            Some(position) => position,
-            // Nobody wants the messages.
-            None => topic.queue.topic_end().await?,
-        };
-        if until > self.trimmed {
-            topic.queue.remove_published(until).await?;
-            self.trimmed = until;
-        } else {
-            topic.progress.notified().await;
-        }
-        Ok(())
     }
 }

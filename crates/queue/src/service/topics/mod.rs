@@ -1,15 +1,18 @@
 //! The topics of a node and their subscriptions: created, changed, listed and deleted.
 //!
 //! A topic is a queue of its own, so that sending, scheduling and duplicate detection are those of queues. Each subscription
-//! is one, too, and gets copies of the topic's messages through its rules (`forward.rs`). *Invariants:* a message that a topic
-//! has accepted reaches every subscription that selects it, once, also over a crash; it leaves the topic when all have it; a
-//! rule counts for every message that is sent after its change was confirmed.
+//! is one, too, and gets references to the topic's messages through its rules (`forward.rs`); the topic keeps a message until
+//! no subscription refers to it (`trim.rs`). *Invariants:* a message that a topic has accepted reaches every subscription that
+//! selects it, once, also over a crash; its body is stored once, and leaves the topic when all are done with it; a rule counts
+//! for every message that is sent after its change was confirmed.
 
 mod error;
 mod forward;
+mod references;
 mod subscription;
+mod trim;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use highwater_env::Clock;
@@ -25,11 +28,14 @@ pub use subscription::Subscription;
 use super::actor::Options;
 use super::handle::Queue;
 use super::queues::Queues;
+use super::topic_requests::SubscriptionState;
 use crate::filter::{MessageProperties, PropertyChange, Rule};
 use crate::journal::{EntityKind, JournalError, split_subscription_path, subscription_path};
 use crate::message::Content;
 use crate::settings::Settings;
-use forward::{Forwarder, Trimmer};
+use forward::Forwarder;
+use references::TopicReferences;
+use trim::{Releaser, Trimmer};
 
 /// Copies of a message may be larger than it, by what actions add.
 const COPY_BYTES_MAX: u32 = 2 << 20;
@@ -77,13 +83,16 @@ struct RunningTopic {
 pub struct Topic {
     queue: Queue,
     subscriptions: RwLock<BTreeMap<String, RunningSubscription>>,
-    /// A subscription has moved on.
+    /// What the subscriptions refer to.
+    references: Arc<TopicReferences>,
+    /// A subscription has moved on, or is done with a message.
     progress: Arc<Notify>,
 }
 
 struct RunningSubscription {
     subscription: Arc<Subscription>,
     _forwarder: TaskGuard,
+    _releaser: TaskGuard,
 }
 
 /// A task that ends with its owner. Nothing is lost: positions are stored with the messages.
@@ -132,11 +141,19 @@ impl Topics {
     ) -> (Topics, Vec<(String, JournalError)>) {
         let seed = Random::seeded(random.next_u64());
         let kind = EntityKind::Topic;
-        let opened =
-            Queues::open_kind(kind, log.clone(), clock.clone(), seed, options.clone()).await;
+        let opened = Queues::open_kind(
+            kind,
+            None,
+            log.clone(),
+            clock.clone(),
+            seed,
+            options.clone(),
+        )
+        .await;
         let (topics, mut failed) = opened;
         let kind = EntityKind::Subscription;
-        let opened = Queues::open_kind(kind, log, clock.clone(), random, options).await;
+        let source = Some(topics.clone());
+        let opened = Queues::open_kind(kind, source, log, clock.clone(), random, options).await;
         let (subscriptions, more) = opened;
         failed.extend(more);
         let opened = Topics {
@@ -309,7 +326,13 @@ impl Topics {
         queue
             .begin_subscription(self.initial_rules(rules), position)
             .await?;
-        self.run_subscription(topic, Subscription::open(queue, position).await?);
+        let state = SubscriptionState {
+            position,
+            referenced: BTreeSet::new(),
+        };
+        let references = topic.references.clone();
+        let subscription = Subscription::open(queue, state, references).await?;
+        self.run_subscription(topic, subscription);
         Ok(())
     }
 
@@ -340,13 +363,19 @@ impl Topics {
     async fn remove_subscription(&self, topic: &Topic, name: &str) -> Result<(), TopicError> {
         let removed = topic.subscriptions.write().remove(name);
         let path = subscription_path(topic.name(), name);
-        match removed {
-            Some(_) => self.inner.subscriptions.delete(&path).await?,
-            None => return Err(TopicError::UnknownSubscription(path)),
-        }
+        let Some(RunningSubscription { subscription, .. }) = removed else {
+            return Err(TopicError::UnknownSubscription(path));
+        };
+        self.inner.subscriptions.delete(&path).await?;
+        subscription.release_all().await;
         // The topic does not wait for it any more.
         topic.progress.notify_one();
         Ok(())
+    }
+
+    /// The subscriptions of all topics, by their paths.
+    pub(in crate::service) fn subscriptions_as_queues(&self) -> &Queues {
+        &self.inner.subscriptions
     }
 
     /// Stops all topics and subscriptions after the requests before are answered.
@@ -367,6 +396,7 @@ impl Topics {
         let topic = Arc::new(Topic {
             queue,
             subscriptions: RwLock::default(),
+            references: Arc::default(),
             progress: Arc::default(),
         });
         let running = RunningTopic {
@@ -393,10 +423,15 @@ impl Topics {
             properties: self.inner.properties.clone(),
             progress: topic.progress.clone(),
         };
+        let releaser = Releaser {
+            subscription: subscription.clone(),
+            progress: topic.progress.clone(),
+        };
         let name = subscription.name().to_owned();
         let running = RunningSubscription {
             subscription,
             _forwarder: TaskGuard(tokio::spawn(forwarder.run())),
+            _releaser: TaskGuard(tokio::spawn(releaser.run())),
         };
         topic.subscriptions.write().insert(name, running);
     }
@@ -406,9 +441,10 @@ impl Topics {
         let path = queue.name();
         let topic = split_subscription_path(path).and_then(|(topic, _)| self.get(topic));
         let topic = topic.ok_or_else(|| TopicError::UnknownTopic(path.to_owned()))?;
-        match queue.topic_position().await? {
-            Some(position) => {
-                let subscription = Subscription::open(queue.clone(), position).await?;
+        match queue.subscription_state().await? {
+            Some(state) => {
+                let references = topic.references.clone();
+                let subscription = Subscription::open(queue.clone(), state, references).await?;
                 self.run_subscription(&topic, subscription);
                 Ok(())
             }
@@ -429,6 +465,8 @@ fn topic_settings(settings: Settings) -> Settings {
     Settings {
         sessions: false,
         dead_letter_expired: false,
+        forward_to: None,
+        forward_dead_letters_to: None,
         message_bytes_max: settings
             .message_bytes_max
             .min(TopicLimits::MESSAGE_BYTES_MAX),

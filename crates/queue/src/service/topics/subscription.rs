@@ -1,15 +1,18 @@
-//! A subscription: a queue with rules and a position in its topic.
+//! A subscription: a queue with rules, a position in its topic and references to the messages of the topic.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
 use super::TopicError;
+use super::references::TopicReferences;
 use crate::filter::Rule;
 use crate::journal::split_subscription_path;
-use crate::machine::{Refusal, TopicPosition};
+use crate::machine::{PublishedCopy, Refusal, TakeResult, TopicPosition};
 use crate::service::error::Error;
 use crate::service::handle::Queue;
+use crate::service::topic_requests::SubscriptionState;
 
 /// The rules that are in force, by name.
 pub(super) type Rules = Arc<[Arc<Rule>]>;
@@ -20,16 +23,29 @@ pub struct Subscription {
     rules: RwLock<Rules>,
     /// The topic's messages up to here are in the queue.
     position: Mutex<TopicPosition>,
+    /// The messages of the topic that the queue refers to durably. Held while that is changed, so that the changes of the
+    /// queue and of this set have the same order.
+    referenced: tokio::sync::Mutex<BTreeSet<u64>>,
+    /// Those of all subscriptions of the topic.
+    references: Arc<TopicReferences>,
     /// Held while rules are changed.
     changing: tokio::sync::Mutex<()>,
 }
 
 impl Subscription {
-    pub(super) async fn open(queue: Queue, position: TopicPosition) -> Result<Subscription, Error> {
+    pub(super) async fn open(
+        queue: Queue,
+        state: SubscriptionState,
+        references: Arc<TopicReferences>,
+    ) -> Result<Subscription, Error> {
+        let rules = RwLock::new(queue.rules().await?.into());
+        references.add(&state.referenced);
         Ok(Subscription {
-            rules: RwLock::new(queue.rules().await?.into()),
+            rules,
             queue,
-            position: Mutex::new(position),
+            position: Mutex::new(state.position),
+            referenced: tokio::sync::Mutex::new(state.referenced),
+            references,
             changing: tokio::sync::Mutex::default(),
         })
     }
@@ -108,7 +124,58 @@ impl Subscription {
         *self.position.lock()
     }
 
-    pub(super) fn set_position(&self, position: TopicPosition) {
-        *self.position.lock() = position;
+    /// Gives the queue messages of the topic up to a position.
+    pub(super) async fn take(
+        &self,
+        copies: Vec<PublishedCopy>,
+        to: TopicPosition,
+    ) -> Result<(), Error> {
+        let mut referenced = self.referenced.lock().await;
+        let new: BTreeSet<u64> = copies.iter().map(|copy| copy.topic_seq).collect();
+        match self
+            .queue
+            .take_published(copies, self.position(), to)
+            .await?
+        {
+            TakeResult::Taken => {
+                self.references.add(&new);
+                referenced.extend(new);
+                *self.position.lock() = to;
+                Ok(())
+            }
+            TakeResult::Elsewhere => self.reload(&mut referenced).await,
+        }
+    }
+
+    /// Removes messages that the queue no longer refers to.
+    pub(super) async fn release(&self, released: Vec<u64>) {
+        let mut referenced = self.referenced.lock().await;
+        let known = released.into_iter().filter(|seq| referenced.remove(seq));
+        self.references.release(known.collect());
+    }
+
+    /// The subscription was deleted.
+    pub(super) async fn release_all(&self) {
+        let referenced = std::mem::take(&mut *self.referenced.lock().await);
+        self.references.release(referenced.into_iter().collect());
+    }
+
+    /// Asks the queue what it refers to, after a request whose outcome is unknown.
+    pub(super) async fn reload_references(&self) -> Result<(), Error> {
+        self.reload(&mut *self.referenced.lock().await).await
+    }
+
+    async fn reload(&self, referenced: &mut BTreeSet<u64>) -> Result<(), Error> {
+        let Some(state) = self.queue.subscription_state().await? else {
+            return Ok(());
+        };
+        let new = state.referenced.difference(referenced).copied().collect();
+        self.references.add(&new);
+        let gone = referenced.difference(&state.referenced).copied();
+        self.references.release(gone.collect());
+        *referenced = state.referenced;
+        // Last: whoever sees the position sees the references before it.
+        *self.position.lock() = state.position;
+        Ok(())
     }
 }

@@ -1,9 +1,13 @@
-//! Queues over a log: replies, waiting, crashes, rejected appends, failing disks, owners, feeds.
+//! Queues over a log: replies, waiting, crashes, rejected appends, failing disks, owners, feeds, topics, forwarding,
+//! transactions.
 
 mod claims;
 mod common;
 mod crash;
 mod disk;
 mod feed;
+mod forwarding;
+mod one_copy;
 mod topics;
+mod transactions;
 mod waiting;

@@ -13,7 +13,7 @@ use highwater_queue::{
 use crate::service::common::{Gated, TokioClock, bodies, message};
 
 /// Properties that are texts.
-struct Texts;
+pub(super) struct Texts;
 
 impl PropertyMap for Texts {
     fn properties(&self, content: &Content) -> MessageProperties {
@@ -37,7 +37,7 @@ impl PropertyMap for Texts {
     }
 }
 
-async fn open(log: &Gated, clock: &Arc<TokioClock>) -> Topics {
+pub(super) async fn open(log: &Gated, clock: &Arc<TokioClock>) -> Topics {
     let (log, options) = (Arc::new(log.clone()), Options::default());
     let random = Random::from_os();
     let opened = Topics::open(log, clock.clone(), random, options, Arc::new(Texts)).await;
@@ -62,7 +62,7 @@ async fn topic(log: &Gated, subscriptions: &[(&str, &str)]) -> (Topics, Arc<Toki
     (topics, clock)
 }
 
-fn sql(name: &str, filter: &str) -> Rule {
+pub(super) fn sql(name: &str, filter: &str) -> Rule {
     Rule {
         name: name.into(),
         filter: Filter::Sql(SqlFilter::parse(filter).unwrap()),
@@ -71,7 +71,7 @@ fn sql(name: &str, filter: &str) -> Rule {
     }
 }
 
-fn red(body: &str) -> NewMessage {
+pub(super) fn red(body: &str) -> NewMessage {
     let mut red = message(body);
     red.content.properties = vec![("colour".into(), "red".into())];
     red
@@ -96,7 +96,7 @@ async fn all(topics: &Topics, name: &str) -> Vec<String> {
     bodies(&queue(topics, name).receive(receive).await.unwrap())
 }
 
-async fn a_second() {
+pub(super) async fn a_second() {
     tokio::time::sleep(Duration::from_secs(1)).await;
 }
 
@@ -113,6 +113,7 @@ async fn a_message_goes_to_every_subscription_that_selects_it_and_leaves_the_top
     a_second().await;
     assert_eq!(all(&topics, "all").await, ["plain", "red"]);
     assert_eq!(all(&topics, "red").await, ["red"]);
+    a_second().await;
     let stats = topics.get("t").unwrap().queue().stats().await.unwrap();
     assert_eq!((stats.counts.active, stats.counts.scheduled), (0, 1));
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -155,6 +156,7 @@ async fn nothing_is_lost_or_repeated_through_crashes() {
     }
     a_second().await;
     in_a.extend(all(&topics, "a").await);
+    a_second().await;
     assert_eq!(in_a, in_b);
     for round in 0..5 {
         let count = |kind: &str| {

@@ -6,6 +6,7 @@
 mod feed;
 mod queues;
 mod requests;
+mod transactions;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -32,6 +33,7 @@ use crate::amqp::request::{Reply, Request};
 use crate::amqp::service_bus::{ClientService, MESSAGE_LOCK_LOST, UndeliveredBatch};
 use crate::amqp::settlements::Settlements;
 use queues::{PendingWait, SettledDeliveries};
+use transactions::OpenTransactions;
 
 /// No message is sent while this many bytes wait to be written.
 pub(in crate::amqp) const OUTPUT_BYTES_MAX: usize = 1 << 20;
@@ -65,6 +67,12 @@ pub(in crate::amqp) enum Completion {
         link: LinkId,
         /// `None`: the client does not wait for it.
         told: Option<SettledDeliveries>,
+    },
+    /// A transaction is committed, or nothing of it is done.
+    Discharged {
+        delivery: DeliveryRef,
+        bytes: usize,
+        result: Result<(), AmqpError>,
     },
     Reply(Box<FinishedRequest>),
     /// What a link held of a queue is given back.
@@ -118,6 +126,7 @@ pub(in crate::amqp) struct Dispatcher {
     pub(in crate::amqp) appends: usize,
     pub(in crate::amqp) inflight_bytes: usize,
     settlements: Settlements,
+    pub(in crate::amqp) transactions: OpenTransactions,
     /// Links that could send more if the output or the quota had room.
     blocked: Vec<LinkId>,
     /// How long the client must be paused for its quota.
@@ -148,6 +157,7 @@ impl Dispatcher {
             appends: 0,
             inflight_bytes: 0,
             settlements: Settlements::default(),
+            transactions: OpenTransactions::default(),
             blocked: Vec::new(),
             throttle: Duration::ZERO,
             broker,
@@ -184,7 +194,15 @@ impl Dispatcher {
                     deliveries,
                     outcome,
                     settled,
+                    transaction: None,
                 } => self.settle(link, deliveries, outcome, settled),
+                Event::Disposition {
+                    link,
+                    deliveries,
+                    outcome,
+                    transaction: Some(id),
+                    ..
+                } => self.settle_in_transaction(link, &deliveries, outcome, id),
                 Event::Detached { link } => self.remove_link(link),
                 Event::Closed => self.remove_links(|_| true),
             }
@@ -302,7 +320,11 @@ impl Dispatcher {
             id: delivery.id,
             settled: delivery.settled,
         };
+        if let Some(id) = &delivery.transaction {
+            return self.deliver_in_transaction(reference, &delivery, id.clone());
+        }
         match self.links.get(&delivery.link) {
+            Some(Link::Coordinator) => self.coordinate(reference, &delivery.payload),
             Some(Link::Producer(_)) => self.append(reference, delivery),
             Some(Link::QueueSender(_)) => self.send_to_queue(reference, &delivery),
             Some(Link::Requests(node)) => {
@@ -407,6 +429,16 @@ impl Dispatcher {
             Completion::Received { link, result } => self.finish_receive(link, result),
             Completion::Settled { link, told } => self.finish_settle(link, told),
             Completion::CleanedUp => self.appends -= 1,
+            Completion::Discharged {
+                delivery,
+                bytes,
+                result,
+            } => {
+                self.appends -= 1;
+                self.transactions.committing_bytes -= bytes;
+                let outcome = result.map_or_else(Outcome::Rejected, |()| Outcome::Accepted);
+                self.settlements.push(delivery, outcome);
+            }
             Completion::Reply(finished) => {
                 self.appends -= 1;
                 self.inflight_bytes -= finished.bytes;

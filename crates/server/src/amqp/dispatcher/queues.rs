@@ -353,7 +353,11 @@ impl Dispatcher {
         if let Some(Some(wait)) = self.attaching.remove(&link) {
             self.push_cleanup(Some(wait.end()));
         }
-        if let Some(Link::QueueReceiver(mut receiver)) = self.links.remove(&link) {
+        let removed = self.links.remove(&link);
+        if let Some(Link::Coordinator) = &removed {
+            self.transactions.roll_back(link);
+        }
+        if let Some(Link::QueueReceiver(mut receiver)) = removed {
             let (end, cleanup) = (receiver.end_wait(), receiver.take_cleanup());
             self.push_cleanup(end);
             self.push_cleanup(cleanup.map(|cleanup| cleanup.run()));

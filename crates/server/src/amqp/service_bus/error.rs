@@ -39,6 +39,7 @@ pub(in crate::amqp) fn refused(refusal: &Refusal) -> AmqpError {
         Refusal::SessionIdRequired
         | Refusal::SessionRequired
         | Refusal::SessionsDisabled
+        | Refusal::Forwards(_)
         | Refusal::AlreadyDeadLettered => condition::NOT_ALLOWED,
     };
     AmqpError::new(condition, refusal.to_string())

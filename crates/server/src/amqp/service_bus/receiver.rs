@@ -270,6 +270,10 @@ pub(in crate::amqp) async fn accept_receiver(
     let stats = queue.stats().await.map_err(queue_error)?;
     let has_sessions = stats.settings.sessions && entity.sub_queue == SubQueue::Main;
     let not_allowed = |text: &str| AmqpError::new(condition::NOT_ALLOWED, text);
+    if let (SubQueue::Main, Some(target)) = (entity.sub_queue, &stats.settings.forward_to) {
+        let text = format!("All messages of '{entity}' are forwarded to '{target}'.");
+        return Err(not_allowed(&text));
+    }
     match (has_sessions, &wanted) {
         (true, None) => {
             let text = "The queue has sessions: a receiver must accept one.";

@@ -6,6 +6,12 @@ use super::Build;
 use crate::queues::DeclaredQueue;
 
 impl Build<'_> {
+    /// The name of a queue or topic. Whether there is one is known when the node has started.
+    pub(super) fn forward_target(&mut self, key: &str) -> Option<String> {
+        let target = self.settings.text(key)?.to_owned();
+        Some(self.name(key, &target)?.to_string())
+    }
+
     pub(super) fn queue(&mut self, name: &str) -> Option<DeclaredQueue> {
         let table = format!("queues.{name}.");
         let key = |setting: &str| format!("{table}{setting}");
@@ -23,6 +29,8 @@ impl Build<'_> {
             sessions: self.settings.flag(&key("sessions")),
             bytes_max: self.bytes(&key("bytes_max")) as u64,
             message_bytes_max: self.count(&key("message_bytes_max")),
+            forward_to: self.forward_target(&key("forward_to")),
+            forward_dead_letters_to: self.forward_target(&key("forward_dead_letters_to")),
         };
         if let Err(error) = settings.check() {
             let wrong = key(error.name);

@@ -55,6 +55,8 @@ impl Build<'_> {
             dead_letter_expired: self.settings.flag(&key("dead_letter_expired")),
             sessions: self.settings.flag(&key("sessions")),
             bytes_max: self.bytes(&key("bytes_max")) as u64,
+            forward_to: self.forward_target(&key("forward_to")),
+            forward_dead_letters_to: self.forward_target(&key("forward_dead_letters_to")),
             ..Settings::default()
         };
         self.check_settings(&table, &settings);

@@ -63,6 +63,8 @@ fn queue_facts(name: &str, stats: &QueueStats) -> Value {
         "sessions": settings.sessions,
         "bytes_max": settings.bytes_max,
         "message_bytes_max": settings.message_bytes_max,
+        "forward_to": settings.forward_to,
+        "forward_dead_letters_to": settings.forward_dead_letters_to,
         "active": counts.active, "scheduled": counts.scheduled, "deferred": counts.deferred,
         "locked": counts.locked, "dead_letters": counts.dead, "bytes": counts.bytes,
         "oldest_active": stats.oldest_ready_ms.map(|at| time_text(EnqueueTime(at))),
@@ -90,6 +92,10 @@ pub(in crate::http) struct QueueRequest {
     sessions: Option<bool>,
     bytes_max: Option<u64>,
     message_bytes_max: Option<u32>,
+    /// Or `""`.
+    forward_to: Option<String>,
+    /// Or `""`.
+    forward_dead_letters_to: Option<String>,
 }
 
 impl QueueRequest {
@@ -141,7 +147,16 @@ impl QueueRequest {
             Some(text) if text == none => Ok(None),
             Some(text) => time(text).map(Some),
         };
+        let target = |name: &Option<String>, now: Option<String>| match name {
+            None => now,
+            Some(name) => Some(name.clone()).filter(|name| !name.is_empty()),
+        };
         Ok(Settings {
+            forward_to: target(&self.forward_to, now.forward_to),
+            forward_dead_letters_to: target(
+                &self.forward_dead_letters_to,
+                now.forward_dead_letters_to,
+            ),
             lock: self.lock.as_deref().map_or(Ok(now.lock), time)?,
             deliveries_max: self.deliveries_max.unwrap_or(now.deliveries_max),
             time_to_live: or_none(&self.time_to_live, "forever", now.time_to_live)?,
@@ -195,6 +210,7 @@ impl From<CreateError> for Error {
             CreateError::Unknown(_) => (Code::NotFound, "GET /api/queues lists them"),
             CreateError::Name(_) => (Code::BadRequest, "choose another name"),
             CreateError::Settings(_) => (Code::BadRequest, "docs/queues.md has the limits"),
+            CreateError::Forward(_) => (Code::BadRequest, "docs/queues.md tells what is possible"),
             CreateError::SessionsFixed => (Code::BadRequest, "make another queue"),
             CreateError::Journal(_) => (Code::Stopped, "see the log of the node"),
         };

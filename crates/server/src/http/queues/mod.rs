@@ -67,6 +67,7 @@ impl From<Refusal> for Error {
             Refusal::NoMemory(exhausted) => return (*exhausted).into(),
             Refusal::SessionRequired => (Code::BadRequest, "POST /queues/NAME/sessions/accept"),
             Refusal::SessionIdRequired => (Code::BadRequest, "give it one: x-session-id"),
+            Refusal::Forwards(_) => (Code::BadRequest, "or change forward_to of the queue"),
             Refusal::IdTooLong(_) | Refusal::SessionsDisabled | Refusal::AlreadyDeadLettered => {
                 (Code::BadRequest, "docs/queues.md has the operations")
             }

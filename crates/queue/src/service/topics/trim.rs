@@ -1,0 +1,126 @@
+//! The end of a topic's messages: one task for each subscription notices what it no longer refers to, and one for each topic
+//! removes what all subscriptions have passed and nobody refers to.
+//!
+//! A subscription tells what it is done with when that is durable in its journal, so a topic never removes what a subscription
+//! would need after a crash.
+
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use super::Topic;
+use super::forward::{PAUSE, WAIT};
+use super::subscription::Subscription;
+use crate::machine::TopicPosition;
+use crate::service::error::Error;
+
+/// Messages that one request looks at.
+const LOOKED_AT_MAX: usize = 10_000;
+
+/// Notices what a subscription is done with.
+pub(super) struct Releaser {
+    pub(super) subscription: Arc<Subscription>,
+    pub(super) progress: Arc<Notify>,
+}
+
+impl Releaser {
+    /// Runs until it is aborted.
+    pub(super) async fn run(self) {
+        loop {
+            match self.subscription.queue().released(WAIT).await {
+                Ok(released) if released.is_empty() => {}
+                Ok(released) => {
+                    self.subscription.release(released).await;
+                    self.progress.notify_one();
+                }
+                Err(_) => self.recover().await,
+            }
+        }
+    }
+
+    /// After a failed request nobody knows what was released.
+    async fn recover(&self) {
+        loop {
+            tokio::time::sleep(PAUSE).await;
+            if self.subscription.reload_references().await.is_ok() {
+                return self.progress.notify_one();
+            }
+        }
+    }
+}
+
+/// Removes messages from a topic when every subscription is done with them.
+pub(super) struct Trimmer {
+    topic: Arc<Topic>,
+    /// Every message up to here was removed, or a subscription referred to it.
+    passed: TopicPosition,
+}
+
+impl Trimmer {
+    pub(super) fn new(topic: Arc<Topic>) -> Trimmer {
+        let passed = TopicPosition::START;
+        Trimmer { topic, passed }
+    }
+
+    /// Runs until it is aborted.
+    pub(super) async fn run(mut self) {
+        loop {
+            match self.trim().await {
+                Ok(true) => {}
+                Ok(false) => self.wait().await,
+                Err(_) => {
+                    // What was to be removed may be there again.
+                    self.passed = TopicPosition::START;
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Waits until a subscription has made progress. Without subscriptions there is none, and messages come to nobody.
+    async fn wait(&self) {
+        let progress = self.topic.progress.notified();
+        match self.topic.subscriptions().is_empty() {
+            false => progress.await,
+            true => {
+                let next = self.topic.queue.published(self.passed, 1.into(), WAIT);
+                tokio::select! {
+                    () = progress => {}
+                    published = next => if published.is_err() {
+                        tokio::time::sleep(PAUSE).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Removes what can be removed now, and returns whether there may be more.
+    async fn trim(&mut self) -> Result<bool, Error> {
+        let topic = &self.topic;
+        let subscriptions = topic.subscriptions();
+        let positions = subscriptions.iter().map(|one| one.position());
+        let until = match positions.min() {
+            Some(position) => position,
+            // Nobody wants the messages.
+            None => topic.queue.topic_end().await?,
+        };
+        // Those after `until` are looked at again when it has passed them.
+        let mut seqs = topic.references.take_done();
+        let passed = topic
+            .queue
+            .published_positions(self.passed, until, LOOKED_AT_MAX)
+            .await?;
+        let has_more = passed.len() == LOOKED_AT_MAX;
+        let next = match passed.last().filter(|_| has_more) {
+            Some(last) => *last,
+            None => until.max(self.passed),
+        };
+        let passed = passed.into_iter().map(|position| position.seq);
+        seqs.extend(topic.references.unreferenced(passed));
+        if !seqs.is_empty() {
+            topic.queue.remove_published(seqs, until).await?;
+        }
+        self.passed = next;
+        Ok(has_more)
+    }
+}
