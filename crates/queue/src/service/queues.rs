@@ -296,13 +296,7 @@ impl Queues {
             counters: Mutex::new((machine.counts(), machine.totals())),
             fenced: AtomicBool::new(false),
         });
-        let queue = Queue::new(
-            name,
-            hub.as_str(),
-            commands,
-            clock.clone(),
-            status.clone(),
-        );
+        let queue = Queue::new(name, hub.as_str(), commands, clock.clone(), status.clone());
         let actor = Actor::new(
             machine,
             journal,

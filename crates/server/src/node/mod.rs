@@ -253,7 +253,11 @@ impl Node {
             workflows: services.owned.workflows.clone(),
             owners: services.owned.owners(),
             queues: Some(services.owned.queues.queues.clone()),
-            topics: services.owned.local.as_ref().map(|local| local.topics.clone()),
+            topics: services
+                .owned
+                .local
+                .as_ref()
+                .map(|local| local.topics.clone()),
             processors: services.processors.clone(),
             stored_keys: Some(Arc::new(stored_keys)),
             audit,

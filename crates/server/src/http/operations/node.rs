@@ -1,7 +1,8 @@
 //! The node itself.
 
 use super::{
-    Access, Area, Operation, Scope, TEXT, WaitLimit, answer, empty, get, handler, object, schema_of, typed,
+    Access, Area, Operation, Scope, TEXT, WaitLimit, answer, empty, get, handler, object,
+    schema_of, typed,
 };
 use crate::http::{cluster, node, websocket};
 use highwater_access::Right;
