@@ -77,6 +77,7 @@ impl Store {
         let progress = {
             let view = &mut *self.view.write();
             view.compacted.push(end, now, oldest);
+            view.tail.set_compacted_end(end);
             view.compacted.clone()
         };
         if let Err(error) = progress.write(&*self.shared.disk, &self.folder) {

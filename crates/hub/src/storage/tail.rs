@@ -24,9 +24,15 @@ pub(crate) struct Piece {
 #[derive(Default)]
 pub(super) struct Tail {
     pieces: VecDeque<Piece>,
+    /// Compaction has seen everything before this offset, and readers are to see what it left.
+    compacted_end: Option<Offset>,
 }
 
 impl Tail {
+    pub(super) fn set_compacted_end(&mut self, end: Offset) {
+        self.compacted_end = Some(end);
+    }
+
     pub(super) fn push(&mut self, piece: Piece) {
         self.pieces.push_back(piece);
     }
@@ -37,7 +43,8 @@ impl Tail {
 
     /// Whole batches from the one that contains `from`, none past `limit`; `None` if they are not in memory.
     pub(super) fn read(&self, from: Offset, limit: Offset, bytes_max: usize) -> Option<Vec<Bytes>> {
-        if self.pieces.front().is_none_or(|first| first.base > from) {
+        let is_compacted = self.compacted_end.is_some_and(|end| from < end);
+        if is_compacted || self.pieces.front().is_none_or(|first| first.base > from) {
             return None;
         }
         let skipped = self.pieces.partition_point(|piece| piece.next <= from);

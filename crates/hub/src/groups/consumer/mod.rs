@@ -31,6 +31,7 @@ mod partitions;
 mod pattern;
 mod reconcile;
 mod record;
+mod take_over;
 mod target;
 #[cfg(test)]
 mod tests;

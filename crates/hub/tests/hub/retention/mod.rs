@@ -27,14 +27,20 @@ struct World {
 }
 
 impl World {
+    /// All reads are from the disk.
     fn new(seed: u64, settings: HubSettings) -> World {
+        World::with_tail(seed, settings, 0)
+    }
+
+    /// The last `tail_bytes` are read from memory.
+    fn with_tail(seed: u64, settings: HubSettings, tail_bytes: usize) -> World {
         let disk = SimDisk::new(seed);
         let clock = Arc::new(SimClock::at_unix_nanos(0));
         let options = Options {
             segment_bytes: 600,
             index_bytes: 100,
             checkpoint_bytes: 300,
-            tail_bytes: 0,
+            tail_bytes,
             reserve_bytes: 100,
             tombstone_age: Duration::from_secs(60),
             ..by_hand()

@@ -182,6 +182,18 @@ fn no_record_waits_longer_for_compaction_than_it_may() {
 }
 
 #[test]
+fn readers_see_what_compaction_left_also_of_records_in_memory() {
+    let world = World::with_tail(1, compacted(), 1 << 20);
+    put_many(&world, "again", 12);
+    assert_eq!(count(&world, "again"), 12);
+    world.maintain();
+    let left = count(&world, "again");
+    assert!(left < 12, "{left} of the closed and the active segment");
+    put_many(&world, "new", 1);
+    assert_eq!((count(&world, "again"), count(&world, "new")), (left, 1));
+}
+
+#[test]
 fn a_hub_has_its_own_age_of_tombstones() {
     let compaction = CompactionSettings {
         tombstone_age: Some(5 * SECOND),
