@@ -121,7 +121,7 @@ mod tests {
 
     /// Joins until nothing moves, as the members of a group do.
     fn settle(mut owned: Vec<SlotSet>, resources: &[u16]) -> Vec<SlotSet> {
-        for _ in 0..4 {
+        for _ in 0..8 {
             let before = owners(&owned);
             let next = assign(&candidates(&owned), resources);
             for (slot, (old, new)) in before.iter().zip(owners(&next)).enumerate() {
