@@ -76,7 +76,7 @@ impl<'a> Binder<'a> {
             variables: variables.clone(),
         });
         let defines = self.defines(&source, clause);
-        let measures = self.measures(&source, clause, &partition[..shown]);
+        let measures = self.measures(&source, clause);
         let refs = self.matching.take().map(|matching| matching.refs);
         let (defines, measures, limit) = (defines?, measures?, limit?);
         let items = columns_of(&partition, shown, &measures, clause.span);
@@ -219,12 +219,7 @@ impl<'a> Binder<'a> {
         if failed { Err(Reported) } else { Ok(defines) }
     }
 
-    fn measures(
-        &mut self,
-        source: &FromClause,
-        clause: &MatchRecognize,
-        keys: &[Key],
-    ) -> BindResult<Vec<Item>> {
+    fn measures(&mut self, source: &FromClause, clause: &MatchRecognize) -> BindResult<Vec<Item>> {
         if let Some(matching) = &mut self.matching {
             matching.current = None;
             matching.known.fill(true);
@@ -234,8 +229,7 @@ impl<'a> Binder<'a> {
         for (measure, name) in &clause.measures {
             let known = measures
                 .iter()
-                .any(|item| item.name == Name::Field(name.name.clone()))
-                || keys.iter().any(|key| key.name == name.name);
+                .any(|item| item.name == Name::Field(name.name.clone()));
             if known {
                 return Err(self.same_name_twice(&name.name, name.span));
             }
@@ -418,18 +412,20 @@ impl ExprBinder<'_, '_> {
     }
 }
 
-/// The columns of the result: the first `shown` keys, then the measures.
+/// The columns of the result: the first `shown` keys, then the measures. A measure takes the place of the key that
+/// has its name.
 fn columns_of(keys: &[Key], shown: usize, measures: &[Item], span: Span) -> Vec<Item> {
-    let names = keys[..shown]
-        .iter()
-        .map(|key| Name::Field(key.name.clone()));
-    let names = names.chain(measures.iter().map(|measure| measure.name.clone()));
-    let columns = (0..shown).chain(keys.len()..keys.len() + measures.len());
+    let keys_shown = keys[..shown].iter().enumerate();
+    let keys_shown = keys_shown.map(|(column, key)| (Name::Field(key.name.clone()), column));
+    let is_measure = |name: &Name| measures.iter().any(|measure| measure.name == *name);
+    let keys_shown = keys_shown.filter(|(name, _)| !is_measure(name));
+    let measured = (keys.len()..).zip(measures);
+    let measured = measured.map(|(column, measure)| (measure.name.clone(), column));
     let item = |(name, column)| Item {
         name,
         expr: Expr::column(column, span),
     };
-    names.zip(columns).map(item).collect()
+    keys_shown.chain(measured).map(item).collect()
 }
 
 fn collect(pattern: &ast::Pattern, found: &mut Vec<String>) {

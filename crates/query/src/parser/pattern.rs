@@ -62,15 +62,22 @@ impl Parser<'_> {
         Ok(clauses)
     }
 
+    fn pattern_partition(&mut self) -> ParseResult<Vec<Expr>> {
+        match self.eat_words("PARTITION", "BY") {
+            true => self.expr_list(),
+            false => Ok(Vec::new()),
+        }
+    }
+
     fn pattern_clauses(&mut self, span: Span) -> ParseResult<MatchRecognize> {
+        // The product's pages have both orders of these two.
+        let mut partition = self.pattern_partition()?;
         self.clause("LIMIT")?;
         self.expect_word("DURATION")?;
         let limit = self.duration()?;
-        let partition = if self.eat_words("PARTITION", "BY") {
-            self.expr_list()?
-        } else {
-            Vec::new()
-        };
+        if partition.is_empty() {
+            partition = self.pattern_partition()?;
+        }
         self.clause("MEASURES")?;
         let measures = self.measures()?;
         self.after_match()?;

@@ -13,7 +13,10 @@ impl Parser<'_> {
         let mut branches = vec![self.query_term()?];
         while self.eat_word("UNION") {
             self.eat_word("ALL");
-            branches.push(self.query_term()?);
+            branches.push(match self.name_ahead(0) {
+                true => Query::Select(Box::new(self.whole_source()?)),
+                false => self.query_term()?,
+            });
         }
         let span = start.to(self.last_span());
         match (branches.pop(), branches.is_empty()) {
@@ -32,6 +35,23 @@ impl Parser<'_> {
             return Ok(query);
         }
         Ok(Query::Select(Box::new(self.select()?)))
+    }
+
+    /// A source after UNION, which stands for all of its rows.
+    fn whole_source(&mut self) -> ParseResult<Select> {
+        let span = self.span();
+        let path = Vec::new();
+        let from = self.sources()?;
+        Ok(Select {
+            items: vec![SelectItem::Star { path, span }],
+            into: None,
+            from,
+            filter: None,
+            group: None,
+            having: None,
+            head: span,
+            span: span.to(self.last_span()),
+        })
     }
 
     fn select(&mut self) -> ParseResult<Select> {
