@@ -116,29 +116,25 @@ pub(super) fn settings(description: &Element, now: Settings) -> Result<Settings,
     let megabytes = fields.number("MaxSizeInMegabytes")?;
     let kilobytes = fields.number("MaxMessageSizeInKilobytes")?;
     let clipped = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-    Ok(Settings {
-        lock: fields.time("LockDuration")?.unwrap_or(now.lock),
-        deliveries_max: fields
-            .number("MaxDeliveryCount")?
-            .map_or(now.deliveries_max, clipped),
-        time_to_live: match time_to_live {
-            Some(time) => Some(time).filter(|time| !duration::is_forever(*time)),
-            None => now.time_to_live,
-        },
-        dead_letter_expired: fields
-            .flag("DeadLetteringOnMessageExpiration")?
-            .unwrap_or(now.dead_letter_expired),
-        duplicates_within,
-        sessions: fields.flag("RequiresSession")?.unwrap_or(now.sessions),
-        bytes_max: match megabytes {
-            Some(size) if size > 0 => size.saturating_mul(MEGABYTE),
-            _ => now.bytes_max,
-        },
-        message_bytes_max: match kilobytes {
-            Some(size) if size > 0 => clipped(size).saturating_mul(KILOBYTE),
-            _ => now.message_bytes_max,
-        },
-    })
+    let mut settings = now;
+    settings.lock = fields.time("LockDuration")?.unwrap_or(settings.lock);
+    if let Some(count) = fields.number("MaxDeliveryCount")? {
+        settings.deliveries_max = clipped(count);
+    }
+    if let Some(time) = time_to_live {
+        settings.time_to_live = Some(time).filter(|time| !duration::is_forever(*time));
+    }
+    let expired = fields.flag("DeadLetteringOnMessageExpiration")?;
+    settings.dead_letter_expired = expired.unwrap_or(settings.dead_letter_expired);
+    settings.duplicates_within = duplicates_within;
+    settings.sessions = fields.flag("RequiresSession")?.unwrap_or(settings.sessions);
+    if let Some(size) = megabytes.filter(|size| *size > 0) {
+        settings.bytes_max = size.saturating_mul(MEGABYTE);
+    }
+    if let Some(size) = kilobytes.filter(|size| *size > 0) {
+        settings.message_bytes_max = clipped(size).saturating_mul(KILOBYTE);
+    }
+    Ok(settings)
 }
 
 /// What a description tells beside the settings.

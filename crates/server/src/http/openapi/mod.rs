@@ -4,6 +4,7 @@ mod page;
 
 use std::sync::OnceLock;
 
+use hyper::Method;
 use serde_json::{Map, Value, json};
 
 use super::operations::{AREAS, Access, Operation, RequestBody, Response, operations};
@@ -66,6 +67,9 @@ impl Operation {
         if let Some(body) = &self.body {
             described["requestBody"] = body.describe();
         }
+        if self.is_atom {
+            self.describe_atom(&mut described["responses"]);
+        }
         if let Access::Key(right, scope) = self.access {
             let (right, over) = (right.name(), scope.describe());
             described["description"] = format!("Needs the right to {right} {over}.").into();
@@ -74,6 +78,15 @@ impl Operation {
             described["x-scope"] = scope.name().into();
         }
         described
+    }
+
+    /// Errors are in XML for clients that name an `api-version`, and what is put may be new.
+    fn describe_atom(&self, responses: &mut Value) {
+        let text = json!({"schema": {"type": "string"}});
+        responses["default"]["content"]["application/xml"] = text;
+        if self.method == Method::PUT {
+            responses["201"] = self.response.describe();
+        }
     }
 
     /// `get_api_hubs_hub`, which stays the same as long as method and path do.
