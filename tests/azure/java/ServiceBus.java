@@ -4,6 +4,8 @@ import com.azure.messaging.servicebus.ServiceBusMessage;
 import com.azure.messaging.servicebus.ServiceBusReceivedMessage;
 import com.azure.messaging.servicebus.ServiceBusReceiverClient;
 import com.azure.messaging.servicebus.ServiceBusSenderClient;
+import com.azure.messaging.servicebus.ServiceBusTransactionContext;
+import com.azure.messaging.servicebus.models.CompleteOptions;
 import com.azure.messaging.servicebus.models.DeadLetterOptions;
 import com.azure.messaging.servicebus.models.ServiceBusReceiveMode;
 import com.azure.messaging.servicebus.models.SubQueue;
@@ -13,8 +15,8 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Microsoft's azure-messaging-servicebus, unchanged, against a node: ServiceBus AMQP_PORT QUEUE SESSION_QUEUE. The queues must be
- * empty; messages of the second belong to sessions. Ends with 1 if a check fails.
+ * Microsoft's azure-messaging-servicebus, unchanged, against a node: ServiceBus AMQP_PORT QUEUE SESSION_QUEUE RESULTS. The queues
+ * must be empty; messages of the second belong to sessions. Ends with 1 if a check fails.
  */
 public final class ServiceBus {
     private static void expect(boolean holds, String what, Object found) {
@@ -101,10 +103,56 @@ public final class ServiceBus {
         }
     }
 
+    /** Messages are completed and sent in a transaction over two queues, and rolled back. */
+    private static void transactions(String[] args) {
+        var builder = builder(args).enableCrossEntityTransactions();
+        try (ServiceBusReceiverClient receiver = builder.receiver().queueName(args[1]).disableAutoComplete()
+                 .maxAutoLockRenewDuration(Duration.ZERO).buildClient();
+             ServiceBusSenderClient sender = builder.sender().queueName(args[1]).buildClient();
+             ServiceBusSenderClient other = builder.sender().queueName(args[3]).buildClient();
+             ServiceBusReceiverClient results = builder(args).receiver().queueName(args[3])
+                 .receiveMode(ServiceBusReceiveMode.RECEIVE_AND_DELETE).buildClient()) {
+            sender.sendMessage(new ServiceBusMessage("work"));
+            ServiceBusReceivedMessage work = receive(receiver, 1).get(0);
+
+            ServiceBusTransactionContext undone = sender.createTransaction();
+            other.sendMessage(new ServiceBusMessage("never"), undone);
+            sender.sendMessage(new ServiceBusMessage("never"), undone);
+            sender.rollbackTransaction(undone);
+
+            ServiceBusTransactionContext done = sender.createTransaction();
+            receiver.complete(work, new CompleteOptions().setTransactionContext(done));
+            other.sendMessage(new ServiceBusMessage("result"), done);
+            other.sendMessages(List.of(new ServiceBusMessage("more"), new ServiceBusMessage("and more")), done);
+            expect(results.peekMessage() == null, "nothing before the commit", args[3]);
+            sender.commitTransaction(done);
+            List<String> bodies = receive(results, 3).stream().map(message -> message.getBody().toString()).toList();
+            expect(bodies.equals(List.of("result", "more", "and more")), "committed", bodies);
+            expect(receiver.peekMessage() == null, "the work is done", args[1]);
+
+            ServiceBusTransactionContext late = sender.createTransaction();
+            other.sendMessage(new ServiceBusMessage("never"), late);
+            for (int number = 0; number < 100; number++) {
+                try {
+                    other.sendMessage(new ServiceBusMessage("x"), late);
+                } catch (RuntimeException tooMany) {
+                    break;
+                }
+            }
+            try {
+                sender.commitTransaction(late);
+                expect(false, "a transaction of 101 messages", "was committed");
+            } catch (RuntimeException refused) {
+                expect(results.peekMessage() == null, "nothing of it is done", args[3]);
+            }
+        }
+    }
+
     public static void main(String[] args) {
         try {
             queue(args);
             sessions(args);
+            transactions(args);
             System.out.println("ok    Java, Service Bus");
             System.exit(0);
         } catch (Throwable failure) {

@@ -4,7 +4,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::filter::{SqlAction, SqlFilter, SystemProperty};
-use crate::message::{Content, DeadLetterCause, Lock, LockExpiry, Message, MessageState};
+use crate::machine::{LockToken, ReferencedMessage, TransactionStep};
+use crate::message::{
+    Content, DeadLetterCause, Lock, LockExpiry, Message, MessageState, NewMessage,
+};
 
 fn message() -> impl Strategy<Value = Message> {
     let text = || prop::option::of(".{0,9}");
@@ -202,4 +205,110 @@ fn rules_have_these_bytes_and_are_read_as_they_were_written() {
     assert_eq!(out, expected.concat());
     out[12] = b'%';
     assert!(read(&out.into()).is_err(), "no expression");
+}
+
+// proves A3
+#[test]
+fn references_forwarding_and_transactions_have_these_bytes_and_are_read_as_they_were_written() {
+    let content = Content {
+        session: Some("s".into()),
+        properties: vec![("a".into(), "b".into())],
+        ..Content::default()
+    };
+    let message = Message {
+        content: Arc::new(content),
+        enqueued_ms: 0x0102,
+        expires_ms: None,
+        deliveries: 1,
+        state: MessageState::Locked(Lock {
+            number: 5,
+            until: LockExpiry::Forwarded,
+            deferred: false,
+        }),
+        dead_letter: None,
+    };
+    let changed = Event::Referenced {
+        seq: 9,
+        topic_seq: 300,
+        message: ReferencedMessage {
+            message,
+            is_changed: true,
+        },
+    };
+    let forwarding = Event::Forwarding {
+        to: Some("q".into()),
+        dead_letters_to: None,
+    };
+    let applied = Event::TransactionsApplied {
+        floor: 7,
+        offsets: vec![8, 300],
+    };
+    let reference = [
+        &[23, 9, 0xac, 2][..],
+        &[0, 0, 0, 0, 0, 0, 1, 2, 0, 1],
+        &[3, 5, 2, 0, 0],
+        &[1, 1, b's', 1, 0, 0],
+        &[1, 1, b'a', 1, b'b'],
+    ];
+    for (event, expected) in [
+        (changed, reference.concat()),
+        (forwarding, vec![24, 1, 1, b'q', 0]),
+        (applied, vec![25, 7, 2, 8, 0xac, 2]),
+    ] {
+        let mut out = Vec::new();
+        write(&event, &mut out);
+        assert_eq!(out, expected);
+        assert_eq!(read(&out.into()), Ok(event));
+    }
+}
+
+// proves A3
+#[test]
+fn a_decision_has_these_bytes_and_is_read_as_it_was_written() {
+    let token = LockToken { seq: 9, number: 5 };
+    let content = Content {
+        body: "{}".into(),
+        ..Content::default()
+    };
+    let new = NewMessage {
+        content,
+        scheduled_ms: Some(3),
+        time_to_live_ms: None,
+    };
+    let parts = vec![DecisionPart {
+        hub: "h".into(),
+        steps: vec![
+            TransactionStep::Send(new),
+            TransactionStep::Complete { token },
+            TransactionStep::Abandon {
+                token,
+                properties: None,
+            },
+            TransactionStep::Defer {
+                token,
+                properties: Some(Vec::new()),
+            },
+            TransactionStep::DeadLetter {
+                token,
+                properties: None,
+                reason: "r".into(),
+                description: "d".into(),
+            },
+        ],
+    }];
+    let expected = [
+        &[1, 1, b'h', 5][..],
+        &[0, 1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 2, b'{', b'}'],
+        &[1, 9, 5],
+        &[2, 9, 5, 0],
+        &[3, 9, 5, 1, 0],
+        &[4, 9, 5, 0, 1, b'r', 1, b'd'],
+    ];
+    let mut out = Vec::new();
+    write_decision(&parts, &mut out);
+    assert_eq!(out, expected.concat());
+    assert_eq!(read_decision(&out.clone().into()), Ok(parts));
+    for end in 0..out.len() {
+        assert!(read_decision(&out[..end].to_vec().into()).is_err());
+    }
 }

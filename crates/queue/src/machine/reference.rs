@@ -184,6 +184,10 @@ impl Machine {
         missing.map(|(seq, to)| (*seq, to.topic_seq))
     }
 
+    pub(super) fn refers_to(&self, topic_seq: u64) -> bool {
+        self.references.counts.contains_key(&topic_seq)
+    }
+
     pub(crate) fn has_released(&self) -> bool {
         !self.references.released.is_empty()
     }

@@ -5,6 +5,7 @@
 //! timers fire before anything later is sent, and time never goes back. So that pair is a position, and a subscription that
 //! stores it together with its copies gets every message once.
 
+use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::Arc;
 
@@ -47,9 +48,10 @@ pub(crate) struct PublishedCopy {
 }
 
 /// Whether messages of the topic were taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TakeResult {
-    Taken,
+    /// The subscription refers to these; the others had expired.
+    Taken { referenced: BTreeSet<u64> },
     /// The subscription is at another position: an earlier request succeeded whose answer was lost.
     Elsewhere,
 }
@@ -149,11 +151,13 @@ impl Machine {
             return Ok(TakeResult::Elsewhere);
         }
         self.check_room(copies.iter().map(|copy| &*copy.content))?;
+        let mut referenced: BTreeSet<u64> = copies.iter().map(|copy| copy.topic_seq).collect();
         for copy in copies {
             self.reference(copy);
         }
         self.commit(Event::TopicPosition(to));
-        Ok(TakeResult::Taken)
+        referenced.retain(|topic_seq| self.refers_to(*topic_seq));
+        Ok(TakeResult::Taken { referenced })
     }
 
     /// The rules of a subscription, by name.

@@ -232,9 +232,8 @@ impl World {
         let taken = machine.take_published(copies.collect(), self.position, last.position);
         match (is_told, taken.unwrap()) {
             (false, _) => {}
-            (true, TakeResult::Taken) => {
-                let seqs = messages.iter().map(|published| published.position.seq);
-                self.referenced.extend(seqs);
+            (true, TakeResult::Taken { referenced }) => {
+                self.referenced.extend(referenced);
                 self.position = last.position;
             }
             (true, TakeResult::Elsewhere) => self.reload(),
@@ -285,9 +284,7 @@ impl World {
     fn release(&mut self, is_told: bool) {
         let released = self.subscription.machine.take_released();
         match is_told {
-            true => released
-                .iter()
-                .for_each(|seq| drop(self.referenced.remove(seq))),
+            true => self.referenced.retain(|seq| !released.contains(seq)),
             false => self.reload(),
         }
     }

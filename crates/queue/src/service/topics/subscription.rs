@@ -131,13 +131,12 @@ impl Subscription {
         to: TopicPosition,
     ) -> Result<(), Error> {
         let mut referenced = self.referenced.lock().await;
-        let new: BTreeSet<u64> = copies.iter().map(|copy| copy.topic_seq).collect();
-        match self
+        let taken = self
             .queue
             .take_published(copies, self.position(), to)
-            .await?
-        {
-            TakeResult::Taken => {
+            .await?;
+        match taken {
+            TakeResult::Taken { referenced: new } => {
                 self.references.add(&new);
                 referenced.extend(new);
                 *self.position.lock() = to;

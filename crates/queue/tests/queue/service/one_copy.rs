@@ -151,6 +151,26 @@ async fn a_deleted_subscription_and_expired_messages_need_no_bodies() {
     topics.delete_subscription("t", "all").await.unwrap();
     a_second().await;
     assert_eq!(topic_bytes(&topics).await, 0);
+
+    // It expires before a full subscription has it.
+    let full = Settings {
+        bytes_max: 150,
+        ..Settings::default()
+    };
+    let put = topics.put_subscription("t", "full", full, Vec::new());
+    put.await.unwrap();
+    let late = NewMessage {
+        time_to_live_ms: Some(5000),
+        ..message("late")
+    };
+    let many = vec![message("1"), message("2"), late];
+    assert!(send(&topics, many).await);
+    tokio::time::sleep(std::time::Duration::from_secs(10)).await;
+    let delete = ReceiveMode::ReceiveAndDelete;
+    let got = receive(&queue(&topics, "full"), SubQueue::Main, delete).await;
+    assert_eq!(bodies(&got), ["1", "2"]);
+    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    assert_eq!(topic_bytes(&topics).await, 0, "nobody gets it");
     topics.stop().await;
 }
 
