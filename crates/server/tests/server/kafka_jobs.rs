@@ -14,10 +14,15 @@ use crate::whole_node::{self, write};
 
 /// A node with a Kafka listener, and its address.
 async fn cluster(folder: &Path) -> (Node, String) {
+    cluster_with(folder, "").await
+}
+
+/// With more lines in the settings.
+async fn cluster_with(folder: &Path, lines: &str) -> (Node, String) {
     let file = folder.join("highwater.toml");
     let settings =
         "[hubs.in]\npartitions = 2\n[hubs.out]\npartitions = 1\n[hubs.by-hub]\npartitions = 1\n";
-    write(&file, settings);
+    write(&file, &format!("{settings}{lines}"));
     let flag = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     let sources = Sources {
         file: Some(file),
@@ -173,5 +178,44 @@ async fn two_nodes_share_a_job_and_one_goes_on_when_the_other_leaves() {
     let rows = far.rows("out", 30).await;
     assert_eq!(numbers(&rows), (0..30).map(|n| n * 2).collect::<Vec<_>>());
     second.stop().await;
+    remote.stop().await;
+}
+
+// proves X4
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_logs_in_to_its_cluster_by_scram() {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let keys = "[[keys]]\nname = \"app\"\nsecret = \"app-secret\"\nrights = [\"manage\", \"listen\", \"send\"]\n";
+    let (remote, address) = cluster_with(folders[0].path(), keys).await;
+    let node = start(folders[1].path()).await;
+    let login = |secret: &str| {
+        format!("mechanism = \"SCRAM-SHA-512\"\nuser = \"app\"\npassword = \"{secret}\"\n")
+    };
+    let near = Client::of(&node);
+    let of = |secret: &str| {
+        let topic = |name: &str| topic(&address, name) + "\n" + &login(secret);
+        job(&topic("in"), &topic("out"))
+    };
+    let (status, made) = near.call("PUT /api/jobs/wrong", &of("other")).await;
+    assert_eq!(status, 200, "{made}");
+    near.until("GET /api/jobs/wrong/logs", |logs| {
+        logs.to_string().contains("the cluster of input")
+    })
+    .await;
+    let (status, made) = near.call("PUT /api/jobs/double", &of("app-secret")).await;
+    assert_eq!(status, 200, "{made}");
+    let far = remote.http_address().unwrap();
+    let key = ["authorization: Bearer app:app-secret"];
+    let sent = call(far, "POST /hubs/in/messages?key=k", &key, "{\"n\": 21}").await;
+    assert_eq!(sent.status, 201, "{}", sent.body);
+    let line = "GET /hubs/out/partitions/0/messages?from=0&max=10&wait=10s";
+    for attempt in 0.. {
+        let read = call(far, line, &key, "").await.body;
+        if read.contains("42") {
+            break;
+        }
+        assert!(attempt < 6, "{read}");
+    }
+    node.stop().await;
     remote.stop().await;
 }

@@ -99,7 +99,7 @@ pub(super) enum LogSource {
     Node(OpenLog),
     /// Connected to when the endpoint is resumed.
     Cluster {
-        settings: ClusterSettings,
+        settings: Box<ClusterSettings>,
         connector: ClusterConnector,
         /// The base of relative paths.
         folder: PathBuf,

@@ -83,7 +83,7 @@ impl OutputSettings for KafkaOutput {
                 false => Fencing::Off,
             },
             source: LogSource::Cluster {
-                settings: self.cluster.clone(),
+                settings: Box::new(self.cluster.clone()),
                 connector: ClusterConnector {
                     clusters,
                     access: context.access.clone(),

@@ -214,12 +214,15 @@ impl From<AppendError> for ExchangeError {
     }
 }
 
+/// Takes the offset and the value of a record.
+type RecordVisitor<'a> = dyn FnMut(Offset, &[u8]) -> Result<(), String> + 'a;
+
 /// Calls `each` with the offset and the value of every record from `from` on, and returns the offset after the last.
 pub(in crate::live) fn for_each_record(
     fetched: &FetchData,
     from: Offset,
     unpacker: &mut Decompressor,
-    each: &mut dyn FnMut(Offset, &[u8]) -> Result<(), String>,
+    each: &mut RecordVisitor<'_>,
 ) -> Result<Offset, String> {
     let mut next = from;
     for batch in fetched.pieces.iter().flat_map(|piece| Batches::new(piece)) {

@@ -9,6 +9,7 @@ use highwater_env::random::Random;
 use highwater_job::Job;
 use highwater_job::live::{
     Handle, JobState, Options, ShardAssignment, ShardAssignor, ShardMembership, ShardNumber, start,
+    store_checkpoints,
 };
 use highwater_log::batch::TimestampType;
 use highwater_log::{Isolation, Log};
@@ -393,4 +394,37 @@ async fn another_query_under_the_same_name_is_refused() {
     assert!(reason.contains("the query is another"), "{reason}");
     assert!(reason.contains("another name"), "{reason}");
     soon(first.handle.stop()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_is_not_shared_goes_on_elsewhere_from_the_store() {
+    let world = World::new(5);
+    world.cluster.topic("a", 2, TimestampType::LogAppend).await;
+    world.cluster.topic("b", 1, TimestampType::LogAppend).await;
+    let job = job(&job_text(COUNTS, "[state]\npath = \"state\"\n"));
+    let begin = |options| {
+        let mut context = world.context();
+        context.checkpoints = store_checkpoints(context.state.as_ref().unwrap(), &job);
+        start(job.clone(), context, options)
+    };
+    let first = begin(live());
+    world.cluster.send("a", 0, &[event(0)]).await;
+    world.advance(30_000);
+    soon(world.recorder.until("out", 1)).await;
+    soon(first.checkpoint()).await.unwrap();
+    // The first machine is thought dead.
+    let resumed = Options {
+        start: None,
+        ..live()
+    };
+    let second = begin(resumed);
+    world.cluster.send("a", 1, &[event(31_000)]).await;
+    world.advance(30_000);
+    soon(world.recorder.until("out", 2)).await;
+    let refused = soon(first.checkpoint()).await.unwrap_err();
+    let is_over = first.is_over() || refused.contains("the job is over");
+    assert!(is_over || refused.contains("taken it over"), "{refused}");
+    soon(second.checkpoint()).await.unwrap();
+    soon(second.stop()).await;
+    assert_eq!(world.recorder.rows("out").len(), 2);
 }
