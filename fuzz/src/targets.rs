@@ -554,6 +554,7 @@ pub(crate) fn amqp(bytes: &[u8]) -> u64 {
                 deliveries,
                 outcome,
                 settled: false,
+                transaction: None,
             } => {
                 for delivery in deliveries {
                     let told = outcome.kind.confirmation();

@@ -57,6 +57,7 @@ impl Build<'_> {
             self.refuse_journals();
         }
         self.refuse_topics();
+        self.refuse_forwarding();
         let prefix = &settings.prefix;
         if prefix.len() > PREFIX_LENGTH_MAX || !prefix.bytes().all(plain) {
             let message = format!("`{prefix}` cannot begin the names of topics");
@@ -141,6 +142,19 @@ impl Build<'_> {
             let message = "a node over a cluster has no topics: only AMQP clients use them".into();
             let hint = "remove the topic, or use the log of the node";
             self.problem(&format!("topics.{name}."), message, hint);
+        }
+    }
+
+    /// The target may be with another node.
+    fn refuse_forwarding(&mut self) {
+        for name in self.settings.tables("queues") {
+            for key in ["forward_to", "forward_dead_letters_to"] {
+                let key = format!("queues.{name}.{key}");
+                if self.settings.text(&key).is_some() {
+                    let message = "nodes over a cluster do not forward messages".into();
+                    self.problem(&key, message, "remove it, or use the log of the node");
+                }
+            }
         }
     }
 

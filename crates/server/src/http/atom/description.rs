@@ -11,8 +11,11 @@ use highwater_queue::{Counts, Settings};
 use super::duration;
 use super::xml::{Element, push_element};
 use crate::http::error::Error;
+use crate::text::percent_decode;
 
 const PAGE: &str = "docs/servicebus.md has what is supported";
+const FORWARD_TO: &str = "ForwardTo";
+const FORWARD_DEAD_LETTERS_TO: &str = "ForwardDeadLetteredMessagesTo";
 const DUPLICATES_DEFAULT: Duration = Duration::from_secs(600);
 const MEGABYTE: u64 = 1 << 20;
 const KILOBYTE: u32 = 1 << 10;
@@ -72,11 +75,24 @@ impl Fields<'_> {
         self.parsed(name, "a number", |text| text.parse().ok())
     }
 
+    /// The name of a queue or topic, which clients send as a URL.
+    fn target(&self, name: &str) -> Option<String> {
+        let text = self.0.value(name)?;
+        let path = text.split_once("://").map_or(text, |(_, rest)| {
+            rest.split_once('/').map_or("", |(_, path)| path)
+        });
+        Some(percent_decode(path.trim_matches('/')).into_owned())
+    }
+
     /// Refuses what the node does not have.
     fn refuse_unsupported(&self) -> Result<(), Error> {
         let refused = |name: &str| Error::bad(format!("{name} is not supported"), PAGE);
-        for name in ["ForwardTo", "ForwardDeadLetteredMessagesTo", "UserMetadata"] {
-            if self.0.value(name).is_some() {
+        if self.0.value("UserMetadata").is_some() {
+            return Err(refused("UserMetadata"));
+        }
+        let is_topic = self.0.name == Described::Topic.element();
+        for name in [FORWARD_TO, FORWARD_DEAD_LETTERS_TO] {
+            if is_topic && self.0.value(name).is_some() {
                 return Err(refused(name));
             }
         }
@@ -117,6 +133,9 @@ pub(super) fn settings(description: &Element, now: Settings) -> Result<Settings,
     let kilobytes = fields.number("MaxMessageSizeInKilobytes")?;
     let clipped = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
     let mut settings = now;
+    // A client that leaves them out has removed them.
+    settings.forward_to = fields.target(FORWARD_TO);
+    settings.forward_dead_letters_to = fields.target(FORWARD_DEAD_LETTERS_TO);
     settings.lock = fields.time("LockDuration")?.unwrap_or(settings.lock);
     if let Some(count) = fields.number("MaxDeliveryCount")? {
         settings.deliveries_max = clipped(count);
@@ -179,6 +198,12 @@ fn time(out: &mut String, name: &str, value: Option<Duration>) {
     push_element(out, name, text.as_deref().unwrap_or(duration::FOREVER));
 }
 
+fn target(out: &mut String, name: &str, value: Option<&String>) {
+    if let Some(value) = value {
+        push_element(out, name, value);
+    }
+}
+
 fn write_duplicates(settings: &Settings, out: &mut String) {
     let window = settings.duplicates_within.unwrap_or(DUPLICATES_DEFAULT);
     time(out, "DuplicateDetectionHistoryTimeWindow", Some(window));
@@ -212,12 +237,15 @@ fn write_queue(facts: &EntityFacts<'_>, out: &mut String) {
     flag(out, "IsAnonymousAccessible", false);
     out.push_str("<AuthorizationRules></AuthorizationRules>");
     push_element(out, "Status", "Active");
+    target(out, FORWARD_TO, settings.forward_to.as_ref());
     write_times(facts, out);
     flag(out, "SupportOrdering", true);
     write_counts(counts, out);
     time(out, "AutoDeleteOnIdle", None);
     flag(out, "EnablePartitioning", false);
     push_element(out, "EntityAvailabilityStatus", "Available");
+    let dead_letters = settings.forward_dead_letters_to.as_ref();
+    target(out, FORWARD_DEAD_LETTERS_TO, dead_letters);
     flag(out, "EnableExpress", false);
     write_message_size(settings, out);
 }
@@ -270,7 +298,10 @@ fn write_subscription(facts: &EntityFacts<'_>, out: &mut String) {
     number(out, "MaxDeliveryCount", settings.deliveries_max.into());
     flag(out, "EnableBatchedOperations", true);
     push_element(out, "Status", "Active");
+    target(out, FORWARD_TO, settings.forward_to.as_ref());
     write_times(facts, out);
+    let dead_letters = settings.forward_dead_letters_to.as_ref();
+    target(out, FORWARD_DEAD_LETTERS_TO, dead_letters);
     write_counts(counts, out);
     time(out, "AutoDeleteOnIdle", None);
     push_element(out, "EntityAvailabilityStatus", "Available");
@@ -331,6 +362,8 @@ mod tests {
             sessions: true,
             bytes_max: 2 << 30,
             message_bytes_max: 512 << 10,
+            forward_to: Some("other".into()),
+            forward_dead_letters_to: Some("graveyard".into()),
         };
         for settings_given in [wanted, Settings::default()] {
             let facts = EntityFacts {

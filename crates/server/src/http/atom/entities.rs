@@ -13,6 +13,7 @@ use super::{PAGE, find_named, is_update, read_description, time};
 use crate::http::app::App;
 use crate::http::dispatch::ApiRequest;
 use crate::http::error::{Code, Error};
+use crate::http::queues::admin::check_forwarding;
 use crate::http::queues::queues;
 use crate::http::reply::{self, Reply};
 use crate::http::topics::topics;
@@ -92,6 +93,7 @@ async fn create(request: &ApiRequest<'_>, described: &Element) -> Result<Reply, 
     let app = request.app;
     app.check_entity_name(&name)?;
     let settings = description::settings(described, Settings::default())?;
+    check_forwarding(request, &Settings::default(), &settings)?;
     request.charge_partitions(1)?;
     let _naming = app.entity_names.lock().await;
     app.check_entity_is_new(&name)?;
@@ -111,7 +113,9 @@ async fn change(request: &ApiRequest<'_>, described: &Element) -> Result<Reply, 
     }
     match &entity {
         Entity::Queue(queue) => {
-            let settings = description::settings(described, queue.stats().await?.settings)?;
+            let now = queue.stats().await?.settings;
+            let settings = description::settings(described, now.clone())?;
+            check_forwarding(request, &now, &settings)?;
             queues(request.app)?.change(queue.name(), settings).await?;
         }
         Entity::Topic(topic) => {

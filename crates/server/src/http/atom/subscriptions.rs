@@ -13,6 +13,7 @@ use super::{find_named, is_update, read_description, rule, time};
 use crate::http::app::App;
 use crate::http::dispatch::ApiRequest;
 use crate::http::error::Error;
+use crate::http::queues::admin::check_forwarding;
 use crate::http::reply::{self, Reply};
 use crate::http::topics::topics;
 use crate::text::percent_decode;
@@ -48,12 +49,15 @@ pub(in crate::http) async fn put(mut request: ApiRequest<'_>) -> Result<Reply, E
     let topics = topics(request.app)?;
     if is_update(&request) {
         let known = subscription(&topic, name)?;
-        let settings = description::settings(&described, known.queue().stats().await?.settings)?;
+        let now = known.queue().stats().await?.settings;
+        let settings = description::settings(&described, now.clone())?;
+        check_forwarding(&request, &now, &settings)?;
         let changed = topics.change_subscription(topic.name(), known.name(), settings);
         changed.await?;
         return reply(&request, StatusCode::OK, &known).await;
     }
     let settings = description::settings(&described, Settings::default())?;
+    check_forwarding(&request, &Settings::default(), &settings)?;
     let rules = match described.child("DefaultRuleDescription") {
         Some(default) => vec![default_rule(default, request.app)?],
         None => Vec::new(),

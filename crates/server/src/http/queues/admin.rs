@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::send::duration;
 use super::{queue, queues};
+use crate::http::auth;
 use crate::http::dispatch::{ApiRequest, parse_json};
 use crate::http::error::{Code, Error};
 use crate::http::forward;
@@ -129,6 +130,11 @@ impl QueueRequest {
             ("duplicates_within", self.duplicates_within.is_some()),
             ("sessions", self.sessions.is_some()),
             ("message_bytes_max", self.message_bytes_max.is_some()),
+            ("forward_to", self.forward_to.is_some()),
+            (
+                "forward_dead_letters_to",
+                self.forward_dead_letters_to.is_some(),
+            ),
         ];
         let mut given = given.into_iter().filter(|(_, is_given)| *is_given);
         match given.find(|(name, _)| settings.contains(name)) {
@@ -169,6 +175,31 @@ impl QueueRequest {
     }
 }
 
+/// Checks new targets of forwarding. What is forwarded is sent by the node, so the caller must be allowed to manage the target,
+/// too; a target that stays was checked for whoever set it. Nodes that share queues do not forward: the target may be elsewhere.
+pub(in crate::http) fn check_forwarding(
+    request: &ApiRequest<'_>,
+    now: &Settings,
+    wanted: &Settings,
+) -> Result<(), Error> {
+    let targets = [
+        (&now.forward_to, &wanted.forward_to),
+        (
+            &now.forward_dead_letters_to,
+            &wanted.forward_dead_letters_to,
+        ),
+    ];
+    let changed = targets.into_iter().filter(|(now, wanted)| now != wanted);
+    for target in changed.filter_map(|(_, wanted)| wanted.as_ref()) {
+        if request.app.backend()?.owners.is_some() {
+            let message = "nodes over a cluster do not forward messages";
+            return Err(Error::bad(message, "docs/remote.md has what they share"));
+        }
+        auth::require(&request.caller, Right::Manage, Resource::Queue(target))?;
+    }
+    Ok(())
+}
+
 pub(in crate::http) async fn create(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
     let (body, _share) = request.read_body().await?;
     let wanted: QueueRequest = parse_json(&body, EXAMPLE)?;
@@ -176,6 +207,7 @@ pub(in crate::http) async fn create(mut request: ApiRequest<'_>) -> Result<Reply
     request.authorise(Resource::Queue(name))?;
     request.app.check_entity_name(name)?;
     let settings = wanted.settings(Settings::default())?;
+    check_forwarding(&request, &Settings::default(), &settings)?;
     if let Some(reply) = forward::by_name(&request, OwnedKind::Queue, name, &body).await? {
         return Ok(reply);
     }
@@ -190,7 +222,9 @@ pub(in crate::http) async fn change(mut request: ApiRequest<'_>) -> Result<Reply
     let wanted: QueueRequest = request.read_json("{\"lock\":\"30s\"}").await?;
     wanted.refuse_name("queue")?;
     let queue = queue(&request)?;
-    let settings = wanted.settings(queue.stats().await?.settings)?;
+    let now = queue.stats().await?.settings;
+    let settings = wanted.settings(now.clone())?;
+    check_forwarding(&request, &now, &settings)?;
     queues(request.app)?.change(queue.name(), settings).await?;
     reply(StatusCode::OK, &queue).await
 }

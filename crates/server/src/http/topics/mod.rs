@@ -20,7 +20,14 @@ use super::reply::{self, Reply};
 const EXAMPLE: &str = "{\"name\":\"prices\",\"time_to_live\":\"7d\"}";
 
 /// Settings of queues that a topic does not have, because nobody receives from it.
-const NOT_OF_TOPICS: &[&str] = &["lock", "deliveries_max", "dead_letter_expired", "sessions"];
+const NOT_OF_TOPICS: &[&str] = &[
+    "lock",
+    "deliveries_max",
+    "dead_letter_expired",
+    "sessions",
+    "forward_to",
+    "forward_dead_letters_to",
+];
 
 pub(super) fn topics(app: &App) -> Result<&Topics, Error> {
     let none = || Error::new(Code::NotFound, "this node has no topics", "");

@@ -11,7 +11,7 @@ use super::{topic, topics};
 use crate::http::app::App;
 use crate::http::dispatch::ApiRequest;
 use crate::http::error::Error;
-use crate::http::queues::admin::QueueRequest;
+use crate::http::queues::admin::{QueueRequest, check_forwarding};
 use crate::http::reply::{self, Reply};
 
 const EXAMPLE: &str =
@@ -56,6 +56,7 @@ pub(in crate::http) async fn create(mut request: ApiRequest<'_>) -> Result<Reply
     let name = wanted.new_name("subscription", EXAMPLE)?;
     wanted.refuse("subscription", NOT_OF_SUBSCRIPTIONS)?;
     let settings = wanted.settings(Settings::default())?;
+    check_forwarding(&request, &Settings::default(), &settings)?;
     request.charge_partitions(1)?;
     let [topic] = request.variables();
     let topics = topics(request.app)?;
@@ -76,7 +77,9 @@ pub(in crate::http) async fn change(mut request: ApiRequest<'_>) -> Result<Reply
     wanted.refuse("subscription", NOT_OF_SUBSCRIPTIONS)?;
     let [topic, name] = request.variables();
     let known = subscription(request.app, topic, name)?;
-    let settings = wanted.settings(known.queue().stats().await?.settings)?;
+    let now = known.queue().stats().await?.settings;
+    let settings = wanted.settings(now.clone())?;
+    check_forwarding(&request, &now, &settings)?;
     let topics = topics(request.app)?;
     topics.change_subscription(topic, name, settings).await?;
     reply(StatusCode::OK, request.app, topic, name).await
@@ -108,6 +111,8 @@ pub(super) async fn facts(subscription: &Subscription) -> Result<Value, Error> {
         "dead_letter_expired": settings.dead_letter_expired,
         "sessions": settings.sessions,
         "bytes_max": settings.bytes_max,
+        "forward_to": settings.forward_to,
+        "forward_dead_letters_to": settings.forward_dead_letters_to,
         "active": counts.active, "scheduled": counts.scheduled, "deferred": counts.deferred,
         "locked": counts.locked, "dead_letters": counts.dead, "bytes": counts.bytes,
         "rules": rules,

@@ -264,3 +264,33 @@ async fn signatures_of_paths_in_any_case_and_with_a_query_are_accepted_for_their
     );
     node.stop().await;
 }
+
+// proves A3, G1
+#[tokio::test(flavor = "multi_thread")]
+async fn forwarding_is_set_removed_and_needs_the_right_over_its_target() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = "[queues.mine]\n[queues.other]\n\
+        [[keys]]\nname = \"root\"\nsecret = \"s3cret\"\nrights = [\"manage\"]\n\
+        [[keys]]\nname = \"small\"\nsecret = \"s3cret\"\nrights = [\"manage\"]\nhubs = [\"mine\"]\n";
+    let (node, address) = start(folder.path(), settings).await;
+    let change = |key: &'static str, target: &'static str| async move {
+        let token = sas::sign(key, b"s3cret", "https://node", 4_000_000_000);
+        let header = format!("authorization: {token}");
+        let headers = [&header[..], "if-match: *"];
+        let body = entry(&format!("<QueueDescription>{target}</QueueDescription>"));
+        call(address, "PUT /mine?api-version=2021-05", &headers, body).await
+    };
+    let url = "<ForwardTo>https://localhost:5300/other</ForwardTo>";
+    has(&change("small", url).await, 403, &[]);
+    let shown = ["<ForwardTo>other</ForwardTo>"];
+    has(&change("root", url).await, 200, &shown);
+    // What another has set stays as it is.
+    let same = "<ForwardTo>other</ForwardTo><MaxDeliveryCount>3</MaxDeliveryCount>";
+    has(&change("small", same).await, 200, &shown);
+    let removed = change("small", "").await;
+    has(&removed, 200, &[]);
+    assert!(!removed.body.contains("ForwardTo"), "{}", removed.body);
+    let dead = "<ForwardDeadLetteredMessagesTo>nobody</ForwardDeadLetteredMessagesTo>";
+    has(&change("root", dead).await, 400, &["`nobody`"]);
+    node.stop().await;
+}
