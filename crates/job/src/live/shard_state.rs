@@ -189,6 +189,13 @@ impl ShardState {
         Ok(claim)
     }
 
+    /// Whether another owner has claimed it since.
+    pub(super) fn is_taken_over(&self) -> io::Result<bool> {
+        let own = lock(&self.claim).as_ref().map(|claim| claim.version);
+        let latest = self.versions()?.last().copied();
+        Ok(own.is_some_and(|own| latest > Some(own)))
+    }
+
     /// Creates the manifest, unless there is one of that number or a later one.
     fn put(&self, version: u64, manifest: &Manifest) -> io::Result<bool> {
         let path = self.manifest_path(version);
@@ -345,6 +352,7 @@ mod tests {
         assert_eq!(first.list().unwrap(), [3, 4]);
         let second = owner(&disk);
         assert_eq!(latest(&second).unwrap(), [4]);
+        assert!(first.is_taken_over().unwrap() && !second.is_taken_over().unwrap());
         assert!(first.write(5, b"zombie").is_err());
         second.write(5, b"second").unwrap();
         second.write(6, b"third").unwrap();

@@ -10,7 +10,8 @@ use super::super::fingerprint::Fingerprint;
 use super::super::handle::stop_command;
 use super::super::partitions::PartitionSet;
 use super::super::run::{Command, RunEnd};
-use super::super::start::{JobStart, StartOutcome};
+use super::super::shard_state::ShardState;
+use super::super::start::{JobStart, StartOutcome, blocking};
 use super::super::status::JobState;
 use super::super::{JobContext, StartError};
 use super::stream_shard::store_failed;
@@ -48,8 +49,9 @@ impl CombinerShard {
                 return ShardEnd::Delayed(format!("the exchange `{exchange}` is not there yet"));
             }
         };
+        let state = instance.shard_state("combiner");
         let context = JobContext {
-            checkpoints: instance.shard_state("combiner"),
+            checkpoints: state.clone(),
             ..instance.context.clone()
         };
         let status = instance.status.of_outputs();
@@ -75,7 +77,7 @@ impl CombinerShard {
             Err(error) => return ShardEnd::Failed(error.to_string()),
         };
         match running.watch(&mut commands).await {
-            RunEnd::State(JobState::Failed { reason }) => ShardEnd::Failed(reason),
+            RunEnd::State(JobState::Failed { reason }) => failed(state, reason).await,
             RunEnd::State(_) => ShardEnd::Stopped,
             RunEnd::Restart { .. } => ShardEnd::Delayed("it is restarted".into()),
         }
@@ -91,5 +93,17 @@ impl CombinerShard {
             source.partition = log.partition(exchange, number as u32)?;
         }
         Some(partitions)
+    }
+}
+
+/// An owner that was thought dead misses the records of the exchange that its successor has deleted; that is no failure of
+/// the job.
+async fn failed(state: Arc<ShardState>, reason: String) -> ShardEnd {
+    let is_taken_over = blocking(move || state.is_taken_over()).await;
+    match is_taken_over {
+        Ok(Ok(true)) => ShardEnd::TakenOver(reason),
+        Ok(Ok(false)) => ShardEnd::Failed(reason),
+        Ok(Err(error)) => ShardEnd::Delayed(format!("{reason}; {error}")),
+        Err(error) => ShardEnd::Failed(error.to_string()),
     }
 }
