@@ -76,6 +76,26 @@ fn settings_of_a_cluster_that_cannot_work_are_refused() {
             "cannot begin the names",
         ),
         (
+            &format!("{log}[topics.orders]\n"),
+            "a node over a cluster has no topics",
+        ),
+        (
+            &format!("{log}[cluster]\nadvertise = 'node-1:8080'\n"),
+            "is no address of a node",
+        ),
+        (
+            &format!("{log}[cluster]\nadvertise = 'http://u:hidden@node-1/console'\n"),
+            "`node-1/console` is no address of a node",
+        ),
+        (
+            &format!("{log}[cluster]\nsession = '500ms'\n"),
+            "the session is not between",
+        ),
+        (
+            "[cluster]\nadvertise = 'http://node-1:8080'\n",
+            "is for a node whose log is a cluster",
+        ),
+        (
             &format!("{log}[cluster.tls]\ncert = 'c'\n"),
             "needs a certificate and a key",
         ),

@@ -79,7 +79,9 @@ impl Build<'_> {
         if let Some(url) = &peers.advertise
             && !is_base_url(url)
         {
-            let message = format!("`{url}` is no address of a node");
+            // What stands before `@` may be a password.
+            let shown = url.rsplit('@').next().unwrap_or_default();
+            let message = format!("`{shown}` is no address of a node");
             let hint = "write advertise = \"http://host:port\" or https, without a path";
             self.problem("cluster.advertise", message, hint);
         }
