@@ -41,7 +41,6 @@ async fn client(node: &highwater_server::node::Node) -> Client {
         ..AttachMore::default()
     };
     assert_eq!(client.attach(COORDINATOR, false, "", more).await, None);
-    client.give_credit(2, 1).await;
     client
 }
 
@@ -94,9 +93,9 @@ async fn all(node: &highwater_server::node::Node, queue: &str, count: usize) -> 
     let mut client = Client::connect(node.amqp_addresses()[0]).await;
     let attached = client.attach(0, true, queue, AttachMore::default()).await;
     assert_eq!(attached, None);
-    client.give_credit(0, 100).await;
     let mut bodies = Vec::new();
-    for _ in 0..count {
+    for credit in 1..=count {
+        client.give_credit(0, credit as u32).await;
         let (id, _, message) = receive(&mut client).await;
         bodies.push(String::from_utf8(body_of(&message)).unwrap());
         settle(&mut client, id, ACCEPTED, Vec::new()).await;
@@ -111,6 +110,7 @@ async fn messages_are_sent_and_settled_in_a_transaction_or_not_at_all() {
     let node = node(folder.path(), SETTINGS).await;
     let mut client = client(&node).await;
     send(&mut client, &["work"]).await;
+    client.give_credit(2, 1).await;
     let (work, _, _) = receive(&mut client).await;
 
     // Rolled back: nothing is sent.
