@@ -169,7 +169,7 @@ pub(super) struct EntityFacts<'a> {
 /// Writes a description, with its elements in the order of Service Bus.
 pub(super) fn write(of: Described, facts: &EntityFacts<'_>, out: &mut String) {
     let name = of.element();
-    out.push_str("<");
+    out.push('<');
     out.push_str(name);
     out.push_str(
         " xmlns=\"http://schemas.microsoft.com/netservices/2010/10/servicebus/connect\" \
