@@ -79,7 +79,7 @@ mod tests {
         JobSpread::of(&Job::new(JobFile::parse(&text, "job.toml").unwrap()).unwrap())
     }
 
-    // proves X2
+    // proves X1
     #[test]
     fn what_stays_on_a_partition_is_told_from_what_meets() {
         let topic = "type = \"kafka\"\nservers = [\"b:1\"]\ntopic = \"a\"";

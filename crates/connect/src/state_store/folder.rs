@@ -1,9 +1,10 @@
 //! A store in a folder, which several processes and machines may share.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use highwater_env::disk::{Access, Disk};
 use highwater_env::random::Random;
@@ -17,6 +18,8 @@ pub struct FolderStore {
     /// Distinguishes the temporary files of this process from those of others.
     token: u64,
     temporary: AtomicU64,
+    /// Folders whose entries are durable: one for each shard.
+    durable: Mutex<HashSet<PathBuf>>,
 }
 
 const TEMPORARY: &str = ".temporary";
@@ -28,22 +31,31 @@ impl FolderStore {
             root: root.into(),
             token: Random::from_os().next_u64(),
             temporary: AtomicU64::new(0),
+            durable: Mutex::default(),
         }
     }
 
-    /// Creates a folder and makes its entry, and those of its parents, durable.
+    /// Creates a folder and makes its entry, and those of its parents, durable. An earlier process may have been killed
+    /// before it did, so this is done once in each.
     fn make_folder(&self, folder: &Path) -> io::Result<()> {
-        self.disk.create_folder(folder)?;
-        let mut at = folder;
-        while let Some(above) = at.parent() {
-            if !above.as_os_str().is_empty() {
-                self.disk.sync_folder(above)?;
-            }
-            if at == self.root {
-                break;
-            }
-            at = above;
+        let mut durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner);
+        if durable.contains(folder) {
+            return Ok(());
         }
+        self.disk.create_folder(folder)?;
+        for at in folder.ancestors() {
+            let Some(above) = at.parent() else { break };
+            let is_current = above.as_os_str().is_empty();
+            let synced = match is_current {
+                true => self.disk.sync_folder(Path::new(".")),
+                false => self.disk.sync_folder(above),
+            };
+            // Folders above the store may be closed to this user.
+            if at.starts_with(&self.root) && !is_current {
+                synced?;
+            }
+        }
+        durable.insert(folder.to_path_buf());
         Ok(())
     }
 

@@ -24,10 +24,14 @@ pub(super) struct EventPool {
 #[derive(Debug)]
 struct Node {
     time: i64,
-    /// The keys, if their representation differs from that of the previous event.
-    display_keys: Option<Box<Vec<Value>>>,
+    /// Boxed, because few events have them: a node stays small.
+    display_keys: Option<Box<DisplayKeys>>,
     next: u32,
 }
+
+/// The keys of an event whose representation differs from that of the previous one.
+#[derive(Debug)]
+struct DisplayKeys(Vec<Value>);
 
 /// The events of a group, in order.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +94,7 @@ impl EventPool {
     ) {
         let node = Node {
             time,
-            display_keys: display_keys.map(Box::new),
+            display_keys: display_keys.map(|keys| Box::new(DisplayKeys(keys))),
             next: NONE,
         };
         let place = match self.free.pop_front() {
@@ -163,7 +167,7 @@ impl EventPool {
     /// The keys of the first event, if they differ from those of the one before.
     pub(super) fn take_display_keys(&mut self, list: &EventList) -> Option<Vec<Value>> {
         let node = self.nodes.get_mut(list.first as usize)?;
-        node.display_keys.take().map(|keys| *keys)
+        node.display_keys.take().map(|keys| keys.0)
     }
 
     /// The events of a list in order.
@@ -183,7 +187,7 @@ impl EventPool {
         Some(PooledEvent {
             time: node.time,
             arguments: &self.arguments[first..first + self.width],
-            display_keys: node.display_keys.as_deref(),
+            display_keys: node.display_keys.as_deref().map(|keys| &keys.0),
         })
     }
 }

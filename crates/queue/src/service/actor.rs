@@ -71,6 +71,19 @@ pub(super) struct QueueStatus {
     pub fenced: AtomicBool,
 }
 
+/// What an [`Actor`] starts with.
+pub(super) struct ActorParts {
+    pub machine: Machine,
+    pub journal: Journal,
+    /// The topic of a subscription, which has the bodies of its messages.
+    pub topic: Option<Queue>,
+    pub clock: Arc<dyn Clock>,
+    pub random: Random,
+    pub options: Options,
+    pub commands: mpsc::Receiver<Command>,
+    pub status: Arc<QueueStatus>,
+}
+
 pub(super) struct Actor {
     pub machine: Machine,
     pub journal: Journal,
@@ -115,25 +128,16 @@ struct Compaction {
 }
 
 impl Actor {
-    pub(super) fn new(
-        machine: Machine,
-        journal: Journal,
-        topic: Option<Queue>,
-        clock: Arc<dyn Clock>,
-        random: Random,
-        options: Options,
-        commands: mpsc::Receiver<Command>,
-        status: Arc<QueueStatus>,
-    ) -> Actor {
+    pub(super) fn new(parts: ActorParts) -> Actor {
         Actor {
-            machine,
-            journal,
-            topic,
-            clock,
-            random,
-            options,
-            commands,
-            status,
+            machine: parts.machine,
+            journal: parts.journal,
+            topic: parts.topic,
+            clock: parts.clock,
+            random: parts.random,
+            options: parts.options,
+            commands: parts.commands,
+            status: parts.status,
             waiting: WaitQueues::default(),
             appends: VecDeque::new(),
             in_flight_bytes: 0,

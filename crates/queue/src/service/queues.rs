@@ -12,7 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::actor::{Actor, Options, QueueStatus, new_producer, read_contents};
+use super::actor::{Actor, ActorParts, Options, QueueStatus, new_producer, read_contents};
 use super::error::{CreateError, ForwardError};
 use super::forwarding::Router;
 use super::handle::Queue;
@@ -297,16 +297,16 @@ impl Queues {
             fenced: AtomicBool::new(false),
         });
         let queue = Queue::new(name, hub.as_str(), commands, clock.clone(), status.clone());
-        let actor = Actor::new(
+        let actor = Actor::new(ActorParts {
             machine,
             journal,
             topic,
             clock,
             random,
-            inner.options.clone(),
-            received,
+            options: inner.options.clone(),
+            commands: received,
             status,
-        );
+        });
         let running = RunningQueue {
             queue: queue.clone(),
             task: tokio::spawn(actor.run()),

@@ -135,7 +135,7 @@ async fn pump<S: AsyncRead + AsyncWrite + Unpin>(
     ended.map(drop)
 }
 
-/// The next bytes of the connection; none at its end. An idle socket holds no buffer.
+/// The next bytes of the connection; none at its end.
 async fn read_some(from: &mut (impl AsyncRead + Unpin)) -> Result<Bytes, Error> {
     let mut bytes = BytesMut::with_capacity(BUFFER_BYTES);
     from.read_buf(&mut bytes).await?;

@@ -155,7 +155,7 @@ async fn until_logged(client: &Client, text: &str) {
     }
 }
 
-// proves X2 X3
+// proves X1, X3
 #[tokio::test(flavor = "multi_thread")]
 async fn two_nodes_share_a_job_and_one_goes_on_when_the_other_leaves() {
     let folders = [(); 4].map(|()| tempfile::tempdir().unwrap());

@@ -95,7 +95,7 @@ mod tests {
         }
     }
 
-    // proves X2
+    // proves X1
     #[test]
     fn a_member_that_joins_or_leaves_moves_no_more_than_needed() {
         let first = assign(&[owner(0, [])], 5);

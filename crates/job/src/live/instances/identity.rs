@@ -113,7 +113,7 @@ mod tests {
         }
     }
 
-    // proves X2
+    // proves X1
     #[test]
     fn the_first_instance_decides() {
         let store = FolderStore::new(Arc::new(SimDisk::new(1)), "state");
