@@ -267,7 +267,7 @@ error: unknown key "nmae"
   |
 2 | nmae = "x"
   | ^^^^ did you mean "name"?
-  = known keys: name, query, sql, compatibility, ignore_case, strict_types, time, inputs, outputs, functions, errors, start, checkpoint, work, late, expect
+  = known keys: name, query, sql, compatibility, ignore_case, strict_types, time, inputs, outputs, functions, errors, start, checkpoint, work, state, late, expect
 
 error: "query" must be a string, not an integer
  --> job.toml:3:9
@@ -302,7 +302,7 @@ error: unknown key "input"
    |
 10 | [input.Entry]
    |  ^^^^^ did you mean "inputs"?
-   = known keys: name, query, sql, compatibility, ignore_case, strict_types, time, inputs, outputs, functions, errors, start, checkpoint, work, late, expect
+   = known keys: name, query, sql, compatibility, ignore_case, strict_types, time, inputs, outputs, functions, errors, start, checkpoint, work, state, late, expect
 
 error: missing key "servers" in [outputs.Alerts]
   --> job.toml:13:10

@@ -162,6 +162,10 @@ fn kind_of(plan: &Plan, window: &WindowNode) -> Result<WindowKind, &'static str>
     }
 }
 
+/// A plan has no ids if nothing selects them.
+const WITHOUT_IDS: &str = "the rows of Windows(..) cannot be told apart; write Window('name', ..) for each window, and \
+                           select System.Window().Id";
+
 /// The kinds of the windows of `Windows(..)` that have early rows, by their ids.
 fn named_kinds(
     plan: &Plan,
@@ -171,9 +175,7 @@ fn named_kinds(
     let mut never = None;
     for branch in branches {
         let Some(id) = branch.id else {
-            return Err(
-                "the windows of Windows(..) have no names; write Window('name', ..) for each",
-            );
+            return Err(WITHOUT_IDS);
         };
         match kind_of(plan, branch.window) {
             Ok(kind) => kinds.push((id.to_owned(), kind)),
@@ -366,10 +368,7 @@ mod tests {
         );
         let windows = "SELECT k, COUNT(*) AS n, System.Timestamp() AS at INTO x FROM a TIMESTAMP BY t \
             GROUP BY k, Windows(Window('a', TumblingWindow(minute, 1)), Window('b', TumblingWindow(minute, 2)))";
-        assert_eq!(
-            identity(windows),
-            unselected("System.Window().Id AS WindowId")
-        );
+        assert_eq!(identity(windows), Err(NoIdentity::Never(WITHOUT_IDS)));
     }
 
     #[test]

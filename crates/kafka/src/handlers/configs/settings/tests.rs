@@ -25,9 +25,12 @@ fn shown(settings: &HubSettings, name: &str) -> (String, i8) {
 }
 
 /// A value of each setting that is not its default.
-const CHANGED: [(&str, &str); 33] = [
+const CHANGED: [(&str, &str); 36] = [
     ("cleanup.policy", "compact,delete"),
+    ("compression.gzip.level", "5"),
+    ("compression.lz4.level", "5"),
     ("compression.type", "zstd"),
+    ("compression.zstd.level", "5"),
     ("delete.retention.ms", "5"),
     ("file.delete.delay.ms", "5"),
     ("flush.messages", "5"),
