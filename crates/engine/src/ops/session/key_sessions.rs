@@ -55,7 +55,8 @@ struct SessionList {
 #[derive(Clone, Copy)]
 struct Session {
     key: KeyRef,
-    /// Sessions that end at one time are emitted in order of their start; the continuation after a cut keeps this number.
+    /// Sessions that end at one time are emitted in the order of their first events. The continuation after a cut gets
+    /// its number with its own first event: a job that starts later does not know what was before.
     sequence: u64,
     start: i64,
     last: i64,
@@ -225,6 +226,8 @@ impl KeySessions {
                 .continuation_start(session.start, session.last, time);
             match (session.state, rest) {
                 (State::Continuation, Some(start)) => {
+                    self.sequence = fresh.sequence;
+                    session.sequence = fresh.sequence;
                     session.start = start;
                     session.last = time;
                     session.state = State::Open;
@@ -239,12 +242,12 @@ impl KeySessions {
                 (_, rest) => {
                     session.state = State::Closed;
                     if let Some(start) = rest {
-                        (fresh.start, fresh.sequence) = (start, session.sequence);
+                        fresh.start = start;
                     }
                 }
             }
         }
-        self.sequence = self.sequence.max(fresh.sequence);
+        self.sequence = fresh.sequence;
         fresh.key = self.list.keys.put(key);
         let slot = self.begin(fresh);
         self.list.set_original_key(slot, input, row);

@@ -71,7 +71,8 @@ struct Session {
     /// The number of its key; [`NONE`] for a free slot.
     key: u32,
     lane: u32,
-    /// Sessions that end at one time are emitted in order of their start; the continuation after a cut keeps this number.
+    /// Sessions that end at one time are emitted in the order of their first events. The continuation after a cut gets
+    /// its number with its own first event: a job that starts later does not know what was before.
     sequence: u64,
     start: i64,
     last: i64,
@@ -256,6 +257,10 @@ impl Sessions {
             let session = self.sessions[slot as usize];
             if self.rule.close(session.start, session.last) >= time {
                 self.keys.release(key);
+                if session.groups.0 == NONE {
+                    self.sequence += 1;
+                    self.session(slot).sequence = self.sequence;
+                }
                 return slot;
             }
             self.close(slot);
