@@ -65,7 +65,7 @@ fn nodes(cluster: &Cluster) -> Markup {
     html! {
         (parts::heading("Nodes", "", none()))
         @if cluster.shared {
-            div class="scroll" { table {
+            div class="scroll" tabindex="0" { table {
                 thead { tr { th { "node" } th { "address" } th { "version" } th class="num" { "slots" } } }
                 tbody { @for node in &cluster.nodes { tr {
                     td { b { (node.name) } @if node.this { " " span class="sub" { "this node" } } }
@@ -75,7 +75,10 @@ fn nodes(cluster: &Cluster) -> Markup {
                 } } }
             } }
         } @else {
-            div class="body sub" { "The log is in the data folder of this node, so it has everything. With `log = \"kafka://..\"` several nodes share the work." }
+            div class="body sub" {
+                "The log is in the data folder of this node, so it has everything. With " code { "log = \"kafka://..\"" }
+                " several nodes share the work."
+            }
         }
     }
 }
@@ -98,7 +101,7 @@ fn rows(cluster: &Cluster) -> Markup {
         @if cluster.rows.is_empty() {
             div class="body sub" { "There is no queue, workflow, processor or job." }
         } @else {
-            div class="scroll" { table {
+            div class="scroll" tabindex="0" { table {
                 thead { tr {
                     th { "kind" } th { "name" } th { "node" } th { "state" } th class="num" { "backlog" } th class="num" { "partitions" } th { "why it waits" }
                 } }

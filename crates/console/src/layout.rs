@@ -279,12 +279,12 @@ fn links(screen: Screen, counts: &NavCounts) -> Markup {
         (link(Screen::Queues, Some(plain(counts.queues))))
         (link(Screen::Processors, Some(plain(counts.processors))))
         (link(Screen::Workflows, Some(plain(counts.workflows))))
+        (link(Screen::Cluster, None))
         h2 { "Needs a person" }
         (link(Screen::DeadLetters, Some(red(attention.dead_letters, ""))))
         (link(Screen::Circuits, Some(red(attention.circuits_open, " open"))))
         (entry("/console/workflows?state=parked", "Parked", None, Some(red(attention.parked, ""))))
         h2 { "Try" }
-        (link(Screen::Cluster, None))
         (link(Screen::Playground, None))
         (entry("/api/docs", "HTTP API", None, None))
     }
