@@ -5,30 +5,17 @@ use std::io::Write;
 use serde_json::{Map, Value, json};
 
 use super::path;
-use crate::exit::{ExitStatus, UsageError};
+use super::settings::{DeliverySettings, body, some_change};
+use crate::exit::ExitStatus;
 use crate::node_args::{Columns, Confirmation, NodeArgs, items};
 
-/// Settings of a queue. An absent one has its default at creation, and is unchanged by `set`.
 #[derive(clap::Args)]
 struct Settings {
-    /// How long a received message stays locked, such as 60s
-    #[arg(long)]
-    lock: Option<String>,
-    /// Deliveries before an unsettled message becomes a dead letter
-    #[arg(long)]
-    deliveries_max: Option<u32>,
-    /// Time to live of a message, such as 7d, or `forever`
-    #[arg(long)]
-    time_to_live: Option<String>,
-    /// Move expired messages to the dead letters
-    #[arg(long)]
-    dead_letter_expired: Option<bool>,
+    #[command(flatten)]
+    delivery: DeliverySettings,
     /// Duplicate detection window: drop a message whose id was seen within this time, such as 10m, or `off`
     #[arg(long)]
     duplicates_within: Option<String>,
-    /// The largest total size of the messages, in bytes
-    #[arg(long)]
-    bytes_max: Option<u64>,
     /// The largest message, in bytes
     #[arg(long)]
     message_bytes_max: Option<u32>,
@@ -36,22 +23,12 @@ struct Settings {
 
 impl Settings {
     fn body(self) -> Map<String, Value> {
-        let settings = [
-            ("lock", self.lock.map(Value::from)),
-            ("deliveries_max", self.deliveries_max.map(Value::from)),
-            ("time_to_live", self.time_to_live.map(Value::from)),
-            (
-                "dead_letter_expired",
-                self.dead_letter_expired.map(Value::from),
-            ),
+        let mut settings = self.delivery.body();
+        settings.extend(body([
             ("duplicates_within", self.duplicates_within.map(Value::from)),
-            ("bytes_max", self.bytes_max.map(Value::from)),
             ("message_bytes_max", self.message_bytes_max.map(Value::from)),
-        ];
-        let given = settings
-            .into_iter()
-            .filter_map(|(name, value)| Some((name.to_owned(), value?)));
-        given.collect()
+        ]));
+        settings
     }
 }
 
@@ -88,13 +65,9 @@ pub(crate) struct Set {
 
 impl Set {
     pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
-        let body = self.settings.body();
-        if body.is_empty() {
-            let message = "nothing to set: give a setting such as --lock 30s; --help lists them";
-            return Err(UsageError(message.into()).into());
-        }
+        let body = some_change(self.settings.body())?;
         let path = format!("/api/queues/{}", self.name);
-        let queue = self.node.patch(&path, &body.into()).await?;
+        let queue = self.node.patch(&path, &body).await?;
         self.node
             .print(&queue, || format!("changed queue {}", self.name))
     }

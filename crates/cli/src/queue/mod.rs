@@ -2,6 +2,7 @@
 
 mod manage;
 mod messages;
+pub(crate) mod settings;
 mod settle;
 
 use crate::exit::ExitStatus;

@@ -4,9 +4,9 @@ use std::io::Write;
 
 use serde_json::{Map, Value};
 
-use super::{body, some_change};
 use crate::exit::ExitStatus;
 use crate::node_args::{Columns, NodeArgs, items, text};
+use crate::queue::settings::{body, some_change};
 
 /// Settings of a topic. An absent one has its default at creation, and is unchanged by `set`.
 #[derive(clap::Args)]

@@ -4,9 +4,7 @@ mod manage;
 mod rule;
 mod subscription;
 
-use serde_json::{Map, Value};
-
-use crate::exit::{ExitStatus, UsageError};
+use crate::exit::ExitStatus;
 use crate::node_args::{DeleteArgs, NodeArgs};
 use crate::runtime::block_on;
 
@@ -59,25 +57,5 @@ impl Topic {
                 Command::RemoveRule(command) => command.run().await,
             }
         })
-    }
-}
-
-/// The settings that were given, as the body of a request.
-fn body<const N: usize>(settings: [(&str, Option<Value>); N]) -> Map<String, Value> {
-    let given = settings
-        .into_iter()
-        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    given.collect()
-}
-
-/// Refuses a change without any setting.
-fn some_change(body: Map<String, Value>) -> Result<Value, UsageError> {
-    match body.is_empty() {
-        true => {
-            let message =
-                "nothing to set: give a setting such as --time-to-live 7d; --help lists them";
-            Err(UsageError(message.into()))
-        }
-        false => Ok(body.into()),
     }
 }

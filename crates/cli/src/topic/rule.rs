@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use super::body;
 use crate::client::percent_encode;
 use crate::exit::{ExitStatus, UsageError};
 use crate::node_args::NodeArgs;
+use crate::queue::settings::body;
 
 /// The subscription that a rule belongs to, and its name.
 #[derive(clap::Args)]

@@ -1,43 +1,10 @@
 //! Creates, changes and deletes subscriptions.
 
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
-use super::{body, some_change};
 use crate::exit::ExitStatus;
 use crate::node_args::{Confirmation, NodeArgs};
-
-/// Settings of a subscription. An absent one has its default at creation, and is unchanged by `set-subscription`.
-#[derive(clap::Args)]
-struct Settings {
-    /// How long a received message stays locked, such as 60s
-    #[arg(long)]
-    lock: Option<String>,
-    /// Deliveries before an unsettled message becomes a dead letter
-    #[arg(long)]
-    deliveries_max: Option<u32>,
-    /// Time to live of a message, such as 7d, or `forever`
-    #[arg(long)]
-    time_to_live: Option<String>,
-    /// Move expired messages to the dead letters
-    #[arg(long)]
-    dead_letter_expired: Option<bool>,
-    /// The largest total size of the messages, in bytes
-    #[arg(long)]
-    bytes_max: Option<u64>,
-}
-
-impl Settings {
-    fn body(self) -> Map<String, Value> {
-        let expired = self.dead_letter_expired;
-        body([
-            ("lock", self.lock.map(Value::from)),
-            ("deliveries_max", self.deliveries_max.map(Value::from)),
-            ("time_to_live", self.time_to_live.map(Value::from)),
-            ("dead_letter_expired", expired.map(Value::from)),
-            ("bytes_max", self.bytes_max.map(Value::from)),
-        ])
-    }
-}
+use crate::queue::settings::{DeliverySettings, some_change};
 
 #[derive(clap::Args)]
 pub(crate) struct Create {
@@ -50,7 +17,7 @@ pub(crate) struct Create {
     #[arg(long)]
     sql: Option<String>,
     #[command(flatten)]
-    settings: Settings,
+    settings: DeliverySettings,
     #[command(flatten)]
     node: NodeArgs,
 }
@@ -76,7 +43,7 @@ pub(crate) struct Set {
     topic: String,
     name: String,
     #[command(flatten)]
-    settings: Settings,
+    settings: DeliverySettings,
     #[command(flatten)]
     node: NodeArgs,
 }

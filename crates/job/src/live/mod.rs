@@ -49,6 +49,7 @@ mod shard_state;
 mod start;
 mod state_limit;
 mod status;
+mod store_object;
 mod telemetry;
 mod time_journal;
 mod watchdog;

@@ -14,11 +14,15 @@ use highwater_connect::StateStore;
 use highwater_env::random::Random;
 
 use super::checkpoint_store::{Checkpoints, KEPT};
+use super::store_object::ObjectFormat;
 use super::time_journal::internal_name;
 use crate::load::Job;
 
-const MAGIC: [u8; 8] = *b"HWMANIFE";
-const VERSION: u8 = 1;
+const FORMAT: ObjectFormat = ObjectFormat {
+    title: *b"HWMANIFE",
+    version: 1,
+    mistaken: "it is no manifest",
+};
 const MANIFEST: &str = "manifest";
 const CHECKPOINT: &str = "checkpoint";
 const TABLES: &str = "tables";
@@ -58,52 +62,41 @@ struct StoredObject {
     name: String,
 }
 
+impl StoredObject {
+    fn read_list(from: &mut Reader<'_>) -> Result<Vec<StoredObject>, DecodeError> {
+        let count = from.count()?;
+        let read = |_| {
+            Ok(StoredObject {
+                number: from.u64()?,
+                name: from.text()?.to_owned(),
+            })
+        };
+        (0..count).map(read).collect()
+    }
+}
+
 impl Manifest {
     fn encode(&self) -> Vec<u8> {
-        let mut out = MAGIC.to_vec();
-        out.u8(VERSION);
-        out.u64(self.owner);
-        for objects in [&self.checkpoints, &self.tables] {
-            out.count(objects.len());
-            for object in objects {
-                out.u64(object.number);
-                out.text(&object.name);
+        FORMAT.encode(|out| {
+            out.u64(self.owner);
+            for objects in [&self.checkpoints, &self.tables] {
+                out.count(objects.len());
+                for object in objects {
+                    out.u64(object.number);
+                    out.text(&object.name);
+                }
             }
-        }
-        let sum = crc32c::crc32c(&out);
-        out.u32(sum);
-        out
+        })
     }
 
     fn decode(bytes: &[u8]) -> Result<Manifest, DecodeError> {
-        let contents = bytes.len().checked_sub(4).ok_or(DecodeError::Truncated)?;
-        let (contents, sum) = bytes.split_at(contents);
-        if crc32c::crc32c(contents) != Reader::new(sum).u32()? {
-            return Err(DecodeError::Invalid("its checksum is wrong"));
-        }
-        let mut from = Reader::new(contents);
-        if from.array()? != MAGIC {
-            return Err(DecodeError::Invalid("it is no manifest"));
-        }
-        from.version(VERSION)?;
-        let owner = from.u64()?;
-        let mut objects = || -> Result<Vec<StoredObject>, DecodeError> {
-            (0..from.count()?)
-                .map(|_| {
-                    Ok(StoredObject {
-                        number: from.u64()?,
-                        name: from.text()?.to_owned(),
-                    })
-                })
-                .collect()
-        };
-        let manifest = Manifest {
-            owner,
-            checkpoints: objects()?,
-            tables: objects()?,
-        };
-        from.end()?;
-        Ok(manifest)
+        FORMAT.decode(bytes, |from| {
+            Ok(Manifest {
+                owner: from.u64()?,
+                checkpoints: StoredObject::read_list(from)?,
+                tables: StoredObject::read_list(from)?,
+            })
+        })
     }
 
     fn names(&self) -> impl Iterator<Item = &str> {
