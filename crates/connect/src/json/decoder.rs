@@ -119,7 +119,7 @@ impl Decoder {
             Some(rest) if first_line == 1 => rest,
             _ => block,
         };
-        match std::str::from_utf8(block) {
+        match simdutf8::basic::from_utf8(block) {
             Ok(text) => self.lines(text, first_line, batch),
             Err(_) => self.lines_one_by_one(block, first_line, batch),
         }

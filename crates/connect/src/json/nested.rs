@@ -9,7 +9,7 @@ use highwater_engine::{Column, ColumnBuilder, NestedTexts, ReadNested, Value};
 use super::Field;
 use super::build::Builder;
 use super::decoder::Decoder;
-use super::scan::{byte, skip_blanks, skip_value};
+use super::scan::{byte, skip_blanks, skip_validated};
 use crate::source::Level;
 
 /// JSON text, read by the rules of a compatibility level.
@@ -121,7 +121,7 @@ impl ReadNested for JsonText {
         while byte(bytes, at) != b']' {
             let end = match byte(bytes, at) {
                 b'{' | b'[' => {
-                    let end = skip_value(bytes, at, 0).unwrap_or(bytes.len());
+                    let end = skip_validated(bytes, at);
                     out.push_nested(&text[at..end], self.shared());
                     end
                 }

@@ -7,6 +7,7 @@
 use super::DEPTH_MAX;
 use super::fault::{Fault, FaultKind};
 use super::number;
+use wide::u8x16;
 
 /// The byte at a position, or a newline past the end.
 #[inline(always)]
@@ -270,6 +271,75 @@ fn skip_nested(bytes: &[u8], mut at: usize, outer: u32) -> Result<usize, Fault> 
     }
 }
 
+/// The end of the object or array at `at`, whose text was validated before.
+///
+/// Only brackets outside of texts count then. Sixteen bytes are looked at together: between an odd quote and the next
+/// one everything is text, and a chunk with fewer closing brackets than are open cannot hold the end.
+pub(crate) fn skip_validated(bytes: &[u8], start: usize) -> usize {
+    let (mut at, mut open, mut inside) = (start, 0, 0);
+    // The text may end in the middle of a chunk, which is filled up with newlines.
+    while at < bytes.len() {
+        let marks = Marks::of(load16(bytes, at));
+        if marks.backslashes != 0 {
+            break;
+        }
+        let texts = prefix_xor(marks.quotes) ^ inside;
+        let (opening, closing) = (marks.opening & !texts, marks.closing & !texts);
+        if closing.count_ones() < open {
+            open = open + opening.count_ones() - closing.count_ones();
+        } else {
+            let mut brackets = opening | closing;
+            while brackets != 0 {
+                let place = brackets.trailing_zeros();
+                open = match opening >> place & 1 {
+                    1 => open + 1,
+                    _ => open - 1,
+                };
+                if open == 0 {
+                    return at + place as usize + 1;
+                }
+                brackets &= brackets - 1;
+            }
+        }
+        inside = (texts >> 15 & 1).wrapping_neg() & 0xffff;
+        at += 16;
+    }
+    // Escapes are rare, and the slow way knows them.
+    skip_value(bytes, start, 0).unwrap_or(bytes.len())
+}
+
+/// Sets each bit that has an odd number of ones up to and including its own.
+fn prefix_xor(bits: u32) -> u32 {
+    [1, 2, 4, 8]
+        .into_iter()
+        .fold(bits, |bits, by| bits ^ bits << by)
+        & 0xffff
+}
+
+/// What 16 bytes of JSON hold, a bit for each byte.
+struct Marks {
+    quotes: u32,
+    backslashes: u32,
+    opening: u32,
+    closing: u32,
+}
+
+impl Marks {
+    #[inline(always)]
+    fn of((first, second): (u64, u64)) -> Marks {
+        let text = u8x16::new((u128::from(second) << 64 | u128::from(first)).to_le_bytes());
+        let equal = |bytes: u8x16, byte| bytes.simd_eq(u8x16::splat(byte)).to_bitmask();
+        // Braces and square brackets differ in one bit.
+        let brackets = text | u8x16::splat(0x20);
+        Marks {
+            quotes: equal(text, b'"'),
+            backslashes: equal(text, b'\\'),
+            opening: equal(brackets, b'{'),
+            closing: equal(brackets, b'}'),
+        }
+    }
+}
+
 fn skip_scalar(bytes: &[u8], at: usize) -> Result<usize, Fault> {
     match byte(bytes, at) {
         b'"' => Ok(text(bytes, at + 1)?.end + 1),
@@ -346,6 +416,32 @@ mod tests {
         ] {
             assert_eq!(skip(value), Ok(value.len()), "{value}");
             assert_eq!(skip(&format!("{value},")), Ok(value.len()), "{value}");
+        }
+    }
+
+    #[test]
+    fn validated_values_end_where_they_do_when_they_are_validated() {
+        let pieces = [
+            "{}",
+            "[]",
+            "{\"a\":1}",
+            "[1,[2,{\"b\":[]}]]",
+            "[\"]\",\"}\",\"[{\"]",
+            "{\"long name of a field\":\"a text with ] and } in it\"}",
+            "[\"\\\"]\"]",
+            "[\"0123456789abc\\\\\",{\"x\":\"}\"}]",
+            "[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]",
+        ];
+        for (first, second) in pieces
+            .iter()
+            .flat_map(|a| pieces.iter().map(move |b| (a, b)))
+        {
+            for value in [first.to_string(), format!("[{first},{second}]")] {
+                for after in ["", ",", "]}", "                 "] {
+                    let text = format!("{value}{after}");
+                    assert_eq!(skip_validated(text.as_bytes(), 0), value.len(), "{text}");
+                }
+            }
         }
     }
 

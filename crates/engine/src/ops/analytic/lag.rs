@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use arrow_array::Array;
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_time::{Duration, Instant};
 
@@ -64,6 +65,13 @@ struct PlainCell {
     bits: u64,
 }
 
+impl PlainCell {
+    const NONE: PlainCell = PlainCell {
+        time: NEVER,
+        bits: 0,
+    };
+}
+
 /// Before every time, so never within a limit.
 const NEVER: i64 = i64::MIN;
 
@@ -119,11 +127,7 @@ impl Cells {
     fn grow(&mut self, slots: usize) {
         match self {
             Cells::PlainCell { cells, nulls, .. } => {
-                let none = PlainCell {
-                    time: NEVER,
-                    bits: 0,
-                };
-                cells.resize(slots, none);
+                cells.resize(slots, PlainCell::NONE);
                 nulls.resize(slots, false);
             }
             Cells::Wide(cells) => cells.resize(
@@ -208,6 +212,60 @@ impl Latest {
     }
 }
 
+impl Latest {
+    /// The common case of LAG: values of one small type, without NULLs, WHEN and default. Returns whether it is one.
+    ///
+    /// The first loop does nothing but exchange the cells of its rows, so that the cache misses of many keys overlap.
+    fn run_plain(&mut self, input: &CallInput<'_>, out: &mut ColumnBuilder) -> bool {
+        let ([of], None, false) = (input.arguments, input.when, self.with_row) else {
+            return false;
+        };
+        let Cells::PlainCell { kind, cells, nulls } = &mut self.cells else {
+            return false;
+        };
+        let Some((new, bits)) = plain_bits(of) else {
+            return false;
+        };
+        if *kind != new && *kind != Kind::Unknown {
+            return false;
+        }
+        *kind = new;
+        let rows = input.slots.iter().zip(input.times).zip(bits);
+        let exchange = |((slot, time), bits): ((&u32, &i64), u64)| {
+            let slot = *slot as usize;
+            let before = std::mem::replace(&mut cells[slot], PlainCell { time: *time, bits });
+            match std::mem::take(&mut nulls[slot]) {
+                true => PlainCell::NONE,
+                false => before,
+            }
+        };
+        let before: Vec<PlainCell> = rows.map(exchange).collect();
+        for (cell, time) in before.into_iter().zip(input.times) {
+            match cell.time > time.saturating_sub(self.limit) {
+                true => out.push(new.value(cell.bits)),
+                false => out.push_null(),
+            }
+        }
+        true
+    }
+}
+
+/// The type and bits of values without NULLs, if the type is a small one.
+fn plain_bits(of: &Column) -> Option<(Kind, Vec<u64>)> {
+    let ints = |values: &[i64]| values.iter().map(|value| *value as u64).collect();
+    match of {
+        Column::Int(values) if values.null_count() == 0 => Some((Kind::Int, ints(values.values()))),
+        Column::Time(values) if values.null_count() == 0 => {
+            Some((Kind::Time, ints(values.values())))
+        }
+        Column::Float(values) if values.null_count() == 0 => {
+            let bits = values.values().iter().map(|value| value.to_bits());
+            Some((Kind::Float, bits.collect()))
+        }
+        _ => None,
+    }
+}
+
 fn push_default(default: Option<&Column>, row: usize, out: &mut ColumnBuilder) {
     match default {
         Some(default) => out.push(default.get(row)),
@@ -225,6 +283,9 @@ impl CallState for Latest {
     }
 
     fn run(&mut self, input: &CallInput<'_>, out: &mut ColumnBuilder, _failures: &mut Failures) {
+        if self.run_plain(input, out) {
+            return;
+        }
         let (of, default) = (&input.arguments[0], input.arguments.get(1));
         for at in input.rows() {
             if self.with_row && at.passes {

@@ -7,7 +7,8 @@
 //! is processed.
 //!
 //! With `low <= time(right) - time(left) <= high`, a left row is buffered until time passes `left + high`, and a right row
-//! until time passes `right - low`. Rows that can only match earlier rows are not buffered.
+//! until time passes `right - low`. Rows that can only match earlier rows are not buffered, nor are right rows that can
+//! only match left rows of their own time when there are none.
 
 mod index;
 mod pairs;
@@ -200,7 +201,7 @@ impl Join {
                 }
             });
             pairs[start..].reverse();
-            if self.low <= 0 {
+            if self.low < 0 || (self.low == 0 && self.left.next_time() == time) {
                 self.right.keep(next, time);
             }
             if !self.has_room(context) {
