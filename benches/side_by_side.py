@@ -1,7 +1,8 @@
 """Highwater and DuckDB over the same files: the rows of a query compared, CPU seconds per million events and peak memory.
 
 Used by `nexmark/run` and `toll/run`, which say what the tables and queries are. A query is a pair of files, `NAME.saql` and
-`NAME.sql`; one without `NAME.sql` is measured alone. Every run is a process of its own, on one thread; figures are medians.
+`NAME.sql`; one without `NAME.sql` is measured alone. Every run is a process of its own, on one thread; figures are medians,
+and per million of the events that were asked for, however many of them a query reads.
 """
 import argparse, json, os, pathlib, re, resource, statistics, subprocess, sys
 
@@ -78,7 +79,7 @@ class Suite:
             ours.append(measured([*binary, job]))
             if compares:
                 theirs.append(measured([sys.executable, self.script, "--duckdb", name, data, out]))
-        millions = ours[0]["events"] / 1e6
+        millions = options.events / 1e6
         cost = median(ours, "cpu_seconds") / millions
         line = f"{name:12} {ours[0]['rows']:8} {cost:9.2f} "
         memory = max(run["peak_megabytes"] for run in ours)
