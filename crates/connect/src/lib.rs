@@ -48,8 +48,8 @@ pub use cluster::{
 pub use endpoint::PostgresOutput;
 pub use endpoint::{
     Destination, Endpoint, EndpointError, EndpointFuture, FINAL_COLUMN, FilesOutput, HubOutput,
-    OUTPUT_KINDS, OpenResult, OpenSink, OutputContext, OutputKind, OutputSettings, OutsideAccess,
-    Rows, SinkEndpoint, SinkTarget, StdoutOutput,
+    OUTPUT_KINDS, OpenResult, OpenSink, OutputContext, OutputKind, OutputSettings, OutputShard,
+    OutsideAccess, Rows, SinkEndpoint, SinkTarget, StdoutOutput,
 };
 pub use file_slice::{FileSlice, FileSlicer, SliceKind, SliceOptions};
 pub use format_settings::is_delimiter;

@@ -10,6 +10,7 @@ mod column;
 mod estimate;
 pub mod eval;
 mod item_codec;
+mod key_routes;
 mod lazy;
 mod ops;
 mod physical_plan;
@@ -22,6 +23,7 @@ pub use chunk::{CHUNK_ROWS, Chunk, ChunkLanes, LaneName};
 pub use column::{Column, ColumnBuilder};
 pub use estimate::{StateEstimate, StateItem, StateUnit, VALUE_BYTES, estimate};
 pub use item_codec::ItemReader;
+pub use key_routes::{ClassOf, KeyRoutes};
 pub use lazy::{LazyColumn, NestedTexts, ReadNested};
 pub use ops::{
     Context, DataError, DataErrors, DataWarnings, Item, Merge, Operator, OutputBudget,

@@ -43,7 +43,7 @@ pub struct PhysicalPlan {
     /// Per node, whether its rows have lanes.
     lanes: Vec<bool>,
     /// Per input, the exits of its partitions to the shared pipeline, in order.
-    exits: Vec<Vec<Exit>>,
+    pub(crate) exits: Vec<Vec<Exit>>,
     scripts: Option<Arc<Scripts>>,
     /// Per node, the table of a lookup.
     tables: Vec<Option<Arc<LookupTable>>>,
@@ -51,14 +51,14 @@ pub struct PhysicalPlan {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Placement {
+pub(crate) enum Placement {
     /// On each partition of this input.
     Partition(usize),
     Shared,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Exit {
+pub(crate) enum Exit {
     /// The rows of a node.
     Rows(NodeId),
     /// The rows of a node with their lanes; each partition enters a substream join separately.
@@ -221,6 +221,15 @@ impl PhysicalPlan {
         Ok(())
     }
 
+    pub(crate) fn placement(&self, node: NodeId) -> Placement {
+        self.placements[node.0]
+    }
+
+    /// Whether the rows of the node have lanes.
+    pub(crate) fn has_lanes(&self, node: NodeId) -> bool {
+        self.lanes[node.0]
+    }
+
     /// Whether the node runs on each partition.
     pub fn is_partitioned(&self, node: NodeId) -> bool {
         matches!(self.placements[node.0], Placement::Partition(_))
@@ -347,7 +356,7 @@ impl PhysicalPlan {
         )
     }
 
-    fn exit_number(&self, input: usize, exit: Exit) -> usize {
+    pub(crate) fn exit_number(&self, input: usize, exit: Exit) -> usize {
         self.exits[input]
             .iter()
             .position(|other| *other == exit)

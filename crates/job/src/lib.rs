@@ -10,6 +10,7 @@ mod error_log;
 mod event_trace;
 mod events;
 mod file_reader;
+mod key_spread;
 pub mod live;
 mod load;
 mod order;

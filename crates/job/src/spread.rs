@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::key_spread::{combiners, key_routes};
 use crate::live::sharing_refusal;
 use crate::load::Job;
 use crate::plan_steps::{JobPart, plan_steps};
@@ -13,8 +14,12 @@ pub struct JobSpread {
     pub refusal: Option<String>,
     /// Steps that each partition of the inputs has by itself.
     pub spread: Vec<String>,
-    /// Steps that one instance has, the combiner.
+    /// Steps of the combiner, or of several combiners that share the keys of the outputs.
     pub combined: Vec<String>,
+    /// How many combiners there are.
+    pub combiners: usize,
+    /// Why several combiners could not share the job by key, if they could not.
+    pub one_place: Option<String>,
 }
 
 impl JobSpread {
@@ -45,6 +50,8 @@ impl JobSpread {
             refusal: sharing_refusal(job),
             spread,
             combined,
+            combiners: combiners(job),
+            one_place: key_routes(job).err(),
         }
     }
 
@@ -63,8 +70,20 @@ impl JobSpread {
             "  spread over the partitions of the inputs, {share}:"
         ));
         lines.extend(self.spread.iter().map(|step| format!("    {step}")));
-        lines.push("  in one place, the combiner, which another instance takes over:".into());
+        lines.push(match self.combiners {
+            1 => "  in one place, the combiner, which another instance takes over:".into(),
+            several => format!(
+                "  spread over {several} combiners by the key of each output, with a producer each:"
+            ),
+        });
         lines.extend(self.combined.iter().map(|step| format!("    {step}")));
+        match &self.one_place {
+            _ if self.combiners > 1 => {}
+            Some(reason) => lines.push(format!("  it stays in one place: {reason}")),
+            None => lines.push(
+                "  it can be spread by the key of each output: `state.combiners` says over how many combiners".into(),
+            ),
+        }
         lines
     }
 }
@@ -96,8 +115,78 @@ mod tests {
         let found = spread(apart, topic);
         assert!(!has(&found.combined, "window"), "{found:?}");
         assert_eq!(found.combined, ["output x"]);
+        assert!(found.one_place.unwrap().contains("has no `key`"));
         let refused = spread(window, "hub = \"a\"");
         assert!(refused.refusal.is_some());
         assert!(refused.lines(3)[1].contains("is no Kafka topic"));
+    }
+
+    fn keyed(sql: &str, lines: &str) -> JobSpread {
+        let topic = |kind: &str, name: &str, more: &str| {
+            format!(
+                "[{kind}.{name}]\ntype = \"kafka\"\nservers = [\"b:1\"]\ntopic = \"{name}\"\n{more}"
+            )
+        };
+        let text = format!(
+            "sql = \"{sql}\"\n{}{}{}[state]\npath = \"s\"\nshared = true\n{lines}",
+            topic("inputs", "a", ""),
+            topic("inputs", "b", ""),
+            topic("outputs", "x", "key = \"k\"\n"),
+        );
+        JobSpread::of(&Job::new(JobFile::parse(&text, "job.toml").unwrap()).unwrap())
+    }
+
+    // proves X1
+    #[test]
+    fn what_keys_keep_apart_is_spread_and_the_rest_says_why_not() {
+        let counts = "SELECT k, COUNT(*) AS n INTO x FROM a TIMESTAMP BY t GROUP BY k, TumblingWindow(minute, 1)";
+        let found = keyed(counts, "combiners = 3\n");
+        assert_eq!((found.refusal.clone(), found.combiners), (None, 3));
+        let lines = found.lines(2).join("\n");
+        assert!(lines.contains("spread over 3 combiners"), "{lines}");
+        assert!(!lines.contains("in one place"), "{lines}");
+        let one = keyed(counts, "").lines(2).join("\n");
+        assert!(
+            one.contains("in one place") && one.contains("`state.combiners`"),
+            "{one}"
+        );
+        let dead = "[errors]\non_error = \"dead_letter\"\ndead_letter = \"d\"\n[outputs.d]\ntype = \"kafka\"\n\
+                    servers = [\"b:1\"]\ntopic = \"d\"\n";
+        for (sql, lines, reason) in [
+            (counts, dead, "dead letters"),
+            (
+                "SELECT k + 1 AS n INTO x FROM a",
+                "",
+                "does not name the key `k`",
+            ),
+            ("SELECT * INTO x FROM a", "", "before any `*`"),
+            (
+                "SELECT COUNT(*) AS k INTO x FROM a GROUP BY v, TumblingWindow(minute, 1)",
+                "",
+                "no key of GROUP BY",
+            ),
+            (
+                "SELECT k, LAG(v) OVER (LIMIT DURATION(minute, 1)) AS v INTO x FROM a",
+                "",
+                "PARTITION BY lacks the key",
+            ),
+            (
+                "SELECT k, COUNT(*) AS n INTO x FROM a GROUP BY k, SessionWindow(minute, 1, 5)",
+                "",
+                "events of all keys",
+            ),
+            (
+                "SELECT a.k AS k INTO x FROM a JOIN b ON a.k = b.k AND DATEDIFF(second, a, b) BETWEEN 0 AND 3",
+                "",
+                "a JOIN of streams",
+            ),
+        ] {
+            let found = keyed(sql, &format!("combiners = 3\n{lines}"));
+            let refusal = found.refusal.unwrap_or_default();
+            assert!(
+                refusal.contains("3 combiners cannot share it") && refusal.contains(reason),
+                "{sql}: {refusal}"
+            );
+        }
     }
 }

@@ -37,7 +37,7 @@ pub use hub::HubOutput;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresOutput;
 pub use registry::{
-    Destination, OUTPUT_KINDS, OpenResult, OutputContext, OutputKind, OutputSettings,
+    Destination, OUTPUT_KINDS, OpenResult, OutputContext, OutputKind, OutputSettings, OutputShard,
     OutsideAccess, SinkTarget,
 };
 pub use sink::{OpenSink, SinkEndpoint};

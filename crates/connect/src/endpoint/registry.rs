@@ -98,6 +98,11 @@ pub trait OutputSettings: fmt::Debug + Send + Sync {
         false
     }
 
+    /// The column whose value decides the partition of a row, if there is one.
+    fn partition_key(&self) -> Option<&str> {
+        None
+    }
+
     /// The file or standard output that a job over files writes to in place; `None` if only a live job has the output.
     fn sink_target(&self, folder: &Path) -> Option<SinkTarget> {
         let _ = folder;
@@ -141,6 +146,15 @@ pub struct SinkTarget {
     pub format: OutputFormat,
 }
 
+/// One of the writers that share an output. A row belongs to the one with the number that is left when the hash of its key
+/// is divided by the number of writers; so a partition has rows of one writer if the number of partitions is a multiple.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputShard {
+    pub number: u32,
+    /// How many there are.
+    pub of: u32,
+}
+
 /// The job that an output belongs to, and what the process offers to endpoints.
 #[derive(Clone)]
 pub struct OutputContext {
@@ -154,6 +168,8 @@ pub struct OutputContext {
     /// Set if rows are given before they are final: the columns that tell them apart. Rows have the columns `_revision`
     /// and `_final`, and a row with NULL in `_final` withdraws an earlier one.
     pub early_key: Option<Vec<String>>,
+    /// Set if several writers share the output: this one has the rows of some keys, with numbers of its own.
+    pub shard: Option<OutputShard>,
     /// Relative paths start here: the folder of the job file.
     pub folder: PathBuf,
     /// `None` where the process has no hubs.
@@ -175,6 +191,7 @@ impl OutputContext {
             refused_by: None,
             epoch: 0,
             early_key: None,
+            shard: None,
             folder: PathBuf::new(),
             hubs: None,
             queues: None,
@@ -192,9 +209,13 @@ impl OutputContext {
         }
     }
 
-    /// `job/output`
+    /// `job/output`, and the number of the shard where there are several.
     pub(super) fn id(&self) -> String {
-        format!("{}/{}", self.job, self.output_name())
+        let id = format!("{}/{}", self.job, self.output_name());
+        match self.shard {
+            None => id,
+            Some(shard) => format!("{id}/{}", shard.number),
+        }
     }
 }
 

@@ -106,6 +106,13 @@ pub(crate) fn decode_key<'a>(key: &mut &'a [u8]) -> ValueRef<'a> {
     }
 }
 
+/// The value of a key of several at `index`; see [`decode_key`].
+pub(crate) fn key_value(key: &[u8], index: usize) -> ValueRef<'_> {
+    let mut rest = key;
+    (0..index).for_each(|_| skip_value(&mut rest));
+    decode_key(&mut rest)
+}
+
 /// The length of the first value of a key; at most that of the key, which is not empty.
 pub(super) fn key_len(key: &[u8]) -> usize {
     let mut rest = key;

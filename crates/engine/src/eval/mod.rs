@@ -42,8 +42,9 @@ pub use compare::{compare, equal, rank, read_text, same};
 pub use fault::{EvalError, Fault, Faults, Warning};
 pub(crate) use fold::folded;
 pub(crate) use join_key::{append_class, encode_join_key, keys_equal, same_class};
-pub(crate) use key::{decode_key, looks_usual};
+pub(crate) use key::{decode_key, key_value, looks_usual};
 pub use key::{encode_key, key_texts};
+pub(crate) use number::float_as_int;
 pub use text::{write_json, write_text};
 
 use rows::Rows;

@@ -68,7 +68,7 @@ pub(super) fn compare_int_float(int: i64, float: f64) -> Ordering {
 }
 
 /// The bigint that is exactly this float.
-pub(super) fn float_as_int(float: f64) -> Option<i64> {
+pub(crate) fn float_as_int(float: f64) -> Option<i64> {
     let in_range = (-TWO_POW_63..TWO_POW_63).contains(&float);
     (in_range && float.trunc() == float).then_some(float as i64)
 }

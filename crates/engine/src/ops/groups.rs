@@ -352,6 +352,30 @@ impl Groups {
         slot
     }
 
+    /// The encoded keys of a group.
+    pub(crate) fn encoded_key(&self, slot: u32) -> &[u8] {
+        self.key(slot)
+    }
+
+    /// A copy of the given groups, in that order, to which no rows are added.
+    pub(crate) fn pick(&self, slots: &[u32]) -> Groups {
+        let mut picked = Groups {
+            table: HashTable::new(),
+            keys: Vec::new(),
+            key_ends: Vec::with_capacity(slots.len()),
+            original_keys: OriginalKeys::default(),
+            accumulators: self.accumulators.iter().map(|of| of.pick(slots)).collect(),
+        };
+        for (at, &slot) in slots.iter().enumerate() {
+            picked.keys.extend_from_slice(self.key(slot));
+            picked.key_ends.push(picked.keys.len() as u32);
+            if let Some(look) = self.original_keys.get(slot) {
+                picked.original_keys.set(at as u32, look.into());
+            }
+        }
+        picked
+    }
+
     /// Writes one row per group.
     pub(crate) fn emit(
         &self,

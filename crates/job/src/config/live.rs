@@ -33,10 +33,15 @@ pub struct JobStateStore {
     pub shared: bool,
     /// An instance is given up after this long without a heartbeat.
     pub session_timeout: std::time::Duration,
+    /// Over how many combiners the steps after the exchange are spread by key.
+    pub combiners: usize,
 }
 
 /// The least that Kafka takes unless it is told otherwise is 6 s.
 const SESSION_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Each stream has a partition of the exchange for each combiner.
+const COMBINERS_MAX: u64 = 64;
 
 impl Default for Live {
     fn default() -> Live {
@@ -156,7 +161,7 @@ pub(super) fn read_live(reader: &mut FileReader, top: &Section, outputs: &[Outpu
 }
 
 fn read_state(reader: &mut FileReader, section: &Section) -> Option<JobStateStore> {
-    let mut keys = vec!["shared", "session_timeout"];
+    let mut keys = vec!["shared", "session_timeout", "combiners"];
     keys.extend(STATE_KEYS);
     reader.known_keys(section, &keys);
     let store = StateSettings::read(reader, section);
@@ -165,12 +170,21 @@ fn read_state(reader: &mut FileReader, section: &Section) -> Option<JobStateStor
         let micros = u64::try_from(timeout.ticks() / 10).unwrap_or_default();
         std::time::Duration::from_micros(micros)
     });
+    let combiners = reader.number(section, "combiners").unwrap_or(1);
+    if let Some(entry) = section.entry("combiners")
+        && !(1..=COMBINERS_MAX).contains(&combiners)
+    {
+        let message = format!("\"combiners\" must be from 1 to {COMBINERS_MAX}");
+        reader.wrong_value(&entry, &message, "");
+    }
     if !shared {
         reader.useless(section, "session_timeout", "it needs shared = true");
+        reader.useless(section, "combiners", "it needs shared = true");
     }
     Some(JobStateStore {
         store: store?,
         shared,
         session_timeout: timeout.unwrap_or(SESSION_TIMEOUT),
+        combiners: combiners.clamp(1, COMBINERS_MAX) as usize,
     })
 }

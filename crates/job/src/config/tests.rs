@@ -635,6 +635,7 @@ output = "Late"
 path = "state"
 shared = true
 session_timeout = "8s"
+combiners = 4
 "#,
     );
     let time = Instant::parse_iso(b"2026-01-31T10:00:00Z").unwrap();
@@ -649,6 +650,7 @@ session_timeout = "8s"
             store: StateSettings::folder("state"),
             shared: true,
             session_timeout: std::time::Duration::from_secs(8),
+            combiners: 4,
         }),
     };
     assert_eq!(job.live, live);

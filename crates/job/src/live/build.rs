@@ -236,7 +236,7 @@ impl JobBuilder<'_> {
                 events,
                 status: self.status.clone(),
                 timer: self.clock.clone(),
-                errors_before: 0,
+                errors_told: 0,
                 logged_errors: 0,
                 meter: self.state_limit.meter(),
                 has_told_end: false,
@@ -411,9 +411,7 @@ impl JobParts {
         let streams = streams.map(|partition| (partition.input, partition.number));
         status.set_layout(inputs.collect(), outputs.collect(), streams.collect());
         for stream in &mut self.streams {
-            let (counts, shared_errors) = status.counts(stream.number());
-            stream.count_on(counts);
-            self.combiner.errors_before = shared_errors;
+            stream.count_on(status.counts(stream.number()));
         }
     }
 

@@ -106,8 +106,8 @@ pub(super) struct CombinerThread {
     pub events: mpsc::UnboundedSender<CombinerEvent>,
     pub status: StatusHandle,
     pub timer: Arc<dyn Clock>,
-    /// Failed rows of earlier runs of this start.
-    pub errors_before: u64,
+    /// How many failed rows are in the status.
+    pub errors_told: u64,
     /// How many failed rows are in the log of data errors.
     pub logged_errors: usize,
     pub meter: StateMeter,
@@ -325,10 +325,12 @@ impl CombinerThread {
             *shown = PartitionStatus { backlog, ..status };
         });
         self.log_errors();
-        let errors = self.errors_before + self.combiner.shared.pipeline.errors.count;
+        let errors = self.combiner.shared.pipeline.errors.count;
+        // Other combiners of a shared job count here, too.
+        let new_errors = errors - std::mem::replace(&mut self.errors_told, errors);
         self.status.update(|status| {
             status.watermark = self.combiner.watermark();
-            status.runtime_errors = errors;
+            status.runtime_errors += new_errors;
         });
         Ok(())
     }

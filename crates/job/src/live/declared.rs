@@ -28,6 +28,7 @@ impl Endpoints for DeclaredEndpoints {
             refused_by: request.refused_by.map(str::to_owned),
             epoch: request.epoch,
             early_key: request.early_key.clone(),
+            shard: request.shard,
             folder: request.folder.to_owned(),
             hubs: self.hubs.clone(),
             queues: self.queues.clone(),

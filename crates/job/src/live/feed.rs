@@ -4,6 +4,7 @@
 //! every replay reads at the same offset. Punctuation is requested only at the end of the partition. The partitions of a
 //! cluster have a journal for it (`time_journal.rs`).
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,8 +49,8 @@ pub(super) struct Feed {
     pub log_append_only: bool,
     /// The partition has punctuations.
     pub punctuates: bool,
-    /// One of the fetches ends at this position, if it is not reached yet.
-    pub stopover: Option<StreamPosition>,
+    /// Positions at which fetches end, those that are not reached yet, ascending.
+    pub stopovers: VecDeque<StreamPosition>,
     pub permits: Arc<Semaphore>,
     pub to: mpsc::UnboundedSender<WorkItem>,
     pub clock: Arc<dyn Clock>,
@@ -112,25 +113,24 @@ impl Feed {
         }
     }
 
-    /// Fetches, but not beyond the stopover.
+    /// Fetches, but not beyond the next stopover.
     async fn fetch_to_stopover(&mut self) -> Result<FetchData, String> {
-        let Some(stopover) = self.stopover else {
-            return self.fetch().await;
-        };
-        if self.next < stopover.next {
-            let fetched = self.fetch().await?;
-            return cut(fetched, stopover.next).map_err(|error| self.named(&error));
+        while let Some(stopover) = self.stopovers.front().copied() {
+            if self.next < stopover.next {
+                let fetched = self.fetch().await?;
+                return cut(fetched, stopover.next).map_err(|error| self.named(&error));
+            }
+            if self.next == stopover.next && self.journal.is_some() {
+                // Only time has passed to the stopover.
+                return Ok(FetchData {
+                    pieces: Vec::new(),
+                    bounds: self.partition.bounds(),
+                    aborted: Vec::new(),
+                });
+            }
+            self.stopovers.pop_front();
         }
-        if self.journal.is_none() || self.next > stopover.next {
-            self.stopover = None;
-            return self.fetch().await;
-        }
-        // Only time has passed to the stopover.
-        Ok(FetchData {
-            pieces: Vec::new(),
-            bounds: self.partition.bounds(),
-            aborted: Vec::new(),
-        })
+        self.fetch().await
     }
 
     /// Everything has been read.
@@ -162,9 +162,9 @@ impl Feed {
         }
         let end = self.end_of(fetched)?;
         let last = latest_arrival(fetched).map_err(|error| self.named(&error))?;
-        let latest = match self.stopover {
+        let latest = match self.stopovers.front().copied() {
             Some(stopover) if stopover.next == end => {
-                self.stopover = None;
+                self.stopovers.pop_front();
                 stopover.arrived
             }
             _ => Instant::AFTER_ALL,

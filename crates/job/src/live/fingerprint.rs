@@ -8,10 +8,12 @@ use highwater_query::explain;
 use highwater_time::TimePolicy;
 
 use super::partitions::PartitionSet;
+use crate::key_spread::combiners_and_keys;
 use crate::load::Job;
 
 const PARTITIONS: &str = "list of partitions";
 const EARLY: &str = "interval of early results";
+const COMBINERS: &str = "number of combiners or the key of an output";
 
 /// Titles and texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +57,9 @@ impl Fingerprint {
             .collect();
         // Checkpoints of jobs without early results have no such part.
         let early = (!early.is_empty()).then_some((EARLY, early));
-        let parts = parts.into_iter().chain(early);
+        // Nor have those of jobs with one combiner.
+        let combiners = combiners_and_keys(job).map(|text| (COMBINERS, text));
+        let parts = parts.into_iter().chain(early).chain(combiners);
         Fingerprint(
             parts
                 .map(|(title, text)| (title.to_owned(), text))
@@ -70,8 +74,8 @@ impl Fingerprint {
         Fingerprint(owned.collect())
     }
 
-    fn has_early(&self) -> bool {
-        self.0.iter().any(|(title, _)| title == EARLY)
+    fn has(&self, part: &str) -> bool {
+        self.0.iter().any(|(title, _)| title == part)
     }
 
     /// The description of the partitions, see [`PartitionSet::description`].
@@ -88,8 +92,11 @@ impl Fingerprint {
         let (old, new) = match changed.next() {
             Some(pair) => pair,
             None if self.0.len() == other.0.len() => return None,
-            None if self.has_early() != other.has_early() => {
+            None if self.has(EARLY) != other.has(EARLY) => {
                 return Some("early results were turned on or off".to_owned());
+            }
+            None if self.has(COMBINERS) != other.has(COMBINERS) => {
+                return Some("it had one combiner and has several now, or the reverse".to_owned());
             }
             None => return Some("it was saved by another version of Highwater".to_owned()),
         };

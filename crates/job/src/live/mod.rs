@@ -59,7 +59,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_connect::{ClusterConnector, EndpointError, OpenResult, StateStore};
+use highwater_connect::{ClusterConnector, EndpointError, OpenResult, OutputShard, StateStore};
 use highwater_engine::PhysicalPlanError;
 use highwater_env::Clock;
 use highwater_log::{Log, ReadError};
@@ -117,6 +117,8 @@ pub struct EndpointRequest<'a> {
     pub epoch: u64,
     /// Set if rows are given before they are final: the columns that tell them apart.
     pub early_key: Option<Vec<String>>,
+    /// Set if several combiners write the output, each the rows of some keys.
+    pub shard: Option<OutputShard>,
     /// The names of the columns.
     pub names: &'a [Name],
     /// Its declaration in the job file, if there is one.

@@ -71,8 +71,10 @@ impl Output {
                 OutputMessage::Rows(rows) => {
                     let count = rows.chunk.rows() as u64;
                     self.write(rows).await;
-                    self.status
-                        .update_output(self.index, |status| status.waiting -= count);
+                    self.status.update_output(self.index, |status| {
+                        // Another combiner of this instance may have started since, which begins the count again.
+                        status.waiting = status.waiting.saturating_sub(count);
+                    });
                 }
                 OutputMessage::Advance(watermark) => {
                     let mut attempts = Attempts::default();

@@ -1,5 +1,6 @@
 //! Runs a live job: launches its tasks and threads, supervises them, takes checkpoints, and stops it.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -184,7 +185,7 @@ impl LaunchPlan {
                 log_append_only: arrival == Some(ArrivalTime::LogAppend),
                 punctuates: arrival != Some(ArrivalTime::Create),
                 until,
-                stopover: None,
+                stopovers: VecDeque::new(),
                 permits: self.parts.combiner.permits.permits(number),
                 to: workers[number % workers.len()].clone(),
                 clock: self.context.clock.clone(),

@@ -606,6 +606,7 @@ impl JobStart<'_> {
                         refused_by: None,
                         epoch: draft.point.epoch,
                         early_key: early.and_then(|early| early.key_of(plan, &pending.name)),
+                        shard: self.exchange.and_then(|exchange| exchange.shard),
                         names: &pending.columns,
                         declared,
                     })?,
@@ -637,6 +638,7 @@ impl JobStart<'_> {
                 refused_by: Some(&refused_by.name),
                 epoch,
                 early_key: None,
+                shard: self.exchange.and_then(|exchange| exchange.shard),
                 names: &[Name::Spread],
                 declared: self.job.file.output(output),
             })

@@ -271,12 +271,11 @@ impl StatusHandle {
         (inner.status.inputs, inner.status.outputs) = (inputs, outputs);
     }
 
-    /// The counts of a stream, and the errors of the shared part of the query.
-    pub(super) fn counts(&self, stream: usize) -> (PartitionStatus, u64) {
+    /// The counts of a stream.
+    pub(super) fn counts(&self, stream: usize) -> PartitionStatus {
         let inner = self.lock();
         let (input, partition) = inner.streams[stream];
-        let status = inner.status.inputs[input].partitions[partition].clone();
-        (status, inner.status.runtime_errors)
+        inner.status.inputs[input].partitions[partition].clone()
     }
 
     /// Sets the start of each stream and the offset at which its replay ends.

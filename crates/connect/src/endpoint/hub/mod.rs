@@ -28,7 +28,7 @@ use highwater_query::plan::Name;
 use super::state::EndpointKind;
 use super::{
     Destination, Endpoint, EndpointError, EndpointFuture, OpenResult, OutputContext, OutputKind,
-    OutputSettings, Rows,
+    OutputSettings, OutputShard, Rows,
 };
 use crate::cluster::{ClusterConnector, ClusterSettings};
 use last_row::OwnRows;
@@ -133,6 +133,7 @@ impl HubTarget {
             _ => Ok(Box::new(HubEndpoint {
                 target: self,
                 id: context.id(),
+                shard: context.shard.filter(|_| key.is_some()),
                 epoch: context.epoch,
                 records,
                 open: None,
@@ -186,6 +187,8 @@ struct HubEndpoint {
     target: HubTarget,
     /// The transactional id of its producer.
     id: String,
+    /// Set if several writers share the partitions by key.
+    shard: Option<OutputShard>,
     epoch: u64,
     /// The rows of the current write.
     records: Records,
@@ -216,6 +219,13 @@ impl HubEndpoint {
         let count = state
             .as_ref()
             .map_or(hub.partitions, |state| state.partitions.len() as u32);
+        if let Some(shard) = self.shard.filter(|shard| count % shard.of != 0) {
+            return Err(EndpointError::unfit(format!(
+                "`{}` has {count} partitions, which {} combiners cannot share by key: the number of partitions must be a \
+                 multiple of `state.combiners`",
+                hub.name, shard.of
+            )));
+        }
         let partitions: Option<Vec<Arc<dyn Partition>>> = (0..count)
             .map(|partition| log.partition(hub.name.as_str(), partition))
             .collect();

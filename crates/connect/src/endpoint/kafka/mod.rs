@@ -71,6 +71,10 @@ impl OutputSettings for KafkaOutput {
         self.transactions
     }
 
+    fn partition_key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
     fn open(&self, names: Vec<Name>, context: &OutputContext) -> OpenResult {
         let clusters = context.clusters.clone().ok_or_else(|| {
             EndpointError::unfit("no cluster can be reached here: run the job with `highwater up`")

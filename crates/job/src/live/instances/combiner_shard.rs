@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use highwater_connect::OutputShard;
 use highwater_log::Offset;
 use highwater_time::Instant;
 use tokio::sync::mpsc;
@@ -26,10 +27,14 @@ pub(in crate::live) struct CombinerStart {
     pub epoch: u64,
     pub since: Instant,
     pub fingerprint: Fingerprint,
+    /// Set if there are several combiners.
+    pub shard: Option<OutputShard>,
 }
 
 pub(super) struct CombinerShard {
     pub instance: Arc<InstanceContext>,
+    /// Its number among the combiners.
+    pub number: usize,
 }
 
 impl CombinerShard {
@@ -43,13 +48,17 @@ impl CombinerShard {
                 epoch: instance.identity.epoch,
                 since: instance.identity.since,
                 fingerprint: instance.identity.fingerprint.clone(),
+                shard: self.output_shard(),
             },
             None => {
                 let exchange = &instance.exchange;
                 return ShardEnd::Delayed(format!("the exchange `{exchange}` is not there yet"));
             }
         };
-        let state = instance.shard_state("combiner");
+        let state = match start.shard {
+            None => instance.shard_state("combiner"),
+            Some(shard) => instance.shard_state(&format!("combiner-{:04}", shard.number)),
+        };
         let context = JobContext {
             checkpoints: state.clone(),
             ..instance.context.clone()
@@ -83,6 +92,14 @@ impl CombinerShard {
         }
     }
 
+    fn output_shard(&self) -> Option<OutputShard> {
+        let of = self.instance.combiners;
+        (of > 1).then_some(OutputShard {
+            number: self.number as u32,
+            of: of as u32,
+        })
+    }
+
     /// The partitions with those of the exchange to read from.
     fn exchange(&self) -> Option<PartitionSet> {
         let instance = &self.instance;
@@ -90,7 +107,8 @@ impl CombinerShard {
         for (number, source) in partitions.all.iter_mut().enumerate() {
             let exchange = instance.exchange.as_str();
             let log = &instance.cluster.log;
-            source.partition = log.partition(exchange, number as u32)?;
+            let partition = instance.exchange_partition(number, self.number);
+            source.partition = log.partition(exchange, partition)?;
         }
         Some(partitions)
     }

@@ -1,16 +1,17 @@
 //! The exchange: the topic through which the streams of a job reach its combiner, whichever instances run them.
 //!
-//! It has a partition for each stream. A record is an output of the stream, with the positions in its input before and
-//! after it. The owner of the stream claims the partition (`Log::claim`) before it reads how far its predecessors have
+//! It has a partition for each stream and combiner (`stream_exchange.rs`). A record is an output of the stream, with the
+//! positions in its input before and after it. The owner of the stream claims the partition (`Log::claim`) before it reads how far its predecessors have
 //! come, so every output is there once and outputs follow each other without a gap; the combiner checks that. An output
 //! that is larger than a record is written in pieces.
 //!
 //! `docs/formats/exchange.md` describes the bytes.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use highwater_codec::{DecodeError, Reader, Writer};
-use highwater_engine::ItemReader;
+use highwater_engine::{Item, ItemReader};
 use highwater_log::batch::{Batches, Decompressor, NewRecord};
 use highwater_log::{AppendError, FetchData, Isolation, Offset, Partition, ReadError};
 use highwater_time::Instant;
@@ -49,23 +50,39 @@ fn read_position(from: &mut Reader<'_>) -> Result<StreamPosition, DecodeError> {
     })
 }
 
-/// The bytes of an output that leads from one position to another.
-fn encode(from: StreamPosition, to: StreamPosition, output: &StreamOutput) -> Vec<u8> {
-    let mut out = Vec::new();
-    write_position(from, &mut out);
-    write_position(to, &mut out);
-    out.i64(output.watermark.ticks());
-    out.i64(output.reached.ticks());
-    out.count(output.deliveries.len());
-    for delivery in &output.deliveries {
-        out.u32(delivery.exit as u32);
-        delivery.item.write(&mut out);
+/// The part of an output for one combiner.
+pub(super) struct ExchangePart<'a> {
+    pub output: &'a StreamOutput,
+    /// The items with the exits that they left.
+    pub deliveries: Vec<(usize, Cow<'a, Item>)>,
+    /// It has the dead letters and late events.
+    pub has_side_rows: bool,
+}
+
+impl ExchangePart<'_> {
+    /// The bytes of an output that leads from one position to another.
+    pub(super) fn encode(&self, from: StreamPosition, to: StreamPosition) -> Vec<u8> {
+        let output = self.output;
+        let mut out = Vec::new();
+        write_position(from, &mut out);
+        write_position(to, &mut out);
+        out.i64(output.watermark.ticks());
+        out.i64(output.reached.ticks());
+        out.count(self.deliveries.len());
+        for (exit, item) in &self.deliveries {
+            out.u32(*exit as u32);
+            item.write(&mut out);
+        }
+        for rows in [&output.rejected, &output.failed, &output.late] {
+            let rows = match self.has_side_rows {
+                true => &rows[..],
+                false => &[],
+            };
+            out.count(rows.len());
+            rows.iter().for_each(|row| row.write(&mut out));
+        }
+        out
     }
-    for rows in [&output.rejected, &output.failed, &output.late] {
-        out.count(rows.len());
-        rows.iter().for_each(|row| row.write(&mut out));
-    }
-    out
 }
 
 /// The positions of an output, without the rest.
@@ -242,8 +259,8 @@ pub(in crate::live) fn for_each_record(
     Ok(next)
 }
 
-/// The partition of a stream for its owner.
-pub(in crate::live) struct ExchangeWriter {
+/// The partition of a stream and a combiner, for the owner of the stream.
+pub(super) struct ExchangeWriter {
     partition: Arc<dyn Partition>,
     /// The position after the last output.
     position: Option<StreamPosition>,
@@ -253,7 +270,7 @@ pub(in crate::live) struct ExchangeWriter {
 
 impl ExchangeWriter {
     /// Finds the last output of a claimed partition. The outputs before offset `from` are known.
-    pub(in crate::live) async fn open(
+    pub(super) async fn open(
         partition: Arc<dyn Partition>,
         from: Offset,
     ) -> Result<ExchangeWriter, ExchangeError> {
@@ -296,23 +313,30 @@ impl ExchangeWriter {
     }
 
     /// The position after the last output; `None` if there is none.
-    pub(in crate::live) fn position(&self) -> Option<StreamPosition> {
+    pub(super) fn position(&self) -> Option<StreamPosition> {
         self.position
     }
 
     /// The offset after the last record.
-    pub(in crate::live) fn end(&self) -> Offset {
+    pub(super) fn end(&self) -> Offset {
         self.end
     }
 
-    /// Appends an output. Ready when it is durable.
-    pub(in crate::live) async fn append(
+    /// The first offset that is kept.
+    pub(super) fn start(&self) -> Offset {
+        self.partition.bounds().start
+    }
+
+    pub(super) fn place(&self) -> String {
+        self.partition.topic_partition().to_string()
+    }
+
+    /// Appends the body of an output that ends at `to`. Ready when it is durable.
+    pub(super) async fn append(
         &mut self,
-        from: StreamPosition,
         to: StreamPosition,
-        output: &StreamOutput,
+        body: Vec<u8>,
     ) -> Result<(), ExchangeError> {
-        let body = encode(from, to, output);
         // The calls fix the order.
         let appends: Vec<_> = pieces(&body)
             .iter()

@@ -5,8 +5,8 @@
 //!  partition ──▶ stream shard:              "                ──▶       "         ├─▶ combiner shard: shared pipeline ──▶ outputs
 //! ```
 //!
-//! Each partition of the inputs is a shard, and so is the combiner; a group of the cluster gives the shards to the
-//! instances (`assignment.rs`, `group.rs`). Outputs of a job are a function of its input, so two owners of a shard at the
+//! Each partition of the inputs is a shard, and so is the combiner, or each of several combiners that share the keys of the
+//! outputs (`key_spread.rs`); a group of the cluster gives the shards to the instances (`assignment.rs`, `group.rs`). Outputs of a job are a function of its input, so two owners of a shard at the
 //! same time would write the same. What they write is shut off all the same, because they would cut it at different
 //! places: the exchange and the time journal by claims of their partitions (`Log::claim`), checkpoints by manifests
 //! (`shard_state.rs`), the outputs by the epochs of their producers.
@@ -18,6 +18,7 @@ mod exchange_stream;
 mod group;
 mod identity;
 mod stream_checkpoint;
+mod stream_exchange;
 mod stream_shard;
 mod supervisor;
 mod trim;
@@ -25,6 +26,7 @@ mod trim;
 use std::sync::Arc;
 
 use highwater_connect::{Cluster, StateStore};
+use highwater_engine::KeyRoutes;
 use highwater_log::HubName;
 
 use super::input_logs::InputLogs;
@@ -62,6 +64,9 @@ struct InstanceContext {
     /// The cluster with the exchange and the group.
     cluster: Cluster,
     exchange: HubName,
+    combiners: usize,
+    /// By which keys items go to combiners, if there are several.
+    routes: Option<Arc<KeyRoutes>>,
     store: Arc<dyn StateStore>,
     /// The folder of the job's shards in the store.
     folder: String,
@@ -69,6 +74,11 @@ struct InstanceContext {
 }
 
 impl InstanceContext {
+    /// The partition of the exchange from a stream to a combiner.
+    fn exchange_partition(&self, stream: usize, combiner: usize) -> u32 {
+        (combiner * self.partitions.all.len() + stream) as u32
+    }
+
     /// The state of a shard, to be claimed.
     fn shard_state(&self, shard: &str) -> Arc<ShardState> {
         let folder = format!("{}/{shard}", self.folder);

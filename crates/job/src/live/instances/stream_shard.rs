@@ -8,8 +8,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use highwater_codec::Reader;
-use highwater_log::{AppendError, Offset};
+use highwater_log::{AppendError, Offset, Partition};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -28,8 +29,9 @@ use super::super::time_journal::{JournalAccess, JournalError, TimeJournal};
 use super::super::watchdog::JobThread;
 use super::super::worker::{WorkItem, Worker};
 use super::assignment::ShardNumber;
-use super::exchange::{ExchangeError, ExchangeWriter};
+use super::exchange::ExchangeError;
 use super::stream_checkpoint::StreamCheckpoint;
+use super::stream_exchange::StreamExchange;
 use super::{InstanceContext, ShardEnd};
 use crate::config::ArrivalTime;
 
@@ -41,13 +43,11 @@ pub(super) struct StreamShard {
 /// A stream that this instance owns.
 struct OwnedStream {
     stream: HubStream,
-    writer: ExchangeWriter,
+    exchange: StreamExchange,
     journal: Option<TimeJournal>,
     state: Arc<ShardState>,
     /// The number of the last checkpoint.
     checkpoint: u64,
-    /// The offset in the exchange after the outputs that the restored state covers.
-    exchanged: Offset,
 }
 
 impl From<ExchangeError> for ShardEnd {
@@ -91,15 +91,7 @@ impl StreamShard {
         let (instance, number) = (&self.instance, self.number);
         let state = instance.shard_state(&format!("stream-{number:04}"));
         let saved = saved_state(&state, instance).await?;
-        let log = &instance.cluster.log;
-        let claimed = log.claim(instance.exchange.as_str(), number as u32).await;
-        let claimed = claimed.map_err(|error| ShardEnd::from(ExchangeError::from(error)))?;
-        let exchange = claimed.ok_or_else(|| {
-            ShardEnd::Delayed(format!(
-                "the exchange `{}` is not there yet",
-                instance.exchange
-            ))
-        })?;
+        let claimed = self.claim_exchange().await?;
         let builder = JobBuilder {
             job: &instance.job,
             physical: &instance.job.physical,
@@ -109,43 +101,55 @@ impl StreamShard {
         };
         let stream = builder.own_stream(&instance.partitions, number);
         let mut stream = stream.map_err(|error| ShardEnd::Failed(error.to_string()))?;
-        stream.count_on(instance.status.counts(number).0);
-        let mut exchanged = Offset(0);
+        stream.count_on(instance.status.counts(number));
+        let mut exchanged = vec![Offset(0); instance.combiners];
         match &saved.checkpoint {
             Some(checkpoint) => {
                 let restored = stream.restore(&mut Reader::new(&checkpoint.state));
                 restored.map_err(|error| {
                     ShardEnd::Failed(format!("the state of stream {number} is damaged: {error}"))
                 })?;
-                exchanged = checkpoint.exchanged;
+                if checkpoint.exchanged.len() != exchanged.len() {
+                    let reason = format!("the state of stream {number} is for other combiners");
+                    return Err(ShardEnd::Failed(reason));
+                }
+                exchanged.clone_from(&checkpoint.exchanged);
             }
             None => stream.begin(instance.identity.starts[number]),
-        }
-        let writer = ExchangeWriter::open(exchange.clone(), exchanged).await?;
-        let is_lost = match saved.checkpoint {
-            // Records that were acknowledged are missing.
-            Some(_) => writer.end() < exchanged,
-            None => writer.position().is_none() && exchange.bounds().start > Offset(0),
-        };
-        if is_lost {
-            return Err(ShardEnd::Failed(format!(
-                "records of the exchange `{}` are lost",
-                exchange.topic_partition()
-            )));
         }
         let position = StreamPosition {
             next: stream.next(),
             arrived: stream.arrived(),
         };
+        let routes = instance.routes.clone();
+        let exchange = StreamExchange::open(routes, claimed, &exchanged, position).await?;
+        if let Some(place) = exchange.lost(saved.checkpoint.is_some()) {
+            return Err(ShardEnd::Failed(format!(
+                "records of the exchange `{place}` are lost"
+            )));
+        }
         let journal = self.journal(position).await?;
         Ok(OwnedStream {
             stream,
-            writer,
+            exchange,
             journal,
             state,
             checkpoint: saved.number,
-            exchanged,
         })
+    }
+
+    /// Claims the partitions of the exchange, one for each combiner. From then on no earlier owner writes to any of them.
+    async fn claim_exchange(&self) -> Result<Vec<Arc<dyn Partition>>, ShardEnd> {
+        let instance = &self.instance;
+        let (log, name) = (&instance.cluster.log, instance.exchange.as_str());
+        let claims = (0..instance.combiners).map(|combiner| {
+            let partition = instance.exchange_partition(self.number, combiner);
+            log.claim(name, partition)
+        });
+        let claimed = try_join_all(claims).await;
+        let claimed = claimed.map_err(|error| ShardEnd::from(ExchangeError::from(error)))?;
+        let claimed: Option<Vec<Arc<dyn Partition>>> = claimed.into_iter().collect();
+        claimed.ok_or_else(|| ShardEnd::Delayed(format!("the exchange `{name}` is not there yet")))
     }
 
     async fn journal(&self, position: StreamPosition) -> Result<Option<TimeJournal>, ShardEnd> {
@@ -184,19 +188,11 @@ impl StreamShard {
         let instance = &self.instance;
         let OwnedStream {
             stream,
-            writer,
+            exchange,
             journal,
             state,
             checkpoint,
-            exchanged,
         } = owned;
-        let position = StreamPosition {
-            next: stream.next(),
-            arrived: stream.arrived(),
-        };
-        let last = writer
-            .position()
-            .map_or(position, |last| last.max(position));
         let source = &instance.partitions.all[self.number];
         let arrival = kafka_input(&instance.job, source.input).map(|kafka| kafka.arrival);
         let (to_worker, work) = mpsc::unbounded_channel();
@@ -213,7 +209,7 @@ impl StreamShard {
             journal,
             log_append_only: arrival == Some(ArrivalTime::LogAppend),
             punctuates: arrival != Some(ArrivalTime::Create),
-            stopover: (last > position).then_some(last),
+            stopovers: exchange.stopovers(),
             permits: permits.clone(),
             to: to_worker.clone(),
             clock: instance.context.clock.clone(),
@@ -237,10 +233,7 @@ impl StreamShard {
             to_worker,
             outputs,
             permits,
-            writer,
-            processed: position,
-            last,
-            restored: exchanged,
+            exchange,
             state,
             checkpoint,
             checkpointed_at: instance.context.clock.elapsed(),
@@ -321,13 +314,7 @@ struct StreamRun {
     to_worker: mpsc::UnboundedSender<WorkItem>,
     outputs: mpsc::UnboundedReceiver<CombinerMessage>,
     permits: Arc<Semaphore>,
-    writer: ExchangeWriter,
-    /// The position after the last output of the worker.
-    processed: StreamPosition,
-    /// The position after the last output in the exchange. Outputs up to it are there.
-    last: StreamPosition,
-    /// The offset in the exchange after the outputs that the restored state covers.
-    restored: Offset,
+    exchange: StreamExchange,
     state: Arc<ShardState>,
     checkpoint: u64,
     checkpointed_at: Duration,
@@ -434,15 +421,9 @@ impl StreamRun {
                     next: status.next,
                     arrived: output.arrived,
                 };
-                // Outputs up to there are in the exchange.
-                if to > self.last {
-                    let appended = self.writer.append(self.last, to, &output).await;
-                    if let Err(error) = appended {
-                        return NextStep::End(error.into());
-                    }
-                    self.last = to;
+                if let Err(error) = self.exchange.append(to, &output).await {
+                    return NextStep::End(error.into());
                 }
-                self.processed = to;
                 drop(in_flight);
                 self.permits.add_permits(1);
                 let status = *status;
@@ -473,11 +454,7 @@ impl StreamRun {
         }
         self.checkpoint += 1;
         let (state, number) = (self.state.clone(), self.checkpoint);
-        // Until it has caught up, the outputs after the restored state are those of earlier owners.
-        let exchanged = match self.processed < self.last {
-            true => self.restored,
-            false => self.writer.end(),
-        };
+        let exchanged = self.exchange.covered();
         let write = tokio::task::spawn_blocking(move || {
             let (_, bytes) = snapshot.encoded();
             let checkpoint = StreamCheckpoint {

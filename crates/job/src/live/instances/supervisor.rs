@@ -28,6 +28,7 @@ use super::identity::JobIdentity;
 use super::stream_shard::StreamShard;
 use super::{InstanceContext, ShardEnd};
 use crate::config::Start;
+use crate::key_spread::{combiners, key_routes};
 use crate::load::Job;
 
 /// Pause before a shard is started again, and before a cluster is asked again.
@@ -99,12 +100,20 @@ pub(crate) fn sharing_refusal(job: &Job) -> Option<String> {
     }
     let mut outputs = job.file.outputs.iter();
     let unfenced = outputs.find(|output| !output.settings.is_fenced());
-    unfenced.map(|output| {
+    let unfenced = unfenced.map(|output| {
         format!(
             "output \"{}\" cannot shut out an instance that was thought dead; use an output of type \"kafka\" with \
              transactions",
             output.name
         )
+    });
+    unfenced.or_else(|| match combiners(job) {
+        1 => None,
+        several => key_routes(job).err().map(|reason| {
+            format!(
+                "{several} combiners cannot share it by key: {reason}. Leave `state.combiners` out"
+            )
+        }),
     })
 }
 
@@ -123,9 +132,9 @@ impl Instance {
             Ok(context) => Arc::new(context),
             Err(reason) => return JobState::Failed { reason },
         };
-        let streams = context.partitions.all.len();
+        let shards = context.partitions.all.len() + context.combiners;
         let membership = match self.assignor(&context) {
-            Ok(assignor) => assignor.join(streams + 1),
+            Ok(assignor) => assignor.join(shards),
             Err(reason) => return JobState::Failed { reason },
         };
         self.status.set_state(JobState::Running);
@@ -207,6 +216,11 @@ impl Instance {
             identity,
             cluster,
             exchange,
+            combiners: combiners(job),
+            routes: match combiners(job) {
+                1 => None,
+                _ => Some(Arc::new(key_routes(job).map_err(StartProblem::Final)?)),
+            },
             store,
             state_limit: StateLimit::new(self.options.state_bytes_max),
         };
@@ -267,7 +281,7 @@ impl InstanceContext {
         }
         let created = log.create(HubSpec {
             name: name.clone(),
-            partitions: self.partitions.all.len() as u32,
+            partitions: (self.partitions.all.len() * self.combiners) as u32,
             settings: HubSettings {
                 cleanup: CleanupPolicy::Delete,
                 // The combiner deletes what it has.
@@ -320,7 +334,8 @@ impl InstanceContext {
     fn shard_name(&self, shard: ShardNumber) -> String {
         match self.partitions.all.get(shard) {
             Some(source) => format!("`{}`", source.place),
-            None => "the combiner".into(),
+            None if self.combiners == 1 => "the combiner".into(),
+            None => format!("combiner {}", shard - self.partitions.all.len()),
         }
     }
 
@@ -438,14 +453,14 @@ impl ShardSupervisor {
         let instance = self.instance.clone();
         let name = instance.shard_name(shard);
         self.instance.status.log(format!("takes {name}"));
-        let is_stream = shard < instance.partitions.all.len();
+        let combiner = shard.checked_sub(instance.partitions.all.len());
         let abort = self.tasks.spawn(async move {
-            let end = match is_stream {
-                true => {
+            let end = match combiner {
+                None => {
                     let number = shard;
                     StreamShard { instance, number }.run(inbox).await
                 }
-                false => CombinerShard { instance }.run(inbox).await,
+                Some(number) => CombinerShard { instance, number }.run(inbox).await,
             };
             (shard, end)
         });

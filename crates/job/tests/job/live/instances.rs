@@ -12,7 +12,7 @@ use highwater_job::live::{
     store_checkpoints,
 };
 use highwater_log::batch::TimestampType;
-use highwater_log::{Isolation, Log};
+use highwater_log::{Isolation, Log, partition_for_key};
 use tokio::sync::{mpsc, watch};
 
 use crate::live::repeatable::{QUERIES, runtime};
@@ -74,7 +74,8 @@ fn begin(world: &World, job: &Arc<Job>, options: Options) -> Instance {
     }
 }
 
-fn job_text(sql: &str, lines: &str) -> String {
+/// Sides: dead letters and late events have outputs. `key`: of the outputs of the query.
+fn job_text_with(sql: &str, key: Option<&str>, lines: &str) -> String {
     let topic = |name: &str| {
         format!(
             "[inputs.{name}]\ntype = \"kafka\"\nservers = [\"cluster:9092\"]\ntopic = \"{name}\"\n"
@@ -85,15 +86,30 @@ fn job_text(sql: &str, lines: &str) -> String {
             "[outputs.{name}]\ntype = \"kafka\"\nservers = [\"cluster:9092\"]\ntopic = \"{name}\"\n"
         )
     };
+    let rest = match key {
+        // Dead letters have one order, so combiners do not share the job.
+        Some(key) => format!(
+            "{}key = \"{key}\"\n{}key = \"{key}\"\n",
+            output("out"),
+            output("two")
+        ),
+        None => format!(
+            "{}[errors]\non_error = \"dead_letter\"\ndead_letter = \"Dead\"\n",
+            output("Dead")
+        ),
+    };
     format!(
         "name = \"shared\"\nsql = '''{sql}'''\nstart = \"beginning\"\n\
          [time]\nlate_arrival = \"6s\"\nout_of_order = \"2s\"\nearly_arrival = \"2s\"\n\
-         {}{}{}{}[errors]\non_error = \"dead_letter\"\ndead_letter = \"Dead\"\n[late]\noutput = \"Late\"\n{lines}",
+         {}{}{}{rest}[late]\noutput = \"Late\"\n{lines}",
         topic("a"),
         topic("b"),
-        output("Dead"),
         output("Late"),
     )
+}
+
+fn job_text(sql: &str, lines: &str) -> String {
+    job_text_with(sql, None, lines)
 }
 
 /// A query over topics that are filled while instances come and go.
@@ -104,6 +120,9 @@ struct Play {
     /// Partitions of `a`.
     partitions: u32,
     shards: usize,
+    combiners: usize,
+    /// Values of `k`, as JSON.
+    keys: &'static [&'static str],
     events: u64,
     instances: Vec<Instance>,
     kills: usize,
@@ -125,11 +144,23 @@ impl Play {
             random: Random::seeded(seed),
             partitions,
             shards: partitions as usize + usize::from(has_b) + 1,
+            combiners: 1,
+            keys: &["\"k0\"", "\"k1\"", "\"k2\""],
             events: 0,
             instances: Vec::new(),
             kills: 0,
             overlaps: 0,
         }
+    }
+
+    /// Several combiners, and keys of all kinds.
+    async fn keyed(seed: u64, sql: &str, partitions: u32, combiners: usize) -> Play {
+        let mut play = Play::new(seed, sql, partitions).await;
+        play.job = job(&job_text_with(sql, Some("k"), &several(combiners)));
+        play.shards += combiners - 1;
+        play.combiners = combiners;
+        play.keys = KEYS;
+        play
     }
 
     fn below(&mut self, bound: usize) -> usize {
@@ -144,16 +175,17 @@ impl Play {
         for _ in 0..events {
             self.events += 1;
             let (id, age) = (self.events, self.below(12) as i64 - 3);
-            let (k, v) = (self.below(3), self.below(8));
+            let k = self.below(self.keys.len());
+            let (k, v) = (self.keys[k], self.below(8));
             let time = at(now_ms - age * 1000);
             texts.push(match id % 13 {
                 0 => format!("{{\"id\":{id}, oops"),
                 7 => {
-                    format!("{{\"id\":{id},\"t\":\"{time}\",\"k\":\"k{k}\",\"v\":{v},\"w\":\"x\"}}")
+                    format!("{{\"id\":{id},\"t\":\"{time}\",\"k\":{k},\"v\":{v},\"w\":\"x\"}}")
                 }
-                _ => format!(
-                    "{{\"id\":{id},\"t\":\"{time}\",\"k\":\"k{k}\",\"v\":{v}.25,\"w\":\"{v}\"}}"
-                ),
+                _ => {
+                    format!("{{\"id\":{id},\"t\":\"{time}\",\"k\":{k},\"v\":{v}.25,\"w\":\"{v}\"}}")
+                }
             });
         }
         let cluster = &self.world.cluster;
@@ -241,8 +273,17 @@ impl Play {
                 self.world.advance(100);
             }
         };
+        let outputs = match self.combiners {
+            1 => vec!["out".to_owned()],
+            several => (0..several).map(|n| format!("out#{n}")).collect(),
+        };
+        let all_passed = async {
+            for output in &outputs {
+                soon(self.world.recorder.until_time(output, passed)).await;
+            }
+        };
         tokio::select! {
-            () = soon(self.world.recorder.until_time("out", passed)) => {}
+            () = all_passed => {}
             () = moving => {}
         }
         let status = soon(self.instances[0].handle.stop()).await;
@@ -252,9 +293,9 @@ impl Play {
 }
 
 /// The rows of one run over the same topics and time journals that nothing disturbs.
-async fn undisturbed(world: &World, sql: &str) -> World {
+async fn undisturbed(world: &World, job: &Arc<Job>) -> World {
     let own = world.afresh();
-    let status = soon(own.start(&job(&job_text(sql, "")), to_the_end()).ended()).await;
+    let status = soon(own.start(job, to_the_end()).ended()).await;
     assert_eq!(status.state, JobState::Finished, "{:?}", status.log);
     own
 }
@@ -273,7 +314,7 @@ fn no_kill_no_zombie_and_no_move_shows_in_the_rows() {
                 play.step().await;
             }
             let (world, killed, overlapped) = play.finish().await;
-            let expected = undisturbed(&world, sql).await;
+            let expected = undisturbed(&world, &job(&job_text(sql, ""))).await;
             for output in ["out", "two", "Dead", "Late"] {
                 let (found, expected) =
                     (world.recorder.rows(output), expected.recorder.rows(output));
@@ -287,6 +328,113 @@ fn no_kill_no_zombie_and_no_move_shows_in_the_rows() {
     assert!(rows > 500, "{rows} rows are few");
     assert!(
         kills > 30 && overlaps > 60,
+        "{kills} kills, {overlaps} overlaps"
+    );
+}
+
+/// Values that look different and are in one group, and some that are none.
+const KEYS: &[&str] = &[
+    "\"k0\"", "\"k1\"", "\"k2\"", "\"k3\"", "\"k4\"", "1", "1.0", "2.5", "true", "null", "[1]",
+    "\"1\"",
+];
+
+/// The section of a job that instances share with several combiners.
+fn several(combiners: usize) -> String {
+    format!("{SHARED}combiners = {combiners}\n")
+}
+
+/// Queries that keep keys apart after partitions are combined, with the number of partitions of `a`.
+const KEYED: &[(&str, u32)] = &[
+    ("SELECT id, k, System.Timestamp() AS ts INTO out FROM a TIMESTAMP BY t", 3),
+    (
+        "SELECT k, System.Timestamp() AS ts, COUNT(*) AS n, SUM(v) AS s, STDEV(v) AS d INTO out
+         FROM a TIMESTAMP BY t GROUP BY k, TumblingWindow(second, 5)",
+        3,
+    ),
+    (
+        "SELECT k, System.Timestamp() AS ts, COUNT(*) AS n, AVG(v) AS m INTO out FROM a TIMESTAMP BY t
+         GROUP BY k, SlidingWindow(second, 4)
+         SELECT id, k, LAG(v) OVER (PARTITION BY k LIMIT DURATION(second, 9)) AS before INTO two
+         FROM a TIMESTAMP BY t",
+        2,
+    ),
+    (
+        "SELECT id, k, System.Timestamp() AS ts INTO out FROM a TIMESTAMP BY t WHERE v > 2
+         SELECT k, COUNT(*) AS n, System.Timestamp() AS ts INTO out FROM b TIMESTAMP BY t
+         GROUP BY v, k, HoppingWindow(second, 6, 4) HAVING COUNT(*) < 4",
+        2,
+    ),
+    (
+        "SELECT PartitionId AS k, System.Timestamp() AS ts, COUNT(*) AS n INTO out
+         FROM a TIMESTAMP BY t PARTITION BY PartitionId GROUP BY PartitionId, TumblingWindow(second, 5)",
+        3,
+    ),
+    (
+        "SELECT k, System.Timestamp() AS ts, MAX(v) AS m INTO out FROM a TIMESTAMP BY t
+         GROUP BY k, SessionWindow(second, 3, 8) OVER (PARTITION BY k)",
+        2,
+    ),
+    (
+        "WITH s AS (SELECT k, MAX(v) AS v FROM a TIMESTAMP BY t GROUP BY k, TumblingWindow(second, 2))
+         SELECT k, System.Timestamp() AS ts, COUNT(*) AS n, SUM(v) AS s INTO out FROM s
+         GROUP BY k, TumblingWindow(second, 6)",
+        3,
+    ),
+];
+
+/// The combiner of a row by its key.
+fn combiner_of(row: &str, combiners: usize) -> usize {
+    let row: serde_json::Value = serde_json::from_str(row).unwrap();
+    let text = match &row["k"] {
+        serde_json::Value::String(text) => text.clone(),
+        serde_json::Value::Number(number) => match number.as_f64() {
+            Some(whole) if whole.fract() == 0.0 => format!("{}", whole as i64),
+            _ => number.to_string(),
+        },
+        serde_json::Value::Bool(bit) => u8::from(*bit).to_string(),
+        _ => return 0,
+    };
+    partition_for_key(text.as_bytes(), combiners as u32) as usize
+}
+
+#[test]
+fn combiners_that_share_keys_give_the_rows_of_one() {
+    let (mut kills, mut overlaps) = (0, 0);
+    let mut rows = [0; 3];
+    for seed in 0..3 * KEYED.len() as u64 {
+        let (sql, partitions) = KEYED[seed as usize % KEYED.len()];
+        let runtime = runtime();
+        runtime.block_on(async {
+            let combiners = 2 + seed as usize % 2;
+            let mut play = Play::keyed(seed, sql, partitions, combiners).await;
+            play.begin();
+            play.assign();
+            for _ in 0..60 {
+                play.step().await;
+            }
+            let (world, killed, overlapped) = play.finish().await;
+            let alone = job(&job_text_with(sql, Some("k"), ""));
+            let expected = undisturbed(&world, &alone).await;
+            for output in ["out", "two", "Late"] {
+                let all = expected.recorder.rows(output);
+                for (combiner, rows) in rows.iter_mut().enumerate().take(combiners) {
+                    let is_its_own = |row: &&String| match output {
+                        "Late" => combiner == 0,
+                        _ => combiner_of(row, combiners) == combiner,
+                    };
+                    let own: Vec<String> = all.iter().filter(is_its_own).cloned().collect();
+                    let found = world.recorder.rows(&format!("{output}#{combiner}"));
+                    assert_eq!(found, own, "seed {seed}, {output} of {combiner}, {sql}");
+                    *rows += found.len();
+                }
+            }
+            kills += killed;
+            overlaps += overlapped;
+        });
+    }
+    assert!(rows.iter().all(|rows| *rows > 80), "{rows:?} rows are few");
+    assert!(
+        kills > 20 && overlaps > 40,
         "{kills} kills, {overlaps} overlaps"
     );
 }

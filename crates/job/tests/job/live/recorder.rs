@@ -141,9 +141,13 @@ impl Recorder {
 impl Endpoints for Recorder {
     fn open(&self, request: &EndpointRequest<'_>) -> Result<Box<dyn Endpoint>, EndpointError> {
         let refused_by = request.refused_by.map(str::to_owned);
+        let output = match request.shard {
+            None => request.output.to_owned(),
+            Some(shard) => format!("{}#{}", request.output, shard.number),
+        };
         Ok(Box::new(Recording {
             recorder: self.clone(),
-            key: (request.output.to_owned(), refused_by, request.epoch),
+            key: (output, refused_by, request.epoch),
             writer: JsonWriter::new(request.names.to_vec()),
             next: None,
         }))
