@@ -40,15 +40,20 @@ pub(crate) struct ListenerInfo {
 }
 
 impl ListenerInfo {
-    /// The address in Kafka's notation. Other listeners of the node may be for other networks.
-    pub(crate) fn advertised(&self) -> String {
-        let protocol = match (self.sasl, self.tls) {
+    /// Kafka's name of its protocol, which is the name of the listener, too.
+    pub(crate) fn protocol(&self) -> &'static str {
+        match (self.sasl, self.tls) {
             (false, false) => "PLAINTEXT",
             (false, true) => "SSL",
             (true, false) => "SASL_PLAINTEXT",
             (true, true) => "SASL_SSL",
-        };
-        format!("{protocol}://{}:{}", self.host.as_str(), self.port)
+        }
+    }
+
+    /// The address in Kafka's notation. Other listeners of the node may be for other networks.
+    pub(crate) fn advertised(&self) -> String {
+        let (protocol, host) = (self.protocol(), self.host.as_str());
+        format!("{protocol}://{host}:{}", self.port)
     }
 }
 

@@ -128,6 +128,7 @@ const ROWS: &[ResourceRights] = &[
     row(ApiKey::CreateAcls, Node, MANAGE),
     row(ApiKey::DeleteAcls, Node, MANAGE),
     row(ApiKey::WriteTxnMarkers, Node, MANAGE),
+    row(ApiKey::DescribeQuorum, Node, MANAGE),
     row(ApiKey::UpdateFeatures, Node, MANAGE),
     row(ApiKey::ListConfigResources, Node, MANAGE),
     row(ApiKey::DescribeTopicPartitions, Hub, VISIBLE),

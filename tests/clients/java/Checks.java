@@ -42,6 +42,7 @@ public final class Checks {
         todo.check("consumer_rebalance", () -> group("consumer"));
         todo.check("consumer_resume", () -> commitResume("consumer-resume", "group.protocol", "consumer"));
         todo.check("consumer_static", () -> staticMember("consumer-static", "group.protocol", "consumer"));
+        todo.check("share_refused", Checks::shareRefused);
         todo.check("commit_resume", () -> commitResume("resume"));
         todo.check("static_member", () -> staticMember("static"));
         todo.check("static_fence", Checks::staticFence);
@@ -565,6 +566,32 @@ public final class Checks {
         String topic = create(what, 1);
         produce(producer(conf), topic, records(), 1, null);
         Harness.same(found(read(topic, 0, conf)), texts(records()), "records");
+    }
+
+    /** A share consumer is told that the server has no share groups. Early clients have no such consumer. */
+    static void shareRefused() throws Exception {
+        Class<?> type;
+        try {
+            type = Class.forName("org.apache.kafka.clients.consumer.KafkaShareConsumer");
+        } catch (ClassNotFoundException older) {
+            throw new Harness.Skip("the client has no share consumers");
+        }
+        var features = get(ADMIN.describeFeatures().featureMetadata()).finalizedFeatures();
+        var share = features.get("share.version");
+        if (share != null && share.maxVersionLevel() > 0) throw new Harness.Skip("the server has share groups");
+        String topic = create("share", 1);
+        Map<String, Object> conf = with(plain(), "group.id", Harness.name("share"));
+        var constructor = type.getConstructor(Map.class, Deserializer.class, Deserializer.class);
+        Object consumer = constructor.newInstance(conf, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        try {
+            type.getMethod("subscribe", Collection.class).invoke(consumer, List.of(topic));
+            var poll = type.getMethod("poll", Duration.class);
+            Harness.fails("a poll of a share consumer", List.of("UnsupportedVersionException"),
+                    () -> Harness.until("an error", () -> poll.invoke(consumer, Duration.ofMillis(100)) == null));
+        } finally {
+            // Version 3.9 waits for the end of a session that never began.
+            type.getMethod("close", Duration.class).invoke(consumer, Duration.ofSeconds(1));
+        }
     }
 
     static void saslWrong() throws Exception {

@@ -26,6 +26,7 @@ pub(crate) mod offsets;
 pub(crate) mod partitions;
 pub(crate) mod placement;
 pub(crate) mod produce;
+pub(crate) mod quorum;
 pub(crate) mod quotas;
 pub(crate) mod resources;
 pub(crate) mod sasl;
