@@ -14,8 +14,8 @@ use uuid::Uuid;
 use crate::access::Authorizer;
 use crate::handlers::{
     acls, cluster, configs, consumer_groups, credentials, features, fetch, groups, list_offsets,
-    markers, metadata, offsets, partitions, placement, produce, quorum, quotas, resources, sasl, storage,
-    telemetry, topic_partitions, topics, transaction_list, transactions, versions,
+    markers, metadata, offsets, partitions, placement, produce, quorum, quotas, resources, sasl,
+    storage, telemetry, topic_partitions, topics, transaction_list, transactions, versions,
 };
 use crate::metrics::Metrics;
 use crate::options::{ClusterId, Options};

@@ -328,7 +328,7 @@ impl RequestContext {
     pub(crate) fn allow_creation(&self, hub: &str) -> Result<(), Code> {
         match self.may_create(hub) {
             true => Ok(()),
-            false => Err(self.refuse(Resource::Hub(hub))),
+            false => Err(self.refuse(Resource::NewHub(hub))),
         }
     }
 
@@ -349,8 +349,7 @@ impl RequestContext {
     }
 
     pub(crate) fn may_create(&self, hub: &str) -> bool {
-        let rights = rights::required(self.api.key, ResourceKind::NewHub);
-        self.has_any(rights, Resource::Hub(hub))
+        self.may(Resource::NewHub(hub))
     }
 
     /// Whether the client may know that the hub exists.

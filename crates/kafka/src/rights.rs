@@ -160,6 +160,7 @@ impl ResourceKind {
     pub(crate) fn of(resource: Resource<'_>) -> ResourceKind {
         match resource {
             Resource::Hub(_) => Hub,
+            Resource::NewHub(_) => NewHub,
             Resource::Group(_) => Group,
             Resource::TransactionalId(_) => TransactionalId,
             Resource::AnyHub => AnyHub,

@@ -5,9 +5,9 @@ use kafka_protocol::messages::api_versions_response::ApiVersion;
 use kafka_protocol::messages::{
     AddRaftVoterResponse, AlterShareGroupOffsetsResponse, ApiKey, ApiVersionsRequest,
     ApiVersionsResponse, CreateDelegationTokenResponse, DeleteShareGroupOffsetsResponse,
-    DescribeDelegationTokenResponse, ExpireDelegationTokenResponse,
-    RemoveRaftVoterResponse, RenewDelegationTokenResponse, ShareAcknowledgeResponse,
-    ShareFetchResponse, ShareGroupHeartbeatResponse, UnregisterBrokerResponse,
+    DescribeDelegationTokenResponse, ExpireDelegationTokenResponse, RemoveRaftVoterResponse,
+    RenewDelegationTokenResponse, ShareAcknowledgeResponse, ShareFetchResponse,
+    ShareGroupHeartbeatResponse, UnregisterBrokerResponse,
 };
 use kafka_protocol::protocol::{Encodable, HeaderVersion, Message};
 
