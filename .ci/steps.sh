@@ -9,6 +9,28 @@ step() {
   printf '\n== %s\n' "$*"
 }
 
+beside_names=()
+beside_pids=()
+beside_logs=$(mktemp -d)
+
+# beside NAME COMMAND..: starts a part of the step that waits more than it computes. Parts share no ports and no files.
+beside() {
+  local name=$1; shift
+  (SECONDS=0; status=0; "$@" || status=$?; echo "($name: $SECONDS s)"; exit "$status") >"$beside_logs/$name" 2>&1 &
+  beside_names+=("$name"); beside_pids+=($!)
+}
+
+# Waits for the parts, prints what each printed, and fails if one of them did.
+wait_beside() {
+  local index failed=
+  for index in "${!beside_pids[@]}"; do
+    wait "${beside_pids[index]}" || failed="$failed ${beside_names[index]}"
+    printf -- '-- %s\n' "${beside_names[index]}"; cat "$beside_logs/${beside_names[index]}"
+  done
+  beside_names=(); beside_pids=()
+  [ -z "$failed" ] || { echo "failed:$failed" >&2; return 1; }
+}
+
 print_times() {
   local index end
   printf '\n== time of each step, in seconds\n'

@@ -15,7 +15,7 @@ use crate::login_delays::LoginDelays;
 use crate::resource::WORKFLOW_JOURNAL_PREFIX;
 use crate::secret::{KeySecret, SecretDigest, digest};
 use crate::{
-    ClientCertificate, Limiter, NamePatterns, Quota, Resource, Right, Rights, ScramHash,
+    ClientCertificate, Grant, Limiter, NamePatterns, Quota, Resource, Right, Rights, ScramHash,
     ScramVerifier,
 };
 
@@ -79,7 +79,9 @@ impl KeyScope {
         match resource {
             Resource::Node => *self == KeyScope::UNLIMITED,
             Resource::AnyHub => true,
-            Resource::Hub(name) | Resource::Queue(name) => self.hubs.cover(name),
+            Resource::Hub(name) | Resource::NewHub(name) | Resource::Queue(name) => {
+                self.hubs.cover(name)
+            }
             Resource::Workflow(name) => self.hubs.cover_joined(WORKFLOW_JOURNAL_PREFIX, name),
             Resource::Group(name) => self.groups.cover(name),
             Resource::TransactionalId(name) => self.transactional_ids.cover(name),
@@ -93,6 +95,8 @@ pub struct Key {
     pub name: String,
     pub rights: Rights,
     pub scope: KeyScope,
+    /// Beside the rights over the names of the scope.
+    pub grants: Vec<Grant>,
     /// Milliseconds since 1970.
     pub expires_ms: Option<i64>,
     pub limiter: Arc<Limiter>,
@@ -117,6 +121,7 @@ impl Key {
             name: name.to_owned(),
             rights,
             scope,
+            grants: Vec::new(),
             expires_ms: None,
             limiter: Arc::default(),
             certificates: Vec::new(),
@@ -131,6 +136,11 @@ impl Key {
 
     pub fn limited(mut self, quota: Quota) -> Key {
         self.limiter = Arc::new(Limiter::new(quota));
+        self
+    }
+
+    pub fn with_grants(mut self, grants: Vec<Grant>) -> Key {
+        self.grants = grants;
         self
     }
 
@@ -151,12 +161,18 @@ impl Key {
         (is_known || matches).then_some(matches)
     }
 
+    /// Its rights, whatever they are limited to.
+    pub fn all_rights(&self) -> Rights {
+        let granted = self.grants.iter().map(|grant| grant.right);
+        self.rights.iter().chain(granted).collect()
+    }
+
     /// The verifiers of its secrets, the newest first. All of them have the salt of the first: a client learns one salt, and
     /// the server cannot know which secret the client has.
     pub fn verifiers(&self, hash: ScramHash) -> Vec<ScramVerifier> {
         let verifiers = self.secrets.iter();
         verifiers
-            .map(|secret| secret.verifier(hash, &self.name).clone())
+            .filter_map(|secret| secret.verifier(hash, &self.name).cloned())
             .collect()
     }
 
@@ -164,10 +180,13 @@ impl Key {
     /// offsets of all groups and the inputs of all workflows.
     pub fn may(&self, right: Right, on: Resource<'_>) -> bool {
         let right = match on {
-            Resource::Hub(name) if HubName::is_internal_name(name) => Right::Manage,
+            Resource::Hub(name) | Resource::NewHub(name) if HubName::is_internal_name(name) => {
+                Right::Manage
+            }
             _ => right,
         };
-        self.rights.has(right) && self.scope.covers(on)
+        let is_granted = |grant: &Grant| grant.allows(right, on);
+        (self.rights.has(right) && self.scope.covers(on)) || self.grants.iter().any(is_granted)
     }
 }
 
@@ -284,13 +303,19 @@ impl Keys {
         })
     }
 
-    /// Replaces the key of the same name, whose usage still counts.
+    /// Replaces the key of the same name, whose usage still counts. Its new quota holds for open connections, too.
     pub fn replace(&self, mut key: Key) {
         self.change(|keys| {
-            if let Some(at) = keys.iter().position(|known| known.name == key.name) {
-                key.limiter = keys.remove(at).limiter.clone();
+            let known = keys.iter_mut().find(|known| known.name == key.name);
+            match known {
+                Some(known) => {
+                    let quota = key.limiter.quota();
+                    key.limiter = known.limiter.clone();
+                    key.limiter.set_quota(quota);
+                    *known = Arc::new(key);
+                }
+                None => keys.push(Arc::new(key)),
             }
-            keys.push(Arc::new(key));
         });
     }
 
@@ -357,6 +382,29 @@ mod tests {
 
     // proves G1
     #[test]
+    fn a_grant_adds_to_a_key_and_to_no_other_name() {
+        let grant = |right, name: &str| Grant {
+            right,
+            kind: crate::GrantKind::Hub,
+            name: name.to_owned(),
+        };
+        let grants = vec![grant(Right::Listen, "c"), grant(Right::Send, "*")];
+        let key = Key::new("app", "s3cret", Rights::default(), KeyScope::UNLIMITED);
+        let key = key.with_grants(grants);
+        assert!(key.may(Right::Listen, Resource::Hub("c")));
+        assert!(key.may(Right::Send, Resource::Hub("d")));
+        assert!(!key.may(Right::Listen, Resource::Hub("d")));
+        assert!(
+            !key.may(Right::Send, Resource::Hub("__groups")),
+            "a hub of the node"
+        );
+        assert!(!key.may(Right::Send, Resource::Node));
+        let rights: Vec<Right> = key.all_rights().iter().collect();
+        assert_eq!(rights, [Right::Send, Right::Listen]);
+    }
+
+    // proves G1
+    #[test]
     fn hubs_of_the_node_need_manage() {
         let with = |rights: &[Right]| {
             Key::new(
@@ -398,7 +446,7 @@ mod tests {
         assert!(keys.authenticate("app", b"newer!", 99).await.is_none());
     }
     fn stored(secret: &str) -> KeySecret {
-        let verifier = |hash| ScramVerifier::new(hash, secret.as_bytes(), b"salt", 2);
+        let verifier = |hash| Some(ScramVerifier::new(hash, secret.as_bytes(), b"salt", 2));
         KeySecret::stored(verifier(ScramHash::Sha256), verifier(ScramHash::Sha512))
     }
 

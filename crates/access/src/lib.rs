@@ -5,6 +5,7 @@
 
 mod audit;
 mod certificate;
+mod grant;
 mod key;
 mod login_delays;
 mod names;
@@ -20,6 +21,7 @@ mod token;
 
 pub use audit::{AuditEvent, AuditLog, NoAudit, RefusalLog};
 pub use certificate::ClientCertificate;
+pub use grant::{Grant, GrantKind};
 pub use key::{Key, KeyScope, Keys, NameLists};
 pub use login_delays::client_network;
 pub use names::NamePatterns;

@@ -31,15 +31,30 @@ impl NamePatterns {
     fn matches(&self, exact: impl Fn(&str) -> bool, prefix: impl Fn(&str) -> bool) -> bool {
         match self {
             NamePatterns::All => true,
-            NamePatterns::Listed(patterns) => {
-                patterns
-                    .iter()
-                    .any(|pattern| match pattern.strip_suffix('*') {
-                        Some(start) => prefix(start),
-                        None => exact(pattern),
-                    })
-            }
+            NamePatterns::Listed(patterns) => patterns
+                .iter()
+                .any(|pattern| matches_pattern(pattern, &exact, &prefix)),
         }
+    }
+}
+
+/// Whether a name or prefix covers a name.
+pub(crate) fn pattern_covers(pattern: &str, name: &str) -> bool {
+    matches_pattern(
+        pattern,
+        |exact| exact == name,
+        |prefix| name.starts_with(prefix),
+    )
+}
+
+fn matches_pattern(
+    pattern: &str,
+    exact: impl Fn(&str) -> bool,
+    prefix: impl Fn(&str) -> bool,
+) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => prefix(start),
+        None => exact(pattern),
     }
 }
 

@@ -3,8 +3,8 @@
 //! Usage is charged when it is known, and may go over the limit once; a client that is over is delayed until its rate is
 //! within the limit again. So quotas never lose anything: HTTP answers 429 with the delay, Kafka throttles for it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -36,10 +36,11 @@ pub enum Usage {
     Partitions,
 }
 
-/// The usage of one key, shared by all listeners. Times are those of a clock that never goes back.
+/// The usage of one key, shared by all listeners and connections, so that a new quota holds for those that are open. Times are
+/// those of a clock that never goes back.
 #[derive(Debug, Default)]
 pub struct Limiter {
-    quota: Quota,
+    quota: RwLock<Quota>,
     requests: Bucket,
     bytes_in: Bucket,
     bytes_out: Bucket,
@@ -59,23 +60,28 @@ impl Drop for ConnectionPermit {
 
 impl Limiter {
     pub fn new(quota: Quota) -> Limiter {
-        let second = Duration::from_secs(1);
-        Limiter {
-            quota,
-            requests: Bucket::new(quota.requests_per_second, second),
-            bytes_in: Bucket::new(quota.bytes_in_per_second, second),
-            bytes_out: Bucket::new(quota.bytes_out_per_second, second),
-            partitions: Bucket::new(quota.partitions_per_hour, Duration::from_secs(3600)),
-            connections: Arc::default(),
-        }
+        let limiter = Limiter::default();
+        limiter.set_quota(quota);
+        limiter
     }
 
     pub fn quota(&self) -> Quota {
-        self.quota
+        *self.quota.read().expect("no thread panics with the lock")
+    }
+
+    /// Usage so far still counts, by the time that it takes to pay it off.
+    pub(crate) fn set_quota(&self, quota: Quota) {
+        let second = Duration::from_secs(1);
+        self.requests.set(quota.requests_per_second, second);
+        self.bytes_in.set(quota.bytes_in_per_second, second);
+        self.bytes_out.set(quota.bytes_out_per_second, second);
+        let hour = Duration::from_secs(3600);
+        self.partitions.set(quota.partitions_per_hour, hour);
+        *self.quota.write().expect("no thread panics with the lock") = quota;
     }
 
     pub fn is_limited(&self) -> bool {
-        self.quota != Quota::default()
+        self.quota() != Quota::default()
     }
 
     /// Counts usage, and returns how long the client must wait before its next request; zero within the quota.
@@ -99,7 +105,7 @@ impl Limiter {
     pub fn connect(&self) -> Option<ConnectionPermit> {
         let permit = ConnectionPermit(self.connections.clone());
         let before = permit.0.fetch_add(1, Ordering::Relaxed);
-        let max = self.quota.connections_max.unwrap_or(u32::MAX);
+        let max = self.quota().connections_max.unwrap_or(u32::MAX);
         (before < max).then_some(permit)
     }
 
@@ -117,27 +123,28 @@ impl Limiter {
 /// number is all its state.
 #[derive(Debug, Default)]
 struct Bucket {
-    /// `None`: no limit.
-    amount_per_period: Option<u64>,
-    period: Duration,
+    /// 0: no limit.
+    amount_per_period: AtomicU64,
+    period_nanos: AtomicU64,
     /// Nanoseconds.
     full_at: AtomicU64,
 }
 
 impl Bucket {
-    fn new(amount_per_period: Option<u64>, period: Duration) -> Bucket {
-        Bucket {
-            amount_per_period,
-            period,
-            full_at: AtomicU64::new(0),
-        }
+    /// `None`: no limit. A limit of nothing at all is one of the least amount.
+    fn set(&self, amount_per_period: Option<u64>, period: Duration) {
+        let amount = amount_per_period.map_or(0, |amount| amount.max(1));
+        self.period_nanos.store(nanos(period), Ordering::Relaxed);
+        self.amount_per_period.store(amount, Ordering::Relaxed);
     }
 
     fn charge(&self, amount: u64, now: Duration) -> Duration {
-        let Some(limit) = self.amount_per_period else {
+        let limit = self.amount_per_period.load(Ordering::Relaxed);
+        if limit == 0 {
             return Duration::ZERO;
-        };
-        let cost = u128::from(amount) * self.period.as_nanos() / u128::from(limit.max(1));
+        }
+        let period = self.period_nanos.load(Ordering::Relaxed);
+        let cost = u128::from(amount) * u128::from(period) / u128::from(limit);
         let cost = u64::try_from(cost).unwrap_or(u64::MAX);
         let now_nanos = nanos(now);
         let update = |full_at: u64| Some(full_at.max(now_nanos).saturating_add(cost));
@@ -150,11 +157,11 @@ impl Bucket {
 
     /// The time until the bucket is no longer empty.
     fn delay(&self, now: Duration) -> Duration {
-        if self.amount_per_period.is_none() {
+        if self.amount_per_period.load(Ordering::Relaxed) == 0 {
             return Duration::ZERO;
         }
         let full_at = self.full_at.load(Ordering::Relaxed);
-        let empty_until = full_at.saturating_sub(nanos(self.period));
+        let empty_until = full_at.saturating_sub(self.period_nanos.load(Ordering::Relaxed));
         Duration::from_nanos(empty_until.saturating_sub(nanos(now)))
     }
 }
@@ -186,6 +193,26 @@ mod tests {
         assert_eq!(limiter.delay(at(40)), Duration::from_millis(60));
         assert_eq!(limiter.delay(at(100)), Duration::ZERO);
         assert_eq!(request(100), Duration::from_millis(100));
+    }
+
+    // proves G5
+    #[test]
+    fn a_new_quota_holds_at_once_and_usage_still_counts() {
+        let limiter = Limiter::default();
+        let limit = |bytes_in_per_second| Quota {
+            bytes_in_per_second,
+            ..Quota::default()
+        };
+        assert_eq!(limiter.charge(Usage::BytesIn, 5000, at(0)), Duration::ZERO);
+        limiter.set_quota(limit(Some(1000)));
+        assert!(limiter.is_limited());
+        let delay = limiter.charge(Usage::BytesIn, 3000, at(0));
+        assert_eq!(delay, Duration::from_secs(2));
+        limiter.set_quota(limit(Some(100)));
+        assert_eq!(limiter.delay(at(0)), Duration::from_secs(2));
+        limiter.set_quota(limit(None));
+        assert_eq!(limiter.delay(at(0)), Duration::ZERO);
+        assert!(!limiter.is_limited());
     }
 
     #[test]

@@ -10,6 +10,8 @@ pub enum Resource<'a> {
     /// The node as a whole.
     Node,
     Hub(&'a str),
+    /// A hub that the client creates.
+    NewHub(&'a str),
     /// At least one hub, whichever.
     AnyHub,
     Queue(&'a str),
@@ -27,6 +29,7 @@ impl<'a> Resource<'a> {
         match self {
             Resource::Node | Resource::AnyHub => "",
             Resource::Hub(name)
+            | Resource::NewHub(name)
             | Resource::Queue(name)
             | Resource::Group(name)
             | Resource::TransactionalId(name)
@@ -40,7 +43,7 @@ impl fmt::Display for Resource<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Resource::Node => write!(out, "this node"),
-            Resource::Hub(name) => write!(out, "hub `{name}`"),
+            Resource::Hub(name) | Resource::NewHub(name) => write!(out, "hub `{name}`"),
             Resource::AnyHub => write!(out, "any hub"),
             Resource::Queue(name) => write!(out, "queue `{name}`"),
             Resource::Group(name) => write!(out, "group `{name}`"),

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Right {
     /// Write records and messages, start workflow instances.
     Send,
@@ -46,6 +49,11 @@ impl Rights {
 
     pub fn has(self, right: Right) -> bool {
         self.0 & (1 << right as u8) != 0
+    }
+
+    /// Whether each of these rights is one of them.
+    pub fn include(self, others: Rights) -> bool {
+        self.0 & others.0 == others.0
     }
 
     pub fn iter(self) -> impl Iterator<Item = Right> {

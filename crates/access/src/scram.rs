@@ -29,6 +29,14 @@ impl ScramHash {
         }
     }
 
+    /// The bytes of its digests.
+    pub fn digest_len(self) -> usize {
+        match self {
+            ScramHash::Sha256 => 32,
+            ScramHash::Sha512 => 64,
+        }
+    }
+
     pub(crate) fn salted_password(self, secret: &[u8], salt: &[u8], iterations: u32) -> Vec<u8> {
         match self {
             ScramHash::Sha256 => pbkdf2_hmac_array::<Sha256, 32>(secret, salt, iterations).to_vec(),
@@ -58,12 +66,22 @@ impl ScramVerifier {
 
     pub fn new(hash: ScramHash, secret: &[u8], salt: &[u8], iterations: u32) -> ScramVerifier {
         let password = hash.salted_password(secret, salt, iterations);
-        let client_key = hash.hmac(&password, &[b"Client Key"]);
+        ScramVerifier::from_salted_password(hash, &password, salt, iterations)
+    }
+
+    /// The verifier of a secret that was salted and hashed already.
+    pub fn from_salted_password(
+        hash: ScramHash,
+        password: &[u8],
+        salt: &[u8],
+        iterations: u32,
+    ) -> ScramVerifier {
+        let client_key = hash.hmac(password, &[b"Client Key"]);
         ScramVerifier {
             salt: salt.to_vec(),
             iterations,
             stored_key: hash.digest(&client_key),
-            server_key: hash.hmac(&password, &[b"Server Key"]),
+            server_key: hash.hmac(password, &[b"Server Key"]),
         }
     }
 

@@ -45,12 +45,16 @@ impl KeySecret {
         }
     }
 
-    /// A secret that only its verifiers are stored of.
-    pub fn stored(sha256: ScramVerifier, sha512: ScramVerifier) -> KeySecret {
+    /// A secret that only its verifiers are stored of. One that was set by a client of Kafka has the verifier of one hash.
+    pub fn stored(sha256: Option<ScramVerifier>, sha512: Option<ScramVerifier>) -> KeySecret {
+        let known = |verifier: Option<ScramVerifier>| match verifier {
+            Some(verifier) => OnceLock::from(verifier),
+            None => OnceLock::new(),
+        };
         KeySecret {
             plain: None,
-            sha256: OnceLock::from(sha256),
-            sha512: OnceLock::from(sha512),
+            sha256: known(sha256),
+            sha512: known(sha512),
             digest: OnceLock::new(),
         }
     }
@@ -60,18 +64,20 @@ impl KeySecret {
         self.plain.as_deref()
     }
 
-    /// The verifier; that of a plain secret has the salt of the key `name`.
-    pub(crate) fn verifier(&self, hash: ScramHash, name: &str) -> &ScramVerifier {
+    /// The verifier, if the secret has one of this hash; that of a plain secret has the salt of the key `name`.
+    pub(crate) fn verifier(&self, hash: ScramHash, name: &str) -> Option<&ScramVerifier> {
         let verifier = match hash {
             ScramHash::Sha256 => &self.sha256,
             ScramHash::Sha512 => &self.sha512,
         };
-        verifier.get_or_init(|| {
-            let secret = self.plain.as_deref().unwrap_or_default();
+        let Some(secret) = self.plain.as_deref() else {
+            return verifier.get();
+        };
+        Some(verifier.get_or_init(|| {
             // A salt must differ between keys, and need not be kept secret.
             let salt = &keyed_hash(b"highwater salt", name.as_bytes())[..16];
             ScramVerifier::new(hash, secret, salt, ScramVerifier::ITERATIONS)
-        })
+        }))
     }
 
     /// Whether the secret with this digest is the right one; `None` if only a slow check can tell.
@@ -85,11 +91,11 @@ impl KeySecret {
         if let Some(same) = self.matches_digest(given) {
             return same;
         }
-        // A secret without a digest is a stored one, which has its verifiers.
-        let same = self
-            .sha256
-            .get()
-            .is_some_and(|verifier| verifier.matches(ScramHash::Sha256, secret));
+        // A secret without a digest is a stored one, which has at least one verifier.
+        let sha256 = self.sha256.get().map(|known| (known, ScramHash::Sha256));
+        let sha512 = self.sha512.get().map(|known| (known, ScramHash::Sha512));
+        let known = sha256.or(sha512);
+        let same = known.is_some_and(|(verifier, hash)| verifier.matches(hash, secret));
         if same {
             self.digest.get_or_init(|| *given);
         }
@@ -114,14 +120,25 @@ mod tests {
     // proves G4
     #[test]
     fn a_stored_secret_is_checked_by_its_verifier_and_then_by_its_digest() {
-        let verifier = |hash| ScramVerifier::new(hash, b"s3cret", b"salt", 2);
-        let stored = KeySecret::stored(verifier(ScramHash::Sha256), verifier(ScramHash::Sha512));
-        assert!(!matches(&stored, "wrong"));
-        assert!(stored.digest.get().is_none());
-        assert!(matches(&stored, "s3cret"));
-        assert!(stored.digest.get().is_some());
-        assert!(matches(&stored, "s3cret") && !matches(&stored, "wrong"));
-        assert_eq!(stored.as_plain(), None);
+        let verifier = |hash| Some(ScramVerifier::new(hash, b"s3cret", b"salt", 2));
+        let (sha256, sha512) = (verifier(ScramHash::Sha256), verifier(ScramHash::Sha512));
+        for (sha256, sha512) in [
+            (sha256.clone(), sha512.clone()),
+            (sha256, None),
+            (None, sha512),
+        ] {
+            let stored = KeySecret::stored(sha256.clone(), sha512.clone());
+            assert!(!matches(&stored, "wrong"));
+            assert!(stored.digest.get().is_none());
+            assert!(matches(&stored, "s3cret"));
+            assert!(stored.digest.get().is_some());
+            assert!(matches(&stored, "s3cret") && !matches(&stored, "wrong"));
+            assert_eq!(stored.as_plain(), None);
+            let of = |hash| stored.verifier(hash, "app").cloned();
+            assert!(of(ScramHash::Sha256) == sha256 && of(ScramHash::Sha512) == sha512);
+        }
+        let none = KeySecret::stored(None, None);
+        assert!(!matches(&none, "") && none.verifier(ScramHash::Sha256, "app").is_none());
     }
 
     #[test]
@@ -129,12 +146,13 @@ mod tests {
         let plain = KeySecret::plain("s3cret");
         assert!(matches(&plain, "s3cret") && !matches(&plain, "s3cres"));
         for hash in [ScramHash::Sha256, ScramHash::Sha512] {
-            let verifier = plain.verifier(hash, "app");
+            let of = |key: &KeySecret, name| key.verifier(hash, name).cloned().unwrap();
+            let verifier = of(&plain, "app");
             assert!(verifier.matches(hash, b"s3cret"));
             let other = KeySecret::plain("newer!");
-            assert_eq!(other.verifier(hash, "app").salt, verifier.salt);
+            assert_eq!(of(&other, "app").salt, verifier.salt);
             let other_key = KeySecret::plain("s3cret");
-            assert_ne!(other_key.verifier(hash, "apq").salt, verifier.salt);
+            assert_ne!(of(&other_key, "apq").salt, verifier.salt);
         }
     }
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use highwater_access::Resource;
-use highwater_access::{AuditEvent, Key, Limiter, Right, ScramHash, ScramVerifier, TokenError};
+use highwater_access::{
+    AuditEvent, Grant, Key, Limiter, Right, ScramHash, ScramVerifier, TokenError, Usage,
+};
 use highwater_log::BoxFuture;
 use subtle::ConstantTimeEq;
 
@@ -57,6 +59,52 @@ impl Session {
     }
 }
 
+/// Changes of one user that Kafka's tools ask for, all or none.
+#[derive(Clone)]
+pub struct UserChangeRequest {
+    pub user: String,
+    pub changes: Vec<UserChange>,
+    /// Whether everything is checked and nothing is changed.
+    pub validate_only: bool,
+}
+
+#[derive(Clone)]
+pub enum UserChange {
+    Grant(Grant),
+    Revoke(Grant),
+    /// Replaces the credential of this hash.
+    SetCredential {
+        hash: ScramHash,
+        verifier: ScramVerifier,
+    },
+    RemoveCredential(ScramHash),
+    /// `None`: no limit.
+    SetRate {
+        usage: Usage,
+        per_second: Option<u64>,
+    },
+}
+
+/// Why a user is not changed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum UserChangeError {
+    #[error("{0}")]
+    NotFound(String),
+    #[error("{0}")]
+    Forbidden(String),
+    #[error("{0}")]
+    Storage(String),
+    /// It cannot be said, or not here.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl UserChangeError {
+    pub fn unsupported() -> UserChangeError {
+        UserChangeError::Refused("the users of this node cannot be changed".to_owned())
+    }
+}
+
 pub trait Authorizer: Send + Sync {
     /// `None` if user and password do not match; compare with [`same_secret`].
     fn login(&self, user: &str, password: &str) -> BoxFuture<Option<Identity>>;
@@ -96,7 +144,16 @@ pub trait Authorizer: Send + Sync {
         Vec::new()
     }
 
-    /// The quota of a user; `None` if it has none.
+    /// Changes a user for a client that may change the node.
+    fn change_user(
+        &self,
+        _who: &Identity,
+        _request: UserChangeRequest,
+    ) -> BoxFuture<Result<(), UserChangeError>> {
+        Box::pin(std::future::ready(Err(UserChangeError::unsupported())))
+    }
+
+    /// The quota of a user; `None` if there is no such user.
     fn limiter(&self, _identity: &Identity) -> Option<Arc<Limiter>> {
         None
     }

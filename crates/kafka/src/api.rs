@@ -27,7 +27,7 @@ const fn api(key: ApiKey, min: i16, max: i16) -> Api {
 }
 
 /// The supported requests, by key.
-pub(crate) const APIS: [Api; 54] = [
+pub(crate) const APIS: [Api; 55] = [
     Api {
         readable: 3,
         ..api(ApiKey::Produce, 0, 13)
@@ -74,6 +74,7 @@ pub(crate) const APIS: [Api; 54] = [
     api(ApiKey::AlterClientQuotas, 0, 1),
     api(ApiKey::DescribeUserScramCredentials, 0, 0),
     api(ApiKey::AlterUserScramCredentials, 0, 0),
+    api(ApiKey::DescribeQuorum, 0, 2),
     api(ApiKey::UpdateFeatures, 0, 2),
     api(ApiKey::DescribeCluster, 0, 2),
     api(ApiKey::DescribeProducers, 0, 0),
@@ -160,6 +161,7 @@ pub(crate) mod tests {
                 CreateAcls CreateAclsRequest,
                 DeleteAcls DeleteAclsRequest,
                 WriteTxnMarkers WriteTxnMarkersRequest,
+                DescribeQuorum DescribeQuorumRequest,
                 UpdateFeatures UpdateFeaturesRequest,
                 DescribeTransactions DescribeTransactionsRequest,
                 ListTransactions ListTransactionsRequest,

@@ -14,8 +14,8 @@ use uuid::Uuid;
 use crate::access::Authorizer;
 use crate::handlers::{
     acls, cluster, configs, consumer_groups, credentials, features, fetch, groups, list_offsets,
-    markers, metadata, offsets, partitions, placement, produce, quotas, resources, sasl, storage,
-    telemetry, topic_partitions, topics, transaction_list, transactions, versions,
+    markers, metadata, offsets, partitions, placement, produce, quorum, quotas, resources, sasl,
+    storage, telemetry, topic_partitions, topics, transaction_list, transactions, versions,
 };
 use crate::metrics::Metrics;
 use crate::options::{ClusterId, Options};
@@ -233,6 +233,7 @@ async fn administer(
         ApiKey::CreateAcls => respond!(context, body, acls::create),
         ApiKey::DeleteAcls => respond!(context, body, acls::delete),
         ApiKey::WriteTxnMarkers => respond!(context, body, markers::write),
+        ApiKey::DescribeQuorum => respond!(context, body, quorum::describe),
         ApiKey::UpdateFeatures => respond!(context, body, features::update),
         ApiKey::ListConfigResources => respond!(context, body, resources::list, |_| UNKNOWN_BYTES),
         ApiKey::DescribeTopicPartitions => {

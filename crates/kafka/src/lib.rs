@@ -38,7 +38,10 @@ mod telemetry;
 mod throttle;
 mod warnings;
 
-pub use access::{AllowAll, Authorizer, Identity, Session, same_secret};
+pub use access::{
+    AllowAll, Authorizer, Identity, Session, UserChange, UserChangeError, UserChangeRequest,
+    same_secret,
+};
 pub use broker::Services;
 pub use metrics::MetricsSnapshot;
 pub use options::{ClusterId, Listener, Options, TopicDefaults};

@@ -40,15 +40,20 @@ pub(crate) struct ListenerInfo {
 }
 
 impl ListenerInfo {
-    /// The address in Kafka's notation. Other listeners of the node may be for other networks.
-    pub(crate) fn advertised(&self) -> String {
-        let protocol = match (self.sasl, self.tls) {
+    /// Kafka's name of its protocol, which is the name of the listener, too.
+    pub(crate) fn protocol(&self) -> &'static str {
+        match (self.sasl, self.tls) {
             (false, false) => "PLAINTEXT",
             (false, true) => "SSL",
             (true, false) => "SASL_PLAINTEXT",
             (true, true) => "SASL_SSL",
-        };
-        format!("{protocol}://{}:{}", self.host.as_str(), self.port)
+        }
+    }
+
+    /// The address in Kafka's notation. Other listeners of the node may be for other networks.
+    pub(crate) fn advertised(&self) -> String {
+        let (protocol, host) = (self.protocol(), self.host.as_str());
+        format!("{protocol}://{host}:{}", self.port)
     }
 }
 
@@ -323,7 +328,7 @@ impl RequestContext {
     pub(crate) fn allow_creation(&self, hub: &str) -> Result<(), Code> {
         match self.may_create(hub) {
             true => Ok(()),
-            false => Err(self.refuse(Resource::Hub(hub))),
+            false => Err(self.refuse(Resource::NewHub(hub))),
         }
     }
 
@@ -344,8 +349,7 @@ impl RequestContext {
     }
 
     pub(crate) fn may_create(&self, hub: &str) -> bool {
-        let rights = rights::required(self.api.key, ResourceKind::NewHub);
-        self.has_any(rights, Resource::Hub(hub))
+        self.may(Resource::NewHub(hub))
     }
 
     /// Whether the client may know that the hub exists.

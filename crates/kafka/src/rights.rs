@@ -128,6 +128,7 @@ const ROWS: &[ResourceRights] = &[
     row(ApiKey::CreateAcls, Node, MANAGE),
     row(ApiKey::DeleteAcls, Node, MANAGE),
     row(ApiKey::WriteTxnMarkers, Node, MANAGE),
+    row(ApiKey::DescribeQuorum, Node, MANAGE),
     row(ApiKey::UpdateFeatures, Node, MANAGE),
     row(ApiKey::ListConfigResources, Node, MANAGE),
     row(ApiKey::DescribeTopicPartitions, Hub, VISIBLE),
@@ -159,6 +160,7 @@ impl ResourceKind {
     pub(crate) fn of(resource: Resource<'_>) -> ResourceKind {
         match resource {
             Resource::Hub(_) => Hub,
+            Resource::NewHub(_) => NewHub,
             Resource::Group(_) => Group,
             Resource::TransactionalId(_) => TransactionalId,
             Resource::AnyHub => AnyHub,

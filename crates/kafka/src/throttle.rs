@@ -8,9 +8,10 @@ use kafka_protocol::messages::{
     CreateTopicsResponse, DeleteAclsResponse, DeleteGroupsResponse, DeleteRecordsResponse,
     DeleteTopicsResponse, DescribeAclsResponse, DescribeClientQuotasResponse,
     DescribeClusterResponse, DescribeConfigsResponse, DescribeGroupsResponse,
-    DescribeLogDirsResponse, DescribeProducersResponse, DescribeTopicPartitionsResponse,
-    DescribeTransactionsResponse, DescribeUserScramCredentialsResponse, ElectLeadersResponse,
-    EndTxnResponse, FindCoordinatorResponse, GetTelemetrySubscriptionsResponse, HeartbeatResponse,
+    DescribeLogDirsResponse, DescribeProducersResponse, DescribeQuorumResponse,
+    DescribeTopicPartitionsResponse, DescribeTransactionsResponse,
+    DescribeUserScramCredentialsResponse, ElectLeadersResponse, EndTxnResponse,
+    FindCoordinatorResponse, GetTelemetrySubscriptionsResponse, HeartbeatResponse,
     IncrementalAlterConfigsResponse, InitProducerIdResponse, JoinGroupResponse, LeaveGroupResponse,
     ListConfigResourcesResponse, ListGroupsResponse, ListOffsetsResponse,
     ListPartitionReassignmentsResponse, ListTransactionsResponse, MetadataResponse,
@@ -63,4 +64,6 @@ throttle! {
     UpdateFeaturesResponse AlterReplicaLogDirsResponse GetTelemetrySubscriptionsResponse
     PushTelemetryResponse
 }
-no_throttle! { SaslHandshakeResponse SaslAuthenticateResponse WriteTxnMarkersResponse }
+no_throttle! {
+    SaslHandshakeResponse SaslAuthenticateResponse WriteTxnMarkersResponse DescribeQuorumResponse
+}

@@ -5,18 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_access::{
-    AuditEvent, AuditLog, ClientCertificate, Key, Keys, Limiter, Resource, Right, ScramHash,
-    ScramVerifier, TokenError,
+    AuditEvent, AuditLog, ClientCertificate, Key, Keys, Limiter, Resource, Right, Rights,
+    ScramHash, ScramVerifier, TokenError,
 };
 use highwater_env::Clock;
 use highwater_kafka::{
     Authorizer, BindError, BoundListeners, ClusterId, Handle, Identity, Listener, Options,
-    Services, Session, TopicDefaults,
+    Services, Session, TopicDefaults, UserChangeError, UserChangeRequest,
 };
 use highwater_log::BoxFuture;
 use tokio::task::JoinHandle;
 
 use crate::config::{Config, KafkaListener};
+use crate::stored_keys::{KeyError, StoredKeys, UserUpdate};
 use crate::tls::{self, TlsError};
 use crate::tokens::{TokenLogin, Tokens};
 
@@ -132,6 +133,8 @@ fn listener(settings: &KafkaListener) -> Result<Listener, TlsError> {
 /// this machine only.
 pub(crate) struct KeyAuthorizer {
     keys: Arc<Keys>,
+    /// `None`: no key can be changed.
+    stored_keys: Option<Arc<StoredKeys>>,
     /// `None`: no tokens are accepted.
     tokens: Option<Arc<Tokens>>,
     clock: Arc<dyn Clock>,
@@ -141,12 +144,14 @@ pub(crate) struct KeyAuthorizer {
 impl KeyAuthorizer {
     pub(crate) fn new(
         keys: Arc<Keys>,
+        stored_keys: Option<Arc<StoredKeys>>,
         tokens: Option<Arc<Tokens>>,
         clock: Arc<dyn Clock>,
         audit: Arc<dyn AuditLog>,
     ) -> KeyAuthorizer {
         KeyAuthorizer {
             keys,
+            stored_keys,
             tokens,
             clock,
             audit,
@@ -221,7 +226,33 @@ impl Authorizer for KeyAuthorizer {
 
     fn limiter(&self, who: &Identity) -> Option<Arc<Limiter>> {
         let key = self.keys.get(who.name(), self.clock.unix_millis())?;
-        key.limiter.is_limited().then(|| key.limiter.clone())
+        // Also without a limit: one that is set later holds for open connections.
+        Some(key.limiter.clone())
+    }
+
+    fn change_user(
+        &self,
+        who: &Identity,
+        request: UserChangeRequest,
+    ) -> BoxFuture<Result<(), UserChangeError>> {
+        let now_ms = self.clock.unix_millis();
+        let key = self.keys.get(who.name(), now_ms);
+        let update = UserUpdate {
+            user: request.user,
+            changes: request.changes,
+            client_rights: match who.is_anonymous() {
+                true => Rights::ALL,
+                // A right over some names is no right to give it over others.
+                false => key.map_or_else(Rights::default, |key| key.rights),
+            },
+            now_ms,
+            validate_only: request.validate_only,
+        };
+        let stored = self.stored_keys.clone();
+        Box::pin(async move {
+            let stored = stored.ok_or_else(UserChangeError::unsupported)?;
+            Ok(stored.update_user(update).await?)
+        })
     }
 
     fn audit(&self, event: AuditEvent) {
@@ -234,6 +265,22 @@ impl Authorizer for KeyAuthorizer {
         }
         let key = self.keys.get(who.name(), self.clock.unix_millis());
         key.is_some_and(|key| key.may(right, on))
+    }
+}
+
+impl From<KeyError> for UserChangeError {
+    fn from(error: KeyError) -> UserChangeError {
+        let reason = error.to_string();
+        match error {
+            KeyError::Unknown(_) | KeyError::NoCredential(_) => UserChangeError::NotFound(reason),
+            KeyError::Forbidden(..) => UserChangeError::Forbidden(reason),
+            KeyError::Storage(_) => UserChangeError::Storage(reason),
+            KeyError::InSettings(_) => {
+                let how = "change it there ([[keys]]), and restart the node";
+                UserChangeError::Refused(format!("{reason}: {how}"))
+            }
+            _ => UserChangeError::Refused(reason),
+        }
     }
 }
 
@@ -256,7 +303,7 @@ fn connection_string(text: &str) -> Option<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_access::{KeyScope, NoAudit, Rights};
+    use highwater_access::{KeyScope, NoAudit};
     use highwater_env::SimClock;
 
     fn authorizer() -> KeyAuthorizer {
@@ -267,6 +314,7 @@ mod tests {
         ];
         KeyAuthorizer::new(
             Arc::new(Keys::new(keys)),
+            None,
             None,
             Arc::new(SimClock::at_unix_nanos(0)),
             Arc::new(NoAudit),

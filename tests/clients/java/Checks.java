@@ -8,9 +8,12 @@ import org.apache.kafka.clients.admin.*;
 import org.apache.kafka.clients.consumer.*;
 import org.apache.kafka.clients.producer.*;
 import org.apache.kafka.common.*;
+import org.apache.kafka.common.acl.*;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
+import org.apache.kafka.common.quota.*;
 import org.apache.kafka.common.record.TimestampType;
+import org.apache.kafka.common.resource.*;
 import org.apache.kafka.common.serialization.*;
 
 /** The checklist with the Java client. */
@@ -42,6 +45,7 @@ public final class Checks {
         todo.check("consumer_rebalance", () -> group("consumer"));
         todo.check("consumer_resume", () -> commitResume("consumer-resume", "group.protocol", "consumer"));
         todo.check("consumer_static", () -> staticMember("consumer-static", "group.protocol", "consumer"));
+        todo.check("share_refused", Checks::shareRefused);
         todo.check("commit_resume", () -> commitResume("resume"));
         todo.check("static_member", () -> staticMember("static"));
         todo.check("static_fence", Checks::staticFence);
@@ -57,6 +61,7 @@ public final class Checks {
         todo.check("sasl_ok", () -> roundTrip("sasl", sasl(Harness.need(Harness.SASL, "SASL listener"), Harness.PASSWORD)));
         todo.check("sasl_wrong", Checks::saslWrong);
         todo.check("sasl_scram", Checks::saslScram);
+        todo.check("users_admin", Checks::usersAdmin);
         todo.check("sasl_oauth", Checks::saslOauth);
         todo.check("oauth_renewal", Checks::oauthRenewal);
         todo.check("tls", Checks::tls);
@@ -550,14 +555,22 @@ public final class Checks {
     // Who may come in.
 
     static Object[] sasl(String bootstrap, String password) {
+        return sasl(bootstrap, Harness.USER, password);
+    }
+
+    static Object[] sasl(String bootstrap, String user, String password) {
         String module = "org.apache.kafka.common.security.plain.PlainLoginModule";
-        String jaas = module + " required username=\"" + Harness.USER + "\" password=\"" + password + "\";";
+        String jaas = module + " required username=\"" + user + "\" password=\"" + password + "\";";
         return new Object[] {"bootstrap.servers", bootstrap, "security.protocol", "SASL_PLAINTEXT", "sasl.mechanism", "PLAIN", "sasl.jaas.config", jaas};
     }
 
     static Object[] scram(String bootstrap, String mechanism, String password) {
+        return scram(bootstrap, mechanism, Harness.USER, password);
+    }
+
+    static Object[] scram(String bootstrap, String mechanism, String user, String password) {
         String module = "org.apache.kafka.common.security.scram.ScramLoginModule";
-        String jaas = module + " required username=\"" + Harness.USER + "\" password=\"" + password + "\";";
+        String jaas = module + " required username=\"" + user + "\" password=\"" + password + "\";";
         return new Object[] {"bootstrap.servers", bootstrap, "security.protocol", "SASL_PLAINTEXT", "sasl.mechanism", mechanism, "sasl.jaas.config", jaas};
     }
 
@@ -565,6 +578,32 @@ public final class Checks {
         String topic = create(what, 1);
         produce(producer(conf), topic, records(), 1, null);
         Harness.same(found(read(topic, 0, conf)), texts(records()), "records");
+    }
+
+    /** A share consumer is told that the server has no share groups. Early clients have no such consumer. */
+    static void shareRefused() throws Exception {
+        Class<?> type;
+        try {
+            type = Class.forName("org.apache.kafka.clients.consumer.KafkaShareConsumer");
+        } catch (ClassNotFoundException older) {
+            throw new Harness.Skip("the client has no share consumers");
+        }
+        var features = get(ADMIN.describeFeatures().featureMetadata()).finalizedFeatures();
+        var share = features.get("share.version");
+        if (share != null && share.maxVersionLevel() > 0) throw new Harness.Skip("the server has share groups");
+        String topic = create("share", 1);
+        Map<String, Object> conf = with(plain(), "group.id", Harness.name("share"));
+        var constructor = type.getConstructor(Map.class, Deserializer.class, Deserializer.class);
+        Object consumer = constructor.newInstance(conf, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        try {
+            type.getMethod("subscribe", Collection.class).invoke(consumer, List.of(topic));
+            var poll = type.getMethod("poll", Duration.class);
+            Harness.fails("a poll of a share consumer", List.of("UnsupportedVersionException"),
+                    () -> Harness.until("an error", () -> poll.invoke(consumer, Duration.ofMillis(100)) == null));
+        } finally {
+            // Version 3.9 waits for the end of a session that never began.
+            type.getMethod("close", Duration.class).invoke(consumer, Duration.ofSeconds(1));
+        }
     }
 
     static void saslWrong() throws Exception {
@@ -578,6 +617,41 @@ public final class Checks {
             roundTrip(mechanism.toLowerCase(), scram(broker, mechanism, Harness.PASSWORD));
             refused(scram(broker, mechanism, "wrong"));
         }
+    }
+
+    /** A user is made with a password and rights by the admin client, logs in, and may do what it was given and nothing else. */
+    static void usersAdmin() throws Exception {
+        Harness.need(Harness.HTTP, "keys with SCRAM verifiers");
+        String broker = Harness.need(Harness.SASL, "SASL listener");
+        String user = Harness.name("user"), mine = create("users-mine", 1), other = create("users-other", 1);
+        var mechanism = ScramMechanism.SCRAM_SHA_256;
+        var credential = new ScramCredentialInfo(mechanism, 8192);
+        get(ADMIN.alterUserScramCredentials(List.of(new UserScramCredentialUpsertion(user, credential, "pa55word"))).all());
+        Harness.same(get(ADMIN.describeUserScramCredentials(List.of(user)).all()).get(user).credentialInfos(), List.of(credential), "credentials");
+        Object[] login = scram(broker, "SCRAM-SHA-256", user, "pa55word");
+        var topic = new ResourcePattern(ResourceType.TOPIC, mine, PatternType.LITERAL);
+        List<AclBinding> acls = new ArrayList<>();
+        for (var operation : List.of(AclOperation.WRITE, AclOperation.READ, AclOperation.DESCRIBE))
+            acls.add(new AclBinding(topic, new AccessControlEntry("User:" + user, "*", operation, AclPermissionType.ALLOW)));
+        Harness.fails("a topic without a right", List.of("TopicAuthorizationException"), () -> read(mine, 0, login));
+        get(ADMIN.createAcls(acls).all());
+        produce(producer(login), mine, records(), 1, null);
+        Harness.same(read(mine, 0, login).size(), records().size(), "records");
+        Harness.fails("another topic", List.of("TopicAuthorizationException"), () -> read(other, 0, login));
+        // The same password by PLAIN.
+        Object[] plainLogin = sasl(broker, user, "pa55word");
+        produce(producer(plainLogin), mine, records(), 1, null);
+        var quota = new ClientQuotaEntity(Map.of(ClientQuotaEntity.USER, user));
+        var rate = new ClientQuotaAlteration(quota, List.of(new ClientQuotaAlteration.Op("producer_byte_rate", 1e6)));
+        get(ADMIN.alterClientQuotas(List.of(rate)).all());
+        var found = get(ADMIN.describeClientQuotas(ClientQuotaFilter.contains(List.of(ClientQuotaFilterComponent.ofEntity(ClientQuotaEntity.USER, user)))).entities());
+        Harness.same(found.get(quota), Map.of("producer_byte_rate", 1e6), "quota");
+        var deny = new AclBinding(topic, new AccessControlEntry("User:" + user, "*", AclOperation.READ, AclPermissionType.DENY));
+        Harness.fails("a deny rule", List.of("InvalidRequestException"), () -> get(ADMIN.createAcls(List.of(deny)).all()));
+        get(ADMIN.deleteAcls(List.of(new AclBindingFilter(topic.toFilter(), AccessControlEntryFilter.ANY))).all());
+        Harness.fails("a right that was taken", List.of("TopicAuthorizationException"), () -> read(mine, 0, login));
+        get(ADMIN.alterUserScramCredentials(List.of(new UserScramCredentialDeletion(user, mechanism))).all());
+        refused(login);
     }
 
     static void refused(Object[] conf) throws Exception {

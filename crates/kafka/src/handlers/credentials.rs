@@ -1,10 +1,12 @@
-//! SCRAM credentials over the keys of the node: every key has them, made from its secret. They are described, and changed
-//! with the secret only, which is not in these requests.
+//! SCRAM credentials over the keys of the node: every secret has them. AlterUserScramCredentials sets one, with which a client
+//! logs in by that mechanism, by PLAIN and over HTTP.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use highwater_access::{Key, ScramHash};
+use highwater_access::{Key, ScramHash, ScramVerifier};
 use kafka_protocol::ResponseError as Code;
+use kafka_protocol::messages::alter_user_scram_credentials_request::ScramCredentialUpsertion;
 use kafka_protocol::messages::alter_user_scram_credentials_response::AlterUserScramCredentialsResult;
 use kafka_protocol::messages::describe_user_scram_credentials_response::{
     CredentialInfo, DescribeUserScramCredentialsResult,
@@ -16,14 +18,11 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::StrBytes;
 
 use super::{Refusal, distinct, some_text, text, with_refusal};
-use crate::access::Resource;
+use crate::access::{Resource, UserChange, UserChangeRequest};
 use crate::request::RequestContext;
 
 /// Kafka's numbers of the mechanisms.
 const MECHANISMS: [(ScramHash, i8); 2] = [(ScramHash::Sha256, 1), (ScramHash::Sha512, 2)];
-
-const SETTINGS: &str = "credentials belong to the secret of a key: rotate it (POST /api/keys/{name}/rotate), add or revoke \
-     a key (/api/keys), or change [[keys]] in the settings of the node";
 
 pub(crate) async fn describe(
     context: &RequestContext,
@@ -36,7 +35,7 @@ pub(crate) async fn describe(
             .with_error_message(some_text(code));
     }
     let keys: Vec<Arc<Key>> = context.broker.services.authorizer.keys();
-    let has_credentials = |key: &&Arc<Key>| !key.verifiers(ScramHash::Sha256).is_empty();
+    let has_credentials = |key: &&Arc<Key>| !credentials(key).is_empty();
     let names: Vec<StrBytes> = match request.users {
         Some(users) if !users.is_empty() => {
             distinct(users.into_iter().map(|user| user.name).collect())
@@ -75,23 +74,92 @@ fn credentials(key: &Key) -> Vec<CredentialInfo> {
     infos.collect()
 }
 
+/// Kafka's bounds. Each iteration costs time at every login.
+const ITERATIONS: std::ops::RangeInclusive<i32> = 4096..=16384;
+
+const SALT_BYTES_MAX: usize = 256;
+
+/// The changes of one user, or why they are refused.
+type Changes = Result<Vec<UserChange>, Refusal>;
+
 pub(crate) async fn alter(
     context: &RequestContext,
     request: AlterUserScramCredentialsRequest,
 ) -> AlterUserScramCredentialsResponse {
-    let (code, reason) = match context.allow(Resource::Node) {
-        Ok(()) => (Code::UnacceptableCredential, SETTINGS.to_owned()),
-        Err(code) => (code, code.to_string()),
-    };
-    let deleted = request.deletions.into_iter().map(|deletion| deletion.name);
-    let changed = request.upsertions.into_iter().map(|change| change.name);
-    let users = distinct(deleted.chain(changed).collect());
-    let results = users.into_iter().map(|user| {
-        context.audit(&user, Some(code));
-        AlterUserScramCredentialsResult::default()
-            .with_user(user)
-            .with_error_code(context.error_code(&code))
-            .with_error_message(some_text(&reason))
+    let allowed = context.allow(Resource::Node);
+    let deletions = request.deletions.into_iter().map(|deletion| {
+        let change = mechanism(deletion.mechanism).map(UserChange::RemoveCredential);
+        (deletion.name, deletion.mechanism, change)
     });
-    AlterUserScramCredentialsResponse::default().with_results(results.collect())
+    let upsertions = request.upsertions.into_iter().map(|upsertion| {
+        let change = credential(&upsertion);
+        (upsertion.name, upsertion.mechanism, change)
+    });
+    let mut seen = HashSet::new();
+    let mut users: Vec<StrBytes> = Vec::new();
+    let mut of_users: HashMap<StrBytes, Changes> = HashMap::new();
+    for (user, mechanism, change) in deletions.chain(upsertions) {
+        let is_new = seen.insert((user.clone(), mechanism));
+        let changes = of_users.entry(user.clone()).or_insert_with(|| {
+            users.push(user);
+            Ok(Vec::new())
+        });
+        let twice = || Refusal::new(Code::DuplicateResource, "a credential is changed twice");
+        let change = change.and_then(|change| is_new.then_some(change).ok_or_else(twice));
+        match (changes.as_mut(), change) {
+            (Ok(changes), Ok(change)) => changes.push(change),
+            (Ok(_), Err(refusal)) => *changes = Err(refusal),
+            (Err(_), _) => {}
+        }
+    }
+    let mut results = Vec::with_capacity(users.len());
+    for user in users {
+        let changes = of_users.remove(&user).unwrap_or_else(|| Ok(Vec::new()));
+        let outcome = match allowed {
+            Ok(()) => change(context, &user, changes).await,
+            Err(code) => Err(Refusal::from(code)),
+        };
+        context.audit(&user, outcome.as_ref().err().map(|refusal| refusal.code));
+        let result = AlterUserScramCredentialsResult::default().with_user(user);
+        results.push(with_refusal!(context, result, outcome));
+    }
+    AlterUserScramCredentialsResponse::default().with_results(results)
+}
+
+fn mechanism(number: i8) -> Result<ScramHash, Refusal> {
+    let known = MECHANISMS.into_iter().find(|(_, known)| *known == number);
+    let unknown = || Refusal::new(Code::UnsupportedSaslMechanism, "use SHA-256 or SHA-512");
+    known.map(|(hash, _)| hash).ok_or_else(unknown)
+}
+
+/// The verifier is what the node stores of a secret: the request has the salted password, not the secret.
+fn credential(upsertion: &ScramCredentialUpsertion) -> Result<UserChange, Refusal> {
+    let hash = mechanism(upsertion.mechanism)?;
+    let unacceptable = |reason: &str| Refusal::new(Code::UnacceptableCredential, reason);
+    let iterations = match u32::try_from(upsertion.iterations) {
+        Ok(iterations) if ITERATIONS.contains(&upsertion.iterations) => iterations,
+        _ => return Err(unacceptable("4096 to 16384 iterations are accepted")),
+    };
+    if upsertion.salt.is_empty() || upsertion.salt.len() > SALT_BYTES_MAX {
+        return Err(unacceptable("a salt has 1 to 256 bytes"));
+    }
+    if upsertion.salted_password.len() != hash.digest_len() {
+        return Err(unacceptable(
+            "the salted password is no digest of the mechanism",
+        ));
+    }
+    let (password, salt) = (&upsertion.salted_password, &upsertion.salt);
+    let verifier = ScramVerifier::from_salted_password(hash, password, salt, iterations);
+    Ok(UserChange::SetCredential { hash, verifier })
+}
+
+async fn change(context: &RequestContext, user: &str, changes: Changes) -> Result<(), Refusal> {
+    let request = UserChangeRequest {
+        user: user.to_owned(),
+        changes: changes?,
+        validate_only: false,
+    };
+    let authorizer = &context.broker.services.authorizer;
+    let changed = authorizer.change_user(&context.identity, request).await;
+    changed.map_err(|error| Refusal::of_user(error, Code::UnacceptableCredential))
 }

@@ -9,6 +9,7 @@ use kafka_protocol::messages::TopicName;
 use kafka_protocol::protocol::StrBytes;
 use uuid::Uuid;
 
+use crate::access::UserChangeError;
 use crate::codes::ErrorCode;
 
 pub(crate) mod acls;
@@ -26,6 +27,7 @@ pub(crate) mod offsets;
 pub(crate) mod partitions;
 pub(crate) mod placement;
 pub(crate) mod produce;
+pub(crate) mod quorum;
 pub(crate) mod quotas;
 pub(crate) mod resources;
 pub(crate) mod sasl;
@@ -41,6 +43,7 @@ pub(crate) mod versions;
 const LEADER_EPOCH: i32 = 0;
 
 /// Why a hub was not created or changed: the code, and the message for people.
+#[derive(Clone, Debug)]
 pub(crate) struct Refusal {
     code: Code,
     reason: String,
@@ -50,6 +53,17 @@ impl Refusal {
     fn new(code: Code, reason: impl ToString) -> Refusal {
         let reason = reason.to_string();
         Refusal { code, reason }
+    }
+
+    /// Why a user is not changed. `refused` is the code of a change that cannot be said.
+    fn of_user(error: UserChangeError, refused: Code) -> Refusal {
+        let code = match error {
+            UserChangeError::NotFound(_) => Code::ResourceNotFound,
+            UserChangeError::Forbidden(_) => Code::ClusterAuthorizationFailed,
+            UserChangeError::Storage(_) => Code::KafkaStorageError,
+            UserChangeError::Refused(_) => refused,
+        };
+        Refusal::new(code, error)
     }
 }
 

@@ -1,18 +1,19 @@
-//! Client quotas over the quotas of keys: DescribeClientQuotas shows them, AlterClientQuotas says where they are changed.
+//! Client quotas over the quotas of keys: DescribeClientQuotas shows the rates of bytes, AlterClientQuotas sets them for keys that
+//! are not in the settings.
 
 use std::sync::Arc;
 
-use highwater_access::Key;
+use highwater_access::{Key, Usage};
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::describe_client_quotas_request::ComponentData;
 use kafka_protocol::messages::describe_client_quotas_response::{EntityData, EntryData, ValueData};
 use kafka_protocol::messages::{
     AlterClientQuotasRequest, AlterClientQuotasResponse, DescribeClientQuotasRequest,
-    DescribeClientQuotasResponse, alter_client_quotas_response,
+    DescribeClientQuotasResponse, alter_client_quotas_request, alter_client_quotas_response,
 };
 
-use super::{Refusal, some_text, text};
-use crate::access::Resource;
+use super::{Refusal, some_text, text, with_refusal};
+use crate::access::{Resource, UserChange, UserChangeRequest};
 use crate::request::RequestContext;
 
 const USER: &str = "user";
@@ -22,8 +23,6 @@ const OTHER_ENTITIES: [&str; 2] = ["client-id", "ip"];
 const EXACT: i8 = 0;
 const DEFAULT: i8 = 1;
 const ANY: i8 = 2;
-
-const SETTINGS: &str = "quotas belong to keys: change [[keys]] in the settings of the node, or add a key (POST /api/keys)";
 
 /// The quotas of a key that Kafka has a name for. Connections, and partitions by the hour, have none.
 fn values(key: &Key) -> Vec<ValueData> {
@@ -112,23 +111,82 @@ pub(crate) async fn alter(
     context: &RequestContext,
     request: AlterClientQuotasRequest,
 ) -> AlterClientQuotasResponse {
-    let (code, reason) = match context.allow(Resource::Node) {
-        Ok(()) => (Code::InvalidRequest, SETTINGS.to_owned()),
-        Err(code) => (code, code.to_string()),
-    };
-    context.audit("quotas", Some(code));
-    let entries = request.entries.into_iter().map(|entry| {
+    let allowed = context.allow(Resource::Node);
+    let mut entries = Vec::with_capacity(request.entries.len());
+    for entry in request.entries {
+        let outcome = match allowed {
+            Ok(()) => change(context, &entry, request.validate_only).await,
+            Err(code) => Err(Refusal::from(code)),
+        };
+        if !request.validate_only {
+            let user = user_of(&entry).unwrap_or_default();
+            context.audit(user, outcome.as_ref().err().map(|refusal| refusal.code));
+        }
         let entities = entry.entity.into_iter().map(|entity| {
             alter_client_quotas_response::EntityData::default()
                 .with_entity_type(entity.entity_type)
                 .with_entity_name(entity.entity_name)
         });
-        alter_client_quotas_response::EntryData::default()
-            .with_error_code(context.error_code(&code))
-            .with_error_message(some_text(&reason))
-            .with_entity(entities.collect())
-    });
-    AlterClientQuotasResponse::default().with_entries(entries.collect())
+        let result =
+            alter_client_quotas_response::EntryData::default().with_entity(entities.collect());
+        entries.push(with_refusal!(context, result, outcome));
+    }
+    AlterClientQuotasResponse::default().with_entries(entries)
+}
+
+async fn change(
+    context: &RequestContext,
+    entry: &alter_client_quotas_request::EntryData,
+    validate_only: bool,
+) -> Result<(), Refusal> {
+    let request = UserChangeRequest {
+        user: user_of(entry)?.to_owned(),
+        changes: entry.ops.iter().map(rate).collect::<Result<_, _>>()?,
+        validate_only,
+    };
+    let authorizer = &context.broker.services.authorizer;
+    let changed = authorizer.change_user(&context.identity, request).await;
+    changed.map_err(|error| Refusal::of_user(error, Code::InvalidRequest))
+}
+
+/// The user that an entry is for, and it alone.
+fn user_of(entry: &alter_client_quotas_request::EntryData) -> Result<&str, Refusal> {
+    let invalid = |reason: &str| Err(Refusal::new(Code::InvalidRequest, reason));
+    let [entity] = &entry.entity[..] else {
+        return invalid("quotas are those of one key: name a user, and no client id or address");
+    };
+    match (&*entity.entity_type, entity.entity_name.as_deref()) {
+        (USER, Some(user)) => Ok(user),
+        (USER, None) => invalid("there is no default quota: name a user, the name of a key"),
+        _ => invalid("quotas are those of keys: name a user, not a client id or an address"),
+    }
+}
+
+/// The change of a rate of bytes, the ones that Kafka has a name for.
+fn rate(op: &alter_client_quotas_request::OpData) -> Result<UserChange, Refusal> {
+    let invalid = |reason: String| Refusal::new(Code::InvalidRequest, reason);
+    let usage = match &*op.key {
+        "producer_byte_rate" => Usage::BytesIn,
+        "consumer_byte_rate" => Usage::BytesOut,
+        other => {
+            let reason = format!(
+                "a key has no {other}: use producer_byte_rate or consumer_byte_rate, or set the quota of requests, connections \
+                 and partitions with the key (POST /api/keys)"
+            );
+            return Err(invalid(reason));
+        }
+    };
+    // Whole bytes, as in Kafka; the cast keeps those that can be told apart.
+    let is_whole = op.value >= 1.0 && op.value.fract() == 0.0 && op.value < i64::MAX as f64;
+    let per_second = match op.remove {
+        true => None,
+        false if is_whole => Some(op.value as u64),
+        false => {
+            let reason = format!("{} must be a positive whole number", &*op.key);
+            return Err(invalid(reason));
+        }
+    };
+    Ok(UserChange::SetRate { usage, per_second })
 }
 
 #[cfg(test)]
@@ -162,5 +220,36 @@ mod tests {
         assert_eq!(matches(&[own.clone(), client], false), Some(false));
         assert_eq!(matches(&[own.clone(), own], false), None);
         assert_eq!(matches(&[component("host", ANY, None)], false), None);
+    }
+
+    #[test]
+    fn rates_of_bytes_of_one_user_can_be_set() {
+        use alter_client_quotas_request::{EntityData, EntryData, OpData};
+        let op = |key: &str, value| OpData::default().with_key(text(key)).with_value(value);
+        let per_second = |op: OpData| match rate(&op) {
+            Ok(UserChange::SetRate { per_second, .. }) => Ok(per_second),
+            _ => Err(()),
+        };
+        assert_eq!(per_second(op("producer_byte_rate", 10.0)), Ok(Some(10)));
+        let removed = op("consumer_byte_rate", 0.0).with_remove(true);
+        assert_eq!(per_second(removed), Ok(None));
+        for wrong in [0.0, -1.0, 1.5, f64::NAN, f64::INFINITY, 1e30] {
+            assert_eq!(per_second(op("producer_byte_rate", wrong)), Err(()));
+        }
+        assert_eq!(per_second(op("request_percentage", 10.0)), Err(()));
+        let entity = |kind: &str, name: Option<&str>| {
+            let entity = EntityData::default().with_entity_type(text(kind));
+            entity.with_entity_name(name.map(text))
+        };
+        let user = |entities| {
+            let entry = EntryData::default().with_entity(entities);
+            user_of(&entry).map(str::to_owned).ok()
+        };
+        let own = entity("user", Some("app"));
+        assert_eq!(user(vec![own.clone()]), Some("app".to_owned()));
+        assert_eq!(user(vec![entity("user", None)]), None);
+        assert_eq!(user(vec![entity("client-id", Some("app"))]), None);
+        assert_eq!(user(vec![own, entity("client-id", Some("c"))]), None);
+        assert_eq!(user(Vec::new()), None);
     }
 }

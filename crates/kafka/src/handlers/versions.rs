@@ -5,9 +5,9 @@ use kafka_protocol::messages::api_versions_response::ApiVersion;
 use kafka_protocol::messages::{
     AddRaftVoterResponse, AlterShareGroupOffsetsResponse, ApiKey, ApiVersionsRequest,
     ApiVersionsResponse, CreateDelegationTokenResponse, DeleteShareGroupOffsetsResponse,
-    DescribeDelegationTokenResponse, DescribeQuorumResponse, ExpireDelegationTokenResponse,
-    RemoveRaftVoterResponse, RenewDelegationTokenResponse, ShareAcknowledgeResponse,
-    ShareFetchResponse, ShareGroupHeartbeatResponse, UnregisterBrokerResponse,
+    DescribeDelegationTokenResponse, ExpireDelegationTokenResponse, RemoveRaftVoterResponse,
+    RenewDelegationTokenResponse, ShareAcknowledgeResponse, ShareFetchResponse,
+    ShareGroupHeartbeatResponse, UnregisterBrokerResponse,
 };
 use kafka_protocol::protocol::{Encodable, HeaderVersion, Message};
 
@@ -73,7 +73,6 @@ pub(crate) fn unsupported_key(head: &RequestHead) -> Option<EncodedResponse> {
         RenewDelegationToken RenewDelegationTokenResponse,
         ExpireDelegationToken ExpireDelegationTokenResponse,
         DescribeDelegationToken DescribeDelegationTokenResponse,
-        DescribeQuorum DescribeQuorumResponse,
         UnregisterBroker UnregisterBrokerResponse,
         ShareGroupHeartbeat ShareGroupHeartbeatResponse,
         ShareFetch ShareFetchResponse,

@@ -60,6 +60,8 @@ pub(super) fn shape_of(key: ApiKey) -> &'static [Field] {
         ApiKey::DescribeLogDirs | ApiKey::DescribeProducers => {
             const { &[always(Array(TOPIC_AND_NUMBERS))] }
         }
+        // A partition is a struct of its number.
+        ApiKey::DescribeQuorum => const { &[always(Array(OFFSETS_OF_TOPIC))] },
         ApiKey::AlterReplicaLogDirs => const { &[always(Array(LOG_DIR))] },
         ApiKey::ElectLeaders => {
             const { &[since(1, I8), always(Array(TOPIC_AND_NUMBERS)), always(I32)] }

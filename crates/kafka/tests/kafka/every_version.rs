@@ -57,7 +57,7 @@ async fn api_versions() {
         let produce = response.api_keys.iter().find(|api| api.api_key == 0);
         let produce = produce.map(|api| (api.min_version, api.max_version));
         assert_eq!(produce, Some((0, 13)));
-        assert_eq!(response.api_keys.len(), 54);
+        assert_eq!(response.api_keys.len(), 55);
     })
     .await;
 }
@@ -688,6 +688,47 @@ async fn the_cluster_is_one_node() {
     in_every_version(&mut client, request, |_, response| {
         assert_eq!((response.error_code, response.brokers.len()), (0, 1));
         assert_eq!(&*response.cluster_id, "highwater");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_quorum_is_this_node() {
+    let server = start().await;
+    let mut client = server.connect().await;
+    let (host, port) = ("127.0.0.1", server.handle.addresses()[0].port());
+    let request = |_| {
+        let of = |name: &str, partition| {
+            let partition =
+                describe_quorum_request::PartitionData::default().with_partition_index(partition);
+            describe_quorum_request::TopicData::default()
+                .with_topic_name(topic(name))
+                .with_partitions(vec![partition])
+        };
+        let topics = vec![
+            of("__cluster_metadata", 0),
+            of("__cluster_metadata", 1),
+            of("t", 0),
+        ];
+        DescribeQuorumRequest::default().with_topics(topics)
+    };
+    in_every_version(&mut client, request, |version, response| {
+        assert_eq!(response.error_code, 0);
+        let codes: Vec<i16> = (response.topics.iter())
+            .map(|topic| topic.partitions[0].error_code)
+            .collect();
+        assert_eq!(codes, [0, 3, 3]);
+        let quorum = &response.topics[0].partitions[0];
+        assert_eq!((*quorum.leader_id, quorum.leader_epoch), (1, 0));
+        let voters: Vec<i32> = (quorum.current_voters.iter())
+            .map(|voter| *voter.replica_id)
+            .collect();
+        assert_eq!((voters, quorum.observers.len()), (vec![1], 0));
+        if version >= 2 {
+            let listener = &response.nodes[0].listeners[0];
+            let address = (&*listener.host, listener.port);
+            assert_eq!((&*listener.name, address), ("PLAINTEXT", (host, port)));
+        }
     })
     .await;
 }

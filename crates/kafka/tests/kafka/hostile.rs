@@ -66,7 +66,6 @@ async fn a_request_that_is_not_announced_is_refused_in_its_own_response() {
         1 ShareGroupHeartbeatRequest::default(),
         1 ShareFetchRequest::default(),
         1 ShareAcknowledgeRequest::default(),
-        2 DescribeQuorumRequest::default(),
         3 CreateDelegationTokenRequest::default(),
         0 UnregisterBrokerRequest::default(),
     }

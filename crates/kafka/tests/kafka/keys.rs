@@ -3,23 +3,19 @@
 
 use std::sync::Arc;
 
-use highwater_access::{Key, KeyScope, Quota, Resource, Right, Rights};
-use highwater_kafka::{Authorizer, Identity};
+use highwater_access::{Key, KeyScope, Keys, Quota, Resource, Right, Rights, Usage};
+use highwater_kafka::{Authorizer, Identity, UserChange, UserChangeError, UserChangeRequest};
 use highwater_log::BoxFuture;
 use kafka_protocol::messages::*;
 
 use crate::common::*;
 use crate::every_version::in_every_version;
 
-/// A node with two keys, whose clients need no login.
-struct TwoKeys;
+/// A node with two keys, whose clients need no login. Grants and quotas can be changed, of the key `app` only.
+struct TwoKeys(Keys);
 
-impl Authorizer for TwoKeys {
-    fn login(&self, _user: &str, _password: &str) -> BoxFuture<Option<Identity>> {
-        Box::pin(std::future::ready(None))
-    }
-
-    fn keys(&self) -> Vec<Arc<Key>> {
+impl TwoKeys {
+    fn new() -> TwoKeys {
         let rights: Rights = [Right::Send].into_iter().collect();
         let quota = Quota {
             bytes_in_per_second: Some(5000),
@@ -28,7 +24,51 @@ impl Authorizer for TwoKeys {
         };
         let app = Key::new("app", "secret", rights, KeyScope::of_hubs("app", ["t"]));
         let root = Key::new("root", "secret", Rights::ALL, KeyScope::UNLIMITED);
-        vec![Arc::new(app.limited(quota)), Arc::new(root)]
+        TwoKeys(Keys::new(vec![app.limited(quota), root]))
+    }
+
+    fn change(&self, request: UserChangeRequest) -> Result<(), UserChangeError> {
+        if request.user != "app" {
+            let reason = format!("key `{}` is in the settings", request.user);
+            return Err(UserChangeError::Refused(reason));
+        }
+        let mut key = Key::clone(&self.0.get("app", 0).unwrap());
+        let mut quota = key.limiter.quota();
+        for change in request.changes {
+            match change {
+                UserChange::Grant(grant) => key.grants.push(grant),
+                UserChange::Revoke(grant) => key.grants.retain(|known| *known != grant),
+                UserChange::SetRate { usage, per_second } => match usage {
+                    Usage::BytesIn => quota.bytes_in_per_second = per_second,
+                    _ => quota.bytes_out_per_second = per_second,
+                },
+                UserChange::SetCredential { .. } | UserChange::RemoveCredential(_) => {
+                    return Err(UserChangeError::NotFound("no such credential".into()));
+                }
+            }
+        }
+        if !request.validate_only {
+            self.0.replace(key.limited(quota));
+        }
+        Ok(())
+    }
+}
+
+impl Authorizer for TwoKeys {
+    fn login(&self, _user: &str, _password: &str) -> BoxFuture<Option<Identity>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    fn keys(&self) -> Vec<Arc<Key>> {
+        self.0.list()
+    }
+
+    fn change_user(
+        &self,
+        _who: &Identity,
+        request: UserChangeRequest,
+    ) -> BoxFuture<Result<(), UserChangeError>> {
+        Box::pin(std::future::ready(self.change(request)))
     }
 
     fn may(&self, _who: &Identity, _right: Right, _on: Resource<'_>) -> bool {
@@ -37,7 +77,7 @@ impl Authorizer for TwoKeys {
 }
 
 async fn with_keys() -> TestServer {
-    start_with(|_, services| services.authorizer = Arc::new(TwoKeys)).await
+    start_with(|_, services| services.authorizer = Arc::new(TwoKeys::new())).await
 }
 
 fn all_acls() -> DescribeAclsRequest {
@@ -52,7 +92,7 @@ fn all_acls() -> DescribeAclsRequest {
 }
 
 #[tokio::test]
-async fn rights_are_described_as_acls_and_not_changed_by_them() {
+async fn rights_are_described_as_acls() {
     let server = with_keys().await;
     let mut client = server.connect().await;
     let describe = |_| all_acls().with_principal_filter(Some(text("User:app")));
@@ -68,24 +108,170 @@ async fn rights_are_described_as_acls_and_not_changed_by_them() {
         assert_eq!((acl.operation, acl.permission_type), (4, 3));
     })
     .await;
-    let create = |_| {
-        let binding = create_acls_request::AclCreation::default();
-        CreateAclsRequest::default().with_creations(vec![binding])
-    };
-    in_every_version(&mut client, create, |_, response| {
-        assert_eq!(response.results[0].error_code, 42);
-        let message = response.results[0].error_message.as_deref();
-        assert!(message.unwrap().contains("/api/keys"));
-    })
-    .await;
-    let delete = |_| {
-        let filter = delete_acls_request::DeleteAclsFilter::default();
+}
+
+/// A binding of `User:app` on a literal name.
+fn binding(resource: i8, name: &str, operation: i8) -> create_acls_request::AclCreation {
+    create_acls_request::AclCreation::default()
+        .with_resource_type(resource)
+        .with_resource_name(text(name))
+        .with_resource_pattern_type(3)
+        .with_principal(text("User:app"))
+        .with_host(text("*"))
+        .with_operation(operation)
+        .with_permission_type(3)
+}
+
+fn creation(bindings: Vec<create_acls_request::AclCreation>) -> CreateAclsRequest {
+    CreateAclsRequest::default().with_creations(bindings)
+}
+
+/// Type, name and operation of the bindings of `User:app` on this topic, group or id.
+async fn described(client: &mut Client, name: &str) -> Vec<i8> {
+    let filter = all_acls()
+        .with_principal_filter(Some(text("User:app")))
+        .with_resource_name_filter(Some(text(name)));
+    let response = client.call(3, &filter).await;
+    let acls = response.resources.into_iter().flat_map(|one| one.acls);
+    acls.map(|acl| acl.operation).collect()
+}
+
+const TOPIC: i8 = 2;
+const GROUP: i8 = 3;
+const READ: i8 = 3;
+const WRITE: i8 = 4;
+const CREATE: i8 = 5;
+
+#[tokio::test]
+async fn bindings_become_grants_and_are_taken_back() {
+    let server = with_keys().await;
+    let mut client = server.connect().await;
+    for version in 1..=3 {
+        let reader = vec![
+            binding(TOPIC, "in", READ),
+            binding(TOPIC, "in", 8),
+            binding(GROUP, "g", READ),
+        ];
+        let response = client.call(version, &creation(reader)).await;
+        let results = response.results.iter();
+        let codes: Vec<_> = results
+            .map(|one| (one.error_code, &one.error_message))
+            .collect();
+        assert_eq!(codes, [(0, &None); 3]);
+        let producer = vec![binding(TOPIC, "out", WRITE), binding(TOPIC, "out", CREATE)];
+        let response = client.call(version, &creation(producer)).await;
+        assert!(response.results.iter().all(|one| one.error_code == 0));
+        assert_eq!(described(&mut client, "in").await, [READ]);
+        assert_eq!(described(&mut client, "g").await, [READ]);
+        assert_eq!(described(&mut client, "out").await, [WRITE, CREATE]);
+
+        let of = |name: &str, operation| {
+            delete_acls_request::DeleteAclsFilter::default()
+                .with_resource_type_filter(1)
+                .with_resource_name_filter(Some(text(name)))
+                .with_pattern_type_filter(3)
+                .with_principal_filter(None)
+                .with_host_filter(None)
+                .with_operation(operation)
+                .with_permission_type(1)
+        };
+        let filters = vec![of("in", 1), of("out", WRITE), of("g", 1), of("none", 1)];
+        let delete = DeleteAclsRequest::default().with_filters(filters);
+        let response = client.call(version, &delete).await;
+        let matching: Vec<usize> = (response.filter_results.iter())
+            .map(|one| one.matching_acls.len())
+            .collect();
+        assert_eq!(matching, [1, 1, 1, 0]);
+        let acl = &response.filter_results[1].matching_acls[0];
+        assert_eq!((acl.error_code, &*acl.principal), (0, "User:app"));
+        assert_eq!((acl.operation, &*acl.resource_name), (WRITE, "out"));
+        assert!(described(&mut client, "in").await.is_empty());
+        assert_eq!(described(&mut client, "out").await, [CREATE]);
+        let rest = DeleteAclsRequest::default().with_filters(vec![of("out", 1)]);
+        client.call(version, &rest).await;
+        assert!(described(&mut client, "out").await.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn manage_is_given_and_taken_as_a_whole() {
+    let server = with_keys().await;
+    let mut client = server.connect().await;
+    let all = [CREATE, 6, 7, 10, 11];
+    let some = vec![binding(TOPIC, "m", 6), binding(TOPIC, "m", 7)];
+    let response = client.call(3, &creation(some)).await;
+    for result in &response.results {
+        assert_eq!(result.error_code, 42);
+        let message = result.error_message.as_deref().unwrap();
+        assert!(message.contains("at once"), "{message}");
+    }
+    let whole = all.map(|operation| binding(TOPIC, "m", operation)).to_vec();
+    let response = client.call(3, &creation(whole)).await;
+    assert!(response.results.iter().all(|one| one.error_code == 0));
+    assert_eq!(described(&mut client, "m").await, all);
+    let response = client
+        .call(3, &creation(vec![binding(TOPIC, "all", 2)]))
+        .await;
+    assert_eq!(response.results[0].error_code, 0);
+    assert_eq!(
+        described(&mut client, "all").await,
+        [READ, WRITE, 5, 6, 7, 10, 11]
+    );
+    let filter = |name: &str, operation| {
+        let filter = delete_acls_request::DeleteAclsFilter::default()
+            .with_resource_type_filter(TOPIC)
+            .with_resource_name_filter(Some(text(name)))
+            .with_pattern_type_filter(1)
+            .with_principal_filter(None)
+            .with_host_filter(None)
+            .with_operation(operation)
+            .with_permission_type(1);
         DeleteAclsRequest::default().with_filters(vec![filter])
     };
-    in_every_version(&mut client, delete, |_, response| {
-        assert_eq!(response.filter_results[0].error_code, 42);
-    })
-    .await;
+    let response = client.call(3, &filter("m", 6)).await;
+    let refused = &response.filter_results[0].matching_acls[0];
+    assert_eq!(refused.error_code, 42);
+    assert_eq!(described(&mut client, "m").await, all);
+    let response = client.call(3, &filter("m", 1)).await;
+    assert_eq!(response.filter_results[0].matching_acls.len(), 5);
+    assert!(described(&mut client, "m").await.is_empty());
+    // The rights that the key was made with.
+    let response = client.call(3, &filter("t", 1)).await;
+    let refused = &response.filter_results[0].matching_acls[0];
+    assert_eq!(refused.error_code, 42);
+    assert_eq!(described(&mut client, "t").await, [WRITE]);
+}
+
+#[tokio::test]
+async fn a_binding_that_no_right_says_is_refused_with_the_reason() {
+    let server = with_keys().await;
+    let mut client = server.connect().await;
+    let good = || binding(TOPIC, "x", READ);
+    let cases = [
+        (good().with_permission_type(2), "deny"),
+        (good().with_host(text("10.0.0.1")), "hosts"),
+        (good().with_principal(text("User:*")), "one key"),
+        (good().with_principal(text("Group:app")), "User:NAME"),
+        (good().with_principal(text("User:root")), "settings"),
+        (good().with_resource_type(4), "without limits"),
+        (good().with_resource_type(6), "topics, groups"),
+        (good().with_resource_pattern_type(2), "literal or a prefix"),
+        (good().with_resource_name(text("")), "bytes"),
+        (good().with_resource_name(text("a*")), "ends with *"),
+        (good().with_operation(8), "comes with"),
+        (binding(GROUP, "g", WRITE), "READ (listen) and DELETE"),
+        (binding(5, "id", READ), "WRITE (send)"),
+    ];
+    let (bindings, reasons): (Vec<_>, Vec<_>) = cases.into_iter().unzip();
+    // One by one: bindings of a request over the same names are judged together.
+    for (binding, reason) in bindings.into_iter().zip(reasons) {
+        let response = client.call(3, &creation(vec![binding])).await;
+        let result = &response.results[0];
+        let message = result.error_message.as_deref().unwrap_or_default();
+        assert_eq!(result.error_code, 42, "{reason}");
+        assert!(message.contains(reason), "{reason}: {message}");
+    }
+    assert!(described(&mut client, "x").await.is_empty());
 }
 
 #[tokio::test]
@@ -120,15 +306,39 @@ async fn credentials_are_described_and_belong_to_secrets() {
     assert_eq!(codes, [0, 91]);
     let upsertion = alter_user_scram_credentials_request::ScramCredentialUpsertion::default()
         .with_name(text("app"));
-    let alter = AlterUserScramCredentialsRequest::default().with_upsertions(vec![upsertion]);
+    let alter =
+        AlterUserScramCredentialsRequest::default().with_upsertions(vec![upsertion.clone()]);
     let response = client.call(0, &alter).await;
-    assert_eq!(response.results[0].error_code, 93);
-    let message = response.results[0].error_message.as_deref();
-    assert!(message.unwrap().contains("rotate"));
+    assert_eq!(response.results[0].error_code, 33, "no such mechanism");
+    let good = upsertion
+        .with_mechanism(1)
+        .with_iterations(4096)
+        .with_salt(vec![1; 16].into())
+        .with_salted_password(vec![1; 32].into());
+    for (wrong, code) in [
+        (good.clone().with_iterations(4095), 93),
+        (good.clone().with_iterations(16385), 93),
+        (good.clone().with_salt(Default::default()), 93),
+        (good.clone().with_mechanism(2), 93),
+        // Accepted, and then refused by the store of the test.
+        (good.clone(), 91),
+    ] {
+        let alter = AlterUserScramCredentialsRequest::default().with_upsertions(vec![wrong]);
+        let response = client.call(0, &alter).await;
+        assert_eq!(response.results[0].error_code, code);
+        assert!(response.results[0].error_message.is_some());
+    }
+    let twice =
+        AlterUserScramCredentialsRequest::default().with_upsertions(vec![good.clone(), good]);
+    let response = client.call(0, &twice).await;
+    assert_eq!(
+        (response.results.len(), response.results[0].error_code),
+        (1, 92)
+    );
 }
 
 #[tokio::test]
-async fn quotas_of_keys_are_described_and_not_changed() {
+async fn quotas_of_keys_are_described_and_changed() {
     let server = with_keys().await;
     let mut client = server.connect().await;
     let describe = |_| DescribeClientQuotasRequest::default();
@@ -145,23 +355,43 @@ async fn quotas_of_keys_are_described_and_not_changed() {
         assert_eq!(values, [("producer_byte_rate", 5000.0)]);
     })
     .await;
-    let alter = |_| {
+    let alter = |key: &str, value, validate_only| {
         let user = alter_client_quotas_request::EntityData::default()
             .with_entity_type(text("user"))
             .with_entity_name(Some(text("app")));
-        let entry = alter_client_quotas_request::EntryData::default().with_entity(vec![user]);
-        AlterClientQuotasRequest::default().with_entries(vec![entry])
+        let op = alter_client_quotas_request::OpData::default()
+            .with_key(text(key))
+            .with_value(value);
+        let entry = alter_client_quotas_request::EntryData::default()
+            .with_entity(vec![user])
+            .with_ops(vec![op]);
+        AlterClientQuotasRequest::default()
+            .with_entries(vec![entry])
+            .with_validate_only(validate_only)
     };
-    in_every_version(&mut client, alter, |_, response| {
-        assert_eq!(response.entries[0].error_code, 42);
-        assert_eq!(
-            response.entries[0].entity[0].entity_name.as_deref(),
-            Some("app")
+    for (version, validate_only, expected) in
+        [(0, true, 5000.0), (0, false, 700.0), (1, false, 900.0)]
+    {
+        let request = alter(
+            "producer_byte_rate",
+            f64::min(expected, 900.0),
+            validate_only,
         );
-        let message = response.entries[0].error_message.as_deref();
-        assert!(message.unwrap().contains("[[keys]]"));
-    })
-    .await;
+        let response = client.call(version, &request).await;
+        let entry = &response.entries[0];
+        assert_eq!((entry.error_code, &entry.error_message), (0, &None));
+        assert_eq!(entry.entity[0].entity_name.as_deref(), Some("app"));
+        let response = client
+            .call(1, &DescribeClientQuotasRequest::default())
+            .await;
+        assert_eq!(response.entries.unwrap()[0].values[0].value, expected);
+    }
+    let response = client
+        .call(1, &alter("request_percentage", 10.0, false))
+        .await;
+    assert_eq!(response.entries[0].error_code, 42);
+    let message = response.entries[0].error_message.as_deref();
+    assert!(message.unwrap().contains("producer_byte_rate"));
 }
 
 #[tokio::test]

@@ -210,6 +210,9 @@ fn administration_requests() -> Vec<Case> {
             |r| r.error_code,
         ),
         case(&[Node], 3, DescribeAclsRequest::default(), |r| r.error_code),
+        case(&[Node], 2, DescribeQuorumRequest::default(), |r| {
+            r.error_code
+        }),
         case(&[Node], 2, UpdateFeaturesRequest::default(), |r| {
             r.error_code
         }),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use highwater_access::{Key, Principal, Quota, Right};
+use highwater_access::{Key, Principal, Quota, Right, Rights};
 use hyper::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -92,6 +92,7 @@ pub(super) async fn add(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
             .transpose()?
             .map(|lifetime| now_ms.saturating_add(lifetime)),
         quota: new.quota,
+        grants: Vec::new(),
     };
     let name = spec.name.clone();
     let secret = stored_keys(request.app)?.add(spec, now_ms).await?;
@@ -105,23 +106,26 @@ fn check_rights(caller: &Principal, rights: &[String]) -> Result<(), Error> {
         let hint = "rights are send, listen, manage and deploy";
         return Err(Error::bad("a key needs at least one right", hint));
     }
-    for word in rights {
-        let Some(right) = Right::parse(word) else {
-            let hint = "use send, listen, manage or deploy";
-            return Err(Error::bad(format!("`{word}` is no right"), hint));
-        };
-        if let Principal::Key(key) = caller
-            && !key.rights.has(right)
-        {
+    let rights = rights.iter().map(|word| {
+        let hint = "use send, listen, manage or deploy";
+        let unknown = || Error::bad(format!("`{word}` is no right"), hint);
+        Right::parse(word).ok_or_else(unknown)
+    });
+    check_rights_of(caller, rights.collect::<Result<Rights, Error>>()?)
+}
+
+fn check_rights_of(caller: &Principal, rights: Rights) -> Result<(), Error> {
+    let Principal::Key(key) = caller else {
+        return Ok(());
+    };
+    match rights.iter().find(|right| !key.rights.has(*right)) {
+        Some(right) => {
             let message = format!("the key has no right to {right}, and cannot give it");
-            return Err(Error::new(
-                Code::Forbidden,
-                message,
-                "use a key that has it",
-            ));
+            let hint = "use a key that has it";
+            Err(Error::new(Code::Forbidden, message, hint))
         }
+        None => Ok(()),
     }
-    Ok(())
 }
 
 #[derive(Deserialize)]
@@ -147,7 +151,7 @@ pub(super) async fn rotate(mut request: ApiRequest<'_>) -> Result<Reply, Error> 
     // The answer has the new secret, so it is worth all rights of the key.
     let records = stored.list().await;
     if let Some(record) = records.iter().find(|record| record.spec.name == *name) {
-        check_rights(&request.caller, &record.spec.rights)?;
+        check_rights_of(&request.caller, record.spec.all_rights())?;
     }
     let secret = stored.rotate(&name, rotation.keep_previous).await?;
     let body = json!({"name": name, "secret": secret});
@@ -175,6 +179,13 @@ impl From<KeyError> for Error {
             ),
             KeyError::Certificate(_) => (Code::Exists, "a certificate acts for one key"),
             KeyError::Last(_) => (Code::Conflict, "add another key first"),
+            KeyError::First => (Code::Conflict, "add a key with rights first"),
+            KeyError::TooMany | KeyError::TooManyGrants(_) => {
+                (Code::Conflict, "revoke those that are not needed")
+            }
+            KeyError::Signs(_) => (Code::Conflict, "rotate it"),
+            KeyError::NoCredential(_) => (Code::NotFound, "GET /api/keys lists the keys"),
+            KeyError::Forbidden(..) => (Code::Forbidden, "use a key that has it"),
             KeyError::Storage(_) => (Code::Stopped, "look at the node and its disk"),
         };
         Error::new(code, error.to_string(), hint)

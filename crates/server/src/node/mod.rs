@@ -176,6 +176,7 @@ impl Node {
     pub async fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Node, NodeError> {
         let keys = Arc::new(Keys::new(config.keys.clone()));
         let stored_keys = StoredKeys::open(&config.data, keys.clone()).map_err(NodeError::Keys)?;
+        let stored_keys = Arc::new(stored_keys);
         let mut options = config.http.clone().unwrap_or_default();
         let descriptors =
             DescriptorBudget::for_process(highwater_hub::Options::default().files_open);
@@ -220,6 +221,7 @@ impl Node {
             transactions: services.coordinators.transactions.clone(),
             authorizer: Arc::new(kafka::KeyAuthorizer::new(
                 keys,
+                Some(stored_keys.clone()),
                 tokens,
                 clock.clone(),
                 audit.clone(),
@@ -259,7 +261,7 @@ impl Node {
                 .as_ref()
                 .map(|local| local.topics.clone()),
             processors: services.processors.clone(),
-            stored_keys: Some(Arc::new(stored_keys)),
+            stored_keys: Some(stored_keys),
             audit,
         });
         Ok(Node {

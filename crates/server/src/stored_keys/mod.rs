@@ -7,16 +7,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use highwater_access::{
-    Key, KeyScope, KeySecret, Keys, NameLists, Quota, Right, ScramHash, ScramVerifier,
-};
+use highwater_access::{Keys, Right};
 use highwater_env::disk;
 use serde::{Deserialize, Serialize};
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, MutexGuard, watch};
 
-use crate::tls::random_bytes;
+mod record;
+mod users;
+
+pub use record::{KeyRecord, KeySpec};
+pub(crate) use users::UserUpdate;
 
 /// Why a key cannot be changed.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +33,22 @@ pub enum KeyError {
     Certificate(String),
     #[error("`{0}` is the last key: without it, everyone could use the node")]
     Last(String),
+    #[error(
+        "the node has no keys, so every client may do everything: its first key must have rights"
+    )]
+    First,
+    #[error("the node has {KEYS_MAX} stored keys, which is the limit")]
+    TooMany,
+    #[error(
+        "key `{0}` would have more than {GRANTS_MAX} rights over single names, which is the limit"
+    )]
+    TooManyGrants(String),
+    #[error("key `{0}` signs with its secret, which the node must know: rotate it")]
+    Signs(String),
+    #[error("key `{0}` has no such credential")]
+    NoCredential(String),
+    #[error("key `{0}` has a right to {1} that the client has not, and cannot give or take over")]
+    Forbidden(String, Right),
     #[error("keys.json cannot be written: {0}")]
     Storage(#[from] io::Error),
 }
@@ -45,61 +61,6 @@ pub struct StoredKeys {
     changes: watch::Sender<()>,
 }
 
-/// A key as it is stored.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct KeyRecord {
-    #[serde(flatten)]
-    pub spec: KeySpec,
-    pub created_ms: i64,
-    /// Base64. All secrets share it: a client of SCRAM learns the salt before it shows which secret it has.
-    salt: String,
-    iterations: u32,
-    /// The newest first.
-    secrets: Vec<SecretRecord>,
-}
-
-/// The part of a key that its creator chooses.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct KeySpec {
-    pub name: String,
-    pub rights: Vec<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hubs: Option<Vec<String>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub groups: Option<Vec<String>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub transactional_ids: Option<Vec<String>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deployments: Option<Vec<String>>,
-    /// Names of client certificates that act for the key.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub certificates: Vec<String>,
-    /// Stores the secret itself, which signatures need.
-    #[serde(default)]
-    pub sas: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires_ms: Option<i64>,
-    #[serde(default)]
-    pub quota: Quota,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SecretRecord {
-    sha256: VerifierRecord,
-    sha512: VerifierRecord,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    secret: Option<String>,
-}
-
-/// Byte strings are base64.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct VerifierRecord {
-    stored_key: String,
-    server_key: String,
-}
-
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct KeyFile {
@@ -108,6 +69,12 @@ struct KeyFile {
 }
 
 const VERSION: u32 = 1;
+
+/// All of them are read for a list and written with every change.
+const KEYS_MAX: usize = 10_000;
+
+/// All of them may be looked at for every request of the key.
+const GRANTS_MAX: usize = 1_000;
 
 impl StoredKeys {
     /// Reads the stored keys and adds them to `keys`, which has those of the settings.
@@ -147,64 +114,66 @@ impl StoredKeys {
     /// Adds a key and returns its secret, which cannot be read later.
     pub async fn add(&self, spec: KeySpec, now_ms: i64) -> Result<String, KeyError> {
         let name = spec.name.clone();
-        let is_valid = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        if name.is_empty() || name == "anonymous" || !name.chars().all(is_valid) {
-            return Err(KeyError::Name(name));
-        }
-        let mut records = self.records.lock().await;
+        check_name(&name)?;
+        let records = self.records.lock().await;
         if self.keys.contains(&name) {
             return Err(KeyError::Exists(name));
+        }
+        if records.len() >= KEYS_MAX {
+            return Err(KeyError::TooMany);
         }
         let known = self.keys.list();
         let is_taken = |name: &&String| known.iter().any(|key| key.certificates.contains(name));
         if let Some(taken) = spec.certificates.iter().find(is_taken) {
             return Err(KeyError::Certificate(taken.clone()));
         }
-        let mut record = KeyRecord {
-            spec,
-            created_ms: now_ms,
-            salt: STANDARD.encode(random_bytes::<16>()?),
-            iterations: ScramVerifier::ITERATIONS,
-            secrets: Vec::new(),
-        };
+        let mut record = KeyRecord::new(spec, now_ms)?;
         let secret = record.add_secret()?;
-        let key = record.key().map_err(|_| KeyError::Name(name))?;
         let mut changed = records.clone();
         changed.push(record);
-        write(&self.path, &changed)?;
-        *records = changed;
-        self.keys.add(key);
-        self.changes.send_replace(());
+        self.store(records, changed, &name)?;
         Ok(secret)
     }
 
     /// Gives a key a new secret, and returns it. The previous one stays valid if `keep_previous`; older ones do not.
     pub async fn rotate(&self, name: &str, keep_previous: bool) -> Result<String, KeyError> {
-        let mut records = self.records.lock().await;
+        let records = self.records.lock().await;
         let at = self.position(&records, name)?;
         let mut changed = records.clone();
         let record = &mut changed[at];
-        record.secrets.truncate(usize::from(keep_previous));
+        record.drop_old_secrets(keep_previous);
         let secret = record.add_secret()?;
-        let key = record.key().map_err(|_| KeyError::Name(name.to_owned()))?;
-        write(&self.path, &changed)?;
-        *records = changed;
-        self.keys.replace(key);
-        self.changes.send_replace(());
+        self.store(records, changed, name)?;
         Ok(secret)
     }
 
     pub async fn revoke(&self, name: &str) -> Result<(), KeyError> {
-        let mut records = self.records.lock().await;
+        let records = self.records.lock().await;
         let at = self.position(&records, name)?;
-        if self.keys.list().len() == 1 {
-            return Err(KeyError::Last(name.to_owned()));
-        }
         let mut changed = records.clone();
         changed.remove(at);
+        self.store(records, changed, name)
+    }
+
+    /// Stores the records, and then lets the key `name`, which was added, changed or removed, count.
+    fn store(
+        &self,
+        mut records: MutexGuard<'_, Vec<KeyRecord>>,
+        changed: Vec<KeyRecord>,
+        name: &str,
+    ) -> Result<(), KeyError> {
+        let record = changed.iter().find(|record| record.spec.name == name);
+        let key = record.map(|record| record.key().map_err(|_| KeyError::Name(name.to_owned())));
+        let key = key.transpose()?;
+        if key.is_none() && self.keys.list().len() == 1 {
+            return Err(KeyError::Last(name.to_owned()));
+        }
         write(&self.path, &changed)?;
         *records = changed;
-        self.keys.remove(name);
+        match key {
+            Some(key) => self.keys.replace(key),
+            None => self.keys.remove(name),
+        }
         self.changes.send_replace(());
         Ok(())
     }
@@ -218,83 +187,12 @@ impl StoredKeys {
     }
 }
 
-impl KeyRecord {
-    /// Whether the key has a second valid secret.
-    pub(crate) fn has_previous_secret(&self) -> bool {
-        self.secrets.len() > 1
+fn check_name(name: &str) -> Result<(), KeyError> {
+    let is_valid = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    match name.is_empty() || name == "anonymous" || !name.chars().all(is_valid) {
+        true => Err(KeyError::Name(name.to_owned())),
+        false => Ok(()),
     }
-
-    /// Makes a new secret the newest one, and returns it. The record has the secret itself only if the key signs.
-    fn add_secret(&mut self) -> io::Result<String> {
-        let secret = STANDARD.encode(random_bytes::<32>()?);
-        let salt = decode(&self.salt).map_err(io::Error::other)?;
-        let verifier = |hash| {
-            let verifier = ScramVerifier::new(hash, secret.as_bytes(), &salt, self.iterations);
-            VerifierRecord {
-                stored_key: STANDARD.encode(verifier.stored_key),
-                server_key: STANDARD.encode(verifier.server_key),
-            }
-        };
-        let record = SecretRecord {
-            sha256: verifier(ScramHash::Sha256),
-            sha512: verifier(ScramHash::Sha512),
-            secret: self.spec.sas.then(|| secret.clone()),
-        };
-        self.secrets.insert(0, record);
-        Ok(secret)
-    }
-
-    fn secret(&self, record: &SecretRecord) -> Result<KeySecret, String> {
-        let verifier = |stored: &VerifierRecord| -> Result<ScramVerifier, String> {
-            Ok(ScramVerifier {
-                salt: decode(&self.salt)?,
-                iterations: self.iterations,
-                stored_key: decode(&stored.stored_key)?,
-                server_key: decode(&stored.server_key)?,
-            })
-        };
-        match &record.secret {
-            Some(secret) => Ok(KeySecret::plain(secret)),
-            None => {
-                let (sha256, sha512) = (verifier(&record.sha256)?, verifier(&record.sha512)?);
-                Ok(KeySecret::stored(sha256, sha512))
-            }
-        }
-    }
-
-    fn key(&self) -> Result<Key, String> {
-        let spec = &self.spec;
-        let rights = spec.rights.iter().map(|word| {
-            let unknown = || format!("`{word}` is no right");
-            Right::parse(word).ok_or_else(unknown)
-        });
-        let secrets = self.secrets.iter().map(|record| self.secret(record));
-        Ok(Key::with_secrets(
-            &spec.name,
-            secrets.collect::<Result<_, _>>()?,
-            rights.collect::<Result<_, _>>()?,
-            spec.scope(),
-        )
-        .with_certificates(spec.certificates.clone())
-        .expires(spec.expires_ms)
-        .limited(spec.quota))
-    }
-}
-
-impl KeySpec {
-    fn scope(&self) -> KeyScope {
-        let lists = NameLists {
-            hubs: self.hubs.as_deref(),
-            groups: self.groups.as_deref(),
-            transactional_ids: self.transactional_ids.as_deref(),
-            deployments: self.deployments.as_deref(),
-        };
-        KeyScope::listed(&self.name, &lists)
-    }
-}
-
-fn decode(base64: &str) -> Result<Vec<u8>, String> {
-    STANDARD.decode(base64).map_err(|error| error.to_string())
 }
 
 fn read(path: &Path) -> io::Result<Vec<KeyRecord>> {
@@ -326,6 +224,8 @@ fn write(path: &Path, keys: &[KeyRecord]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use highwater_access::ScramHash;
+
     use super::*;
 
     fn spec(name: &str, sas: bool) -> KeySpec {
