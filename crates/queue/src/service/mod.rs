@@ -26,7 +26,9 @@ pub use exchange::{DeferredRequest, ExchangeResult, ReceiveRequest, Settlement};
 pub use feed::feed;
 pub use forwarding::Forwarding;
 pub use handle::{AcceptedSession, Queue, QueueStats};
-pub use queues::Queues;
-pub use topics::{PropertyMap, Subscription, Topic, TopicError, TopicLimits, Topics};
+pub use queues::{NewQueue, Queues};
+pub use topics::{
+    NewSubscription, NewTopic, PropertyMap, Subscription, Topic, TopicError, TopicLimits, Topics,
+};
 pub use transactions::{TransactionOperation, TransactionPart, Transactions};
 pub use waiting::WaitKey;

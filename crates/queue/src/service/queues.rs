@@ -31,6 +31,13 @@ const FIRST_LOCK_MAX: u64 = 1 << 48;
 /// What the messages of topics contain, by the name of the topic.
 type TopicContents = BTreeMap<String, ContentMap>;
 
+/// A queue to create.
+#[derive(Clone, Debug)]
+pub struct NewQueue {
+    pub name: String,
+    pub settings: Settings,
+}
+
 /// Clones refer to the same queues.
 #[derive(Clone)]
 pub struct Queues {
@@ -194,8 +201,43 @@ impl Queues {
             Ok(()) | Err(AdminError::Exists(_)) => {}
             Err(error) => return Err(error.into()),
         }
-        let contents = TopicContents::new();
-        let started = self.start(name, &contents).await;
+        self.begin(name, settings).await
+    }
+
+    /// Creates the queues that do not exist, and returns them. Completes when they would survive a crash, which takes less
+    /// time than one [`create`](Queues::create) after the other.
+    pub async fn create_missing(
+        &self,
+        new: Vec<NewQueue>,
+    ) -> Result<Vec<Queue>, (String, CreateError)> {
+        let _changing = self.inner.changing.lock().await;
+        let new: BTreeMap<String, Settings> = (new.into_iter())
+            .filter(|new| self.get(&new.name).is_none())
+            .map(|new| (new.name, new.settings))
+            .collect();
+        let mut hubs = Vec::new();
+        for (name, settings) in &new {
+            let failed = |error: CreateError| (name.clone(), error);
+            settings.check().map_err(|error| failed(error.into()))?;
+            let forward = self.check_forward(name, settings);
+            forward.map_err(|error| failed(error.into()))?;
+            hubs.push(self.inner.hub_of(name).map_err(failed)?);
+        }
+        let Some(first) = new.keys().next().cloned() else {
+            return Ok(Vec::new());
+        };
+        let created = journal::create_missing(&*self.inner.log, hubs).await;
+        created.map_err(|error| (first, error.into()))?;
+        let begun = new.into_iter().map(async |(name, settings)| {
+            let begun = self.begin(&name, settings).await;
+            begun.map_err(|error| (name, error))
+        });
+        join_all(begun).await.into_iter().collect()
+    }
+
+    /// Runs a queue whose hub is new, and stores its settings.
+    async fn begin(&self, name: &str, settings: Settings) -> Result<Queue, CreateError> {
+        let started = self.start(name, &TopicContents::new()).await;
         let queue = started.map_err(|(_, error)| error)?;
         let first_lock = 1 + self.inner.random.lock().below(FIRST_LOCK_MAX);
         queue.begin(settings, first_lock).await?;

@@ -3,6 +3,9 @@
 //! It is the only list. Reading the file, variables and flags, suggestions for misspelt keys, `highwater config show` and
 //! the test of docs/config.md use it.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 use super::value::Kind;
 
 /// One setting. A `*` in the key is any name (`hubs.*`, `keys.*`) or number (`kafka.listeners.*`).
@@ -431,20 +434,47 @@ settings! {
         "the receivers of mails";
 }
 
+/// A setting and the parts of its key.
+struct Pattern {
+    parts: Vec<&'static str>,
+    setting: &'static Setting,
+}
+
+/// The settings by the first part of their keys: a file may have thousands of tables, each with a dozen keys to look up.
+static PATTERNS: LazyLock<BTreeMap<&'static str, Vec<Pattern>>> = LazyLock::new(|| {
+    let mut patterns = BTreeMap::<_, Vec<Pattern>>::new();
+    for setting in SETTINGS {
+        let parts = parts(setting.key);
+        let section = patterns.entry(parts[0]).or_default();
+        section.push(Pattern { parts, setting });
+    }
+    patterns
+});
+
 /// The setting of a full key such as `hubs.telemetry.partitions`.
 pub(super) fn setting_of(key: &str) -> Option<&'static Setting> {
     let names = parts(key);
-    let fits = |setting: &&Setting| matches(&parts(setting.key), &names);
-    SETTINGS.iter().find(fits)
+    let section = PATTERNS.get(names.first()?)?;
+    let found = section.iter().find(|it| matches(&it.parts, &names));
+    found.map(|pattern| pattern.setting)
 }
 
 /// The names that may follow the full key `prefix`.
 pub(super) fn children(prefix: &str) -> Vec<&'static str> {
     let above = parts(prefix);
+    let Some(first) = above.first() else {
+        let mut sections: Vec<&str> = Vec::new();
+        for setting in SETTINGS {
+            let section = parts(setting.key)[0];
+            if !sections.contains(&section) {
+                sections.push(section);
+            }
+        }
+        return sections;
+    };
     let mut names = Vec::new();
-    for setting in SETTINGS {
-        let pattern = parts(setting.key);
-        let Some((head, [name, ..])) = pattern.split_at_checked(above.len()) else {
+    for pattern in PATTERNS.get(first).into_iter().flatten() {
+        let Some((head, [name, ..])) = pattern.parts.split_at_checked(above.len()) else {
             continue;
         };
         if matches(head, &above) && !names.contains(name) {
