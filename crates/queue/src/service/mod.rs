@@ -17,6 +17,7 @@ mod queues;
 mod topic_requests;
 mod topics;
 mod transactions;
+mod usage;
 mod waiting;
 
 pub use actor::Options;

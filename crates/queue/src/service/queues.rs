@@ -16,6 +16,7 @@ use super::actor::{Actor, ActorParts, Options, QueueStatus, new_producer, read_c
 use super::error::{CreateError, ForwardError};
 use super::forwarding::Router;
 use super::handle::Queue;
+use super::usage::Usage;
 use crate::journal::{self, EntityKind, Journal, JournalError, split_subscription_path};
 use crate::machine::ContentMap;
 use crate::settings::Settings;
@@ -292,6 +293,19 @@ impl Queues {
         Ok(self.inner.log.delete(&self.inner.hub_of(name)?).await?)
     }
 
+    /// Deletes the queues that nobody has used for as long as their settings say. Returns their names.
+    pub async fn delete_idle(&self) -> Vec<(String, Result<(), CreateError>)> {
+        let mut deleted = Vec::new();
+        for queue in self.list() {
+            if queue.retire_if_idle() {
+                let name = queue.name().to_owned();
+                let result = self.delete(&name).await;
+                deleted.push((name, result));
+            }
+        }
+        deleted
+    }
+
     /// Stops all queues after the requests before it are answered.
     pub async fn stop(&self) {
         let running = std::mem::take(&mut *self.inner.running.write());
@@ -337,6 +351,7 @@ impl Queues {
         let status = Arc::new(QueueStatus {
             counters: Mutex::new((machine.counts(), machine.totals())),
             fenced: AtomicBool::new(false),
+            usage: Usage::new(machine.settings(), clock.elapsed()),
         });
         let queue = Queue::new(name, hub.as_str(), commands, clock.clone(), status.clone());
         let actor = Actor::new(ActorParts {

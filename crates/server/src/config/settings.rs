@@ -287,6 +287,8 @@ settings! {
         "the most bytes of messages, which are in memory too; beyond it senders get 429";
     "queues.*.message_bytes_max": Size = "1MiB",
         "the largest message accepted";
+    "queues.*.auto_delete_on_idle": Time = "",
+        "delete the queue when nobody has used it for this time, 5 minutes at least; unset: never";
     "queues.*.feed": Text = "",
         "the hub whose events become messages of the queue";
 
@@ -298,6 +300,8 @@ settings! {
         "the most bytes of messages that are scheduled or that a subscription is not done with; beyond it senders are refused";
     "topics.*.message_bytes_max": Size = "1MiB",
         "the largest message accepted, 1 MiB at most";
+    "topics.*.auto_delete_on_idle": Time = "",
+        "delete the topic when nobody has used it for this time, 5 minutes at least; unset: never";
     "topics.*.subscriptions.*.lock": Time = "60s",
         "how long a received message is locked";
     "topics.*.subscriptions.*.deliveries_max": Count(1, 4_294_967_295) = "10",
@@ -314,6 +318,8 @@ settings! {
         "messages belong to sessions, each received in order by one receiver at a time";
     "topics.*.subscriptions.*.bytes_max": Size = "1GiB",
         "the most bytes of messages, which are in memory too; beyond it the topic keeps them for the subscription";
+    "topics.*.subscriptions.*.auto_delete_on_idle": Time = "",
+        "delete the subscription when nobody has used it for this time, 5 minutes at least; unset: never";
     "topics.*.subscriptions.*.rules.*.sql": Text = "",
         "the rule selects messages for which this SQL expression is true; a rule without it and without conditions selects all";
     "topics.*.subscriptions.*.rules.*.action": Text = "",

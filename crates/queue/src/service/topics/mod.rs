@@ -9,6 +9,7 @@
 mod create_missing;
 mod error;
 mod forward;
+mod idle;
 mod references;
 mod subscription;
 mod trim;
@@ -357,12 +358,15 @@ impl Topics {
     pub async fn delete_topic(&self, name: &str) -> Result<(), TopicError> {
         let _changing = self.inner.changing.lock().await;
         let topic = self.known(name)?;
+        self.remove_topic(&topic).await
+    }
+
+    async fn remove_topic(&self, topic: &Topic) -> Result<(), TopicError> {
         for subscription in topic.subscriptions() {
-            self.remove_subscription(&topic, subscription.name())
-                .await?;
+            self.remove_subscription(topic, subscription.name()).await?;
         }
-        self.inner.running.write().remove(name);
-        Ok(self.inner.topics.delete(name).await?)
+        self.inner.running.write().remove(topic.name());
+        Ok(self.inner.topics.delete(topic.name()).await?)
     }
 
     /// Deletes a subscription with its messages.

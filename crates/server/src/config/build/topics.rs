@@ -24,6 +24,7 @@ impl Build<'_> {
             duplicates_within: self.settings.time(&key("duplicates_within")),
             bytes_max: self.bytes(&key("bytes_max")) as u64,
             message_bytes_max: self.count(&key("message_bytes_max")),
+            auto_delete_on_idle: self.settings.time(&key("auto_delete_on_idle")),
             ..Settings::default()
         };
         self.check_settings(&table, &settings);
@@ -57,6 +58,7 @@ impl Build<'_> {
             bytes_max: self.bytes(&key("bytes_max")) as u64,
             forward_to: self.forward_target(&key("forward_to")),
             forward_dead_letters_to: self.forward_target(&key("forward_dead_letters_to")),
+            auto_delete_on_idle: self.settings.time(&key("auto_delete_on_idle")),
             ..Settings::default()
         };
         self.check_settings(&table, &settings);
