@@ -86,7 +86,7 @@ func main() {
 		}
 	}
 	log := logger.NewLogger("dapr")
-	log.SetOutputLevel(logger.ErrorLevel)
+	log.SetOutputLevel(logger.FatalLevel)
 	for _, part := range []struct {
 		name      string
 		component pubsub.PubSub

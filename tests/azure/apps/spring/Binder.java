@@ -1,3 +1,5 @@
+package checks;
+
 import com.azure.spring.messaging.servicebus.support.ServiceBusMessageHeaders;
 import com.azure.spring.messaging.checkpoint.Checkpointer;
 import com.azure.spring.messaging.AzureHeaders;
@@ -68,7 +70,7 @@ public class Binder {
             settings.put(azure + kind + "-out.producer.entity-type", kind);
         }
         settings.put(binding + "topic-in-0.group", args[3]);
-        settings.put("logging.level.root", "WARN");
+        settings.put("logging.level.root", "ERROR");
         var context = new SpringApplicationBuilder(Binder.class).web(WebApplicationType.NONE).bannerMode(org.springframework.boot.Banner.Mode.OFF)
             .properties(settings).run();
         StreamBridge bridge = context.getBean(StreamBridge.class);
