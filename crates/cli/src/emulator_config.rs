@@ -77,6 +77,7 @@ impl EmulatorConfig {
         let live = live.unwrap_or_else(|| "forever".into());
         self.set("topics", topic_name, "time_to_live", live);
         self.set_duplicates("topics", topic_name, properties)?;
+        self.set_auto_delete("topics", topic_name, properties)?;
         let table = format!("{}.subscriptions", join("topics", topic_name));
         for subscription in list(&topic["Subscriptions"]) {
             let subscription_name = name(subscription)?;
@@ -152,6 +153,7 @@ impl EmulatorConfig {
             let live = live.unwrap_or_else(|| "forever".into());
             self.set(table, name, "time_to_live", live);
         }
+        self.set_auto_delete(table, name, properties)?;
         if let Some(count) = properties["MaxDeliveryCount"].as_u64() {
             self.set(table, name, "deliveries_max", count.to_string());
         }
@@ -162,6 +164,18 @@ impl EmulatorConfig {
             if let Some(to) = properties[key].as_str().filter(|to| !to.is_empty()) {
                 self.set(table, name, setting, to.to_owned());
             }
+        }
+        Ok(())
+    }
+
+    fn set_auto_delete(
+        &mut self,
+        table: &str,
+        name: &str,
+        properties: &Value,
+    ) -> Result<(), String> {
+        if let Some(after) = time(properties, name, "AutoDeleteOnIdle")?.flatten() {
+            self.set(table, name, "auto_delete_on_idle", after);
         }
         Ok(())
     }
@@ -280,7 +294,7 @@ mod tests {
     #[test]
     fn the_file_of_the_service_bus_emulator_makes_queues() {
         let text = r#"{"UserConfig": {"Namespaces": [{"Name": "sbemulatorns", "Queues": [{"Name": "queue.1", "Properties": {
-            "DeadLetteringOnMessageExpiration": true, "DefaultMessageTimeToLive": "PT1H",
+            "AutoDeleteOnIdle": "PT10M", "DeadLetteringOnMessageExpiration": true, "DefaultMessageTimeToLive": "PT1H",
             "DuplicateDetectionHistoryTimeWindow": "PT20S", "ForwardDeadLetteredMessagesTo": "", "ForwardTo": "other",
             "LockDuration": "PT1M", "MaxDeliveryCount": 3, "RequiresDuplicateDetection": true, "RequiresSession": false
         }}]}]}}"#;
@@ -290,6 +304,7 @@ mod tests {
             "lock=1m",
             "dead_letter_expired=true",
             "time_to_live=1h",
+            "auto_delete_on_idle=10m",
             "deliveries_max=3",
             "forward_to=other",
             "duplicates_within=20000ms",

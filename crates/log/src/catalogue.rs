@@ -34,6 +34,20 @@ pub trait Log: Send + Sync {
     /// Completes when the hub is durable.
     fn create(&self, spec: HubSpec) -> BoxFuture<Result<Arc<HubInfo>, AdminError>>;
 
+    /// Creates the hubs that do not exist. Completes when all are durable, which costs less than one after the other.
+    fn create_missing(&self, specs: Vec<HubSpec>) -> BoxFuture<Result<(), AdminError>> {
+        let created: Vec<_> = specs.into_iter().map(|spec| self.create(spec)).collect();
+        Box::pin(async move {
+            for created in created {
+                match created.await {
+                    Ok(_) | Err(AdminError::Exists(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(())
+        })
+    }
+
     /// Creates a hub for a client that did not ask for it, within the limits of such hubs.
     fn create_automatically(&self, spec: HubSpec) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
         self.create(spec)

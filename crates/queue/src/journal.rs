@@ -153,6 +153,16 @@ pub(crate) struct Journal {
 
 /// Creates the hub of a queue.
 pub(crate) async fn create(log: &dyn Log, hub: HubName) -> Result<(), AdminError> {
+    log.create(spec(hub)).await.map(drop)
+}
+
+/// Creates the hubs of queues that have none yet.
+pub(crate) async fn create_missing(log: &dyn Log, hubs: Vec<HubName>) -> Result<(), AdminError> {
+    let specs = hubs.into_iter().map(spec).collect();
+    log.create_missing(specs).await
+}
+
+fn spec(hub: HubName) -> HubSpec {
     let settings = HubSettings {
         cleanup: CleanupPolicy::Delete,
         retention: None,
@@ -160,12 +170,11 @@ pub(crate) async fn create(log: &dyn Log, hub: HubName) -> Result<(), AdminError
         batch_bytes_max: BATCH_BYTES_MAX,
         ..HubSettings::default()
     };
-    let spec = HubSpec {
+    HubSpec {
         name: hub,
         partitions: 1,
         settings,
-    };
-    log.create(spec).await.map(drop)
+    }
 }
 
 impl Journal {

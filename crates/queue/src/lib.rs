@@ -55,8 +55,9 @@ pub use message::{
 };
 pub use service::{
     AcceptedSession, CreateError, DeferredRequest, Disposition, Error, ExchangeResult,
-    ForwardError, Forwarding, Options, PropertyEdit, PropertyMap, Queue, QueueStats, Queues,
-    ReceiveRequest, Settlement, Subscription, Topic, TopicError, TopicLimits, Topics,
-    TransactionOperation, TransactionPart, Transactions, WaitKey, feed,
+    ForwardError, Forwarding, NewQueue, NewSubscription, NewTopic, Options, PropertyEdit,
+    PropertyMap, Queue, QueueStats, Queues, ReceiveRequest, Settlement, Subscription, Topic,
+    TopicError, TopicLimits, Topics, TransactionOperation, TransactionPart, Transactions, WaitKey,
+    feed,
 };
 pub use settings::{Settings, SettingsError};

@@ -24,6 +24,8 @@ pub struct Settings {
     pub forward_to: Option<String>,
     /// The queue or topic that gets all dead letters.
     pub forward_dead_letters_to: Option<String>,
+    /// The queue is deleted when nobody has used it for this time. `None` means never.
+    pub auto_delete_on_idle: Option<Duration>,
 }
 
 impl Default for Settings {
@@ -39,6 +41,7 @@ impl Default for Settings {
             message_bytes_max: 1 << 20,
             forward_to: None,
             forward_dead_letters_to: None,
+            auto_delete_on_idle: None,
         }
     }
 }
@@ -53,6 +56,7 @@ pub struct SettingsError {
 }
 
 const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -89,6 +93,13 @@ impl Settings {
             (self.duplicates_within).is_none_or(|time| (20 * SECOND..=WEEK).contains(&time)),
             shown(self.duplicates_within),
             "20 s to 7 days",
+        )?;
+        must(
+            "auto_delete_on_idle",
+            self.auto_delete_on_idle
+                .is_none_or(|time| time >= 5 * MINUTE),
+            shown(self.auto_delete_on_idle),
+            "at least 5 minutes",
         )?;
         must(
             "message_bytes_max",

@@ -10,6 +10,7 @@ mod audit;
 pub mod cluster;
 pub mod config;
 pub mod http;
+mod idle_entities;
 pub mod jobs;
 mod kafka;
 pub mod node;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use highwater_env::random::Random;
 use highwater_env::{Clock, shutdown_signal};
 use highwater_log::{HubName, Log};
-use highwater_queue::{CreateError, Options, Queues, Settings, feed};
+use highwater_queue::{CreateError, NewQueue, Options, Queues, Settings, feed};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -44,6 +44,11 @@ pub(crate) async fn start(
     for (name, error) in failed {
         tracing::error!(%error, "queue `{name}` cannot be opened");
     }
+    let new = declared.iter().map(|declared| NewQueue {
+        name: declared.name.clone(),
+        settings: declared.settings.clone(),
+    });
+    queues.create_missing(new.collect()).await?;
     let mut running = RunningQueues::new(queues);
     for queue in declared {
         let ensured = ensure(&running.queues, queue).await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use highwater_env::Clock;
 use highwater_env::random::Random;
 use highwater_log::Log;
-use highwater_queue::{Options, Rule, Settings, SystemProperty, TopicError, Topics};
+use highwater_queue::{NewTopic, Options, SystemProperty, TopicError, Topics};
 
 use crate::amqp::AmqpPropertyMap;
 
@@ -21,28 +21,11 @@ pub(crate) const CONDITIONS: &[(&str, SystemProperty)] = &[
     ("to", SystemProperty::To),
 ];
 
-/// A topic of the settings.
-#[derive(Clone, Debug)]
-pub struct DeclaredTopic {
-    pub name: String,
-    pub settings: Settings,
-    pub subscriptions: Vec<DeclaredSubscription>,
-}
-
-/// A subscription of the settings.
-#[derive(Clone, Debug)]
-pub struct DeclaredSubscription {
-    pub name: String,
-    pub settings: Settings,
-    /// Without any, a new subscription gets every message.
-    pub rules: Vec<Rule>,
-}
-
 /// Opens the stored topics, and creates or changes those of the settings.
 pub(crate) async fn start(
     log: Arc<dyn Log>,
     clock: Arc<dyn Clock>,
-    declared: &[DeclaredTopic],
+    declared: &[NewTopic],
 ) -> Result<Topics, (String, TopicError)> {
     let (random, options) = (Random::from_os(), Options::default());
     let created_ms = clock.unix_millis();
@@ -51,24 +34,32 @@ pub(crate) async fn start(
     for (name, error) in failed {
         tracing::error!(%error, "topic or subscription `{name}` cannot be opened");
     }
-    for topic in declared {
-        let put = put(&topics, topic, created_ms).await;
+    let mut declared = declared.to_vec();
+    for topic in &mut declared {
+        let subscriptions = topic.subscriptions.iter_mut();
+        for rule in subscriptions.flat_map(|subscription| &mut subscription.rules) {
+            rule.created_ms = created_ms;
+        }
+    }
+    topics.create_missing(&declared).await?;
+    for topic in &declared {
+        let put = put(&topics, topic).await;
         put.map_err(|error| (topic.name.clone(), error))?;
     }
     Ok(topics)
 }
 
-async fn put(topics: &Topics, topic: &DeclaredTopic, created_ms: i64) -> Result<(), TopicError> {
+/// Applies the settings to what was there before.
+async fn put(topics: &Topics, topic: &NewTopic) -> Result<(), TopicError> {
     topics
         .put_topic(&topic.name, topic.settings.clone())
         .await?;
     for subscription in &topic.subscriptions {
-        let rules = subscription.rules.iter().cloned();
-        let rules = rules.map(|rule| Rule { created_ms, ..rule });
+        let rules = subscription.rules.clone();
         let settings = subscription.settings.clone();
         let (topic, name) = (&topic.name, &subscription.name);
         topics
-            .put_subscription(topic, name, settings, rules.collect())
+            .put_subscription(topic, name, settings, rules)
             .await?;
     }
     Ok(())

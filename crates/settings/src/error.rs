@@ -21,14 +21,30 @@ pub struct Position {
     pub column: usize,
 }
 
-impl Position {
-    /// The position of a byte of `source`. Parsers may point past the end.
-    pub fn of(source: &str, byte: usize) -> Position {
-        let before = &source[..floor_char(source, byte)];
-        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+/// Where the lines of a text begin, for the positions of many of its bytes.
+#[derive(Clone, Debug)]
+pub struct LineIndex<'a> {
+    source: &'a str,
+    starts: Vec<usize>,
+}
+
+impl<'a> LineIndex<'a> {
+    pub fn new(source: &'a str) -> LineIndex<'a> {
+        let breaks = source.match_indices('\n').map(|(at, _)| at + 1);
+        LineIndex {
+            source,
+            starts: std::iter::once(0).chain(breaks).collect(),
+        }
+    }
+
+    /// The position of a byte. Parsers may point past the end.
+    pub fn position(&self, byte: usize) -> Position {
+        let byte = floor_char(self.source, byte);
+        let line = self.starts.partition_point(|start| *start <= byte);
+        let line_start = self.starts[line - 1];
         Position {
-            line: before.matches('\n').count() + 1,
-            column: before[line_start..].chars().count() + 1,
+            line,
+            column: self.source[line_start..byte].chars().count() + 1,
         }
     }
 }
@@ -60,7 +76,7 @@ impl Mistake {
         Mistake {
             message,
             key,
-            position: Position::of(source, start),
+            position: LineIndex::new(source).position(start),
             label: String::new(),
             notes: Vec::new(),
             excerpt: redact_line(excerpt),

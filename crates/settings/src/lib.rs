@@ -28,7 +28,7 @@ mod reader;
 mod redact;
 mod secrets;
 
-pub use error::{FileError, Mistake, Position};
+pub use error::{FileError, LineIndex, Mistake, Position};
 pub use reader::{Entry, FileReader, Section, read_file};
 pub use redact::redact_url;
 pub use secrets::{SecretError, Secrets};

@@ -28,12 +28,16 @@ pub(crate) struct DeliverySettings {
     /// The queue or topic that gets every dead letter; "" ends it
     #[arg(long, value_name = "NAME")]
     forward_dead_letters_to: Option<String>,
+    /// Delete it when nobody has used it for this time, such as 1h, or `never`
+    #[arg(long, value_name = "TIME")]
+    auto_delete_on_idle: Option<String>,
 }
 
 impl DeliverySettings {
     pub(crate) fn body(self) -> Map<String, Value> {
         let expired = self.dead_letter_expired;
         let dead_letters = self.forward_dead_letters_to;
+        let auto_delete = self.auto_delete_on_idle;
         body([
             ("lock", self.lock.map(Value::from)),
             ("deliveries_max", self.deliveries_max.map(Value::from)),
@@ -42,6 +46,7 @@ impl DeliverySettings {
             ("bytes_max", self.bytes_max.map(Value::from)),
             ("forward_to", self.forward_to.map(Value::from)),
             ("forward_dead_letters_to", dead_letters.map(Value::from)),
+            ("auto_delete_on_idle", auto_delete.map(Value::from)),
         ])
     }
 }

@@ -23,11 +23,16 @@ struct Settings {
     /// The largest message, in bytes; 1 MiB at most
     #[arg(long)]
     message_bytes_max: Option<u32>,
+    /// Delete the topic when nobody has used it for this time, such as 1h, or `never`
+    #[arg(long, value_name = "TIME")]
+    auto_delete_on_idle: Option<String>,
 }
 
 impl Settings {
     fn body(self) -> Map<String, Value> {
+        let auto_delete = self.auto_delete_on_idle;
         body([
+            ("auto_delete_on_idle", auto_delete.map(Value::from)),
             ("time_to_live", self.time_to_live.map(Value::from)),
             ("duplicates_within", self.duplicates_within.map(Value::from)),
             ("bytes_max", self.bytes_max.map(Value::from)),

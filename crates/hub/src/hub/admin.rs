@@ -3,6 +3,7 @@
 //! The folder of a hub exists before the catalogue lists it. It is renamed to a tombstone before the catalogue drops
 //! it; a start completes an interrupted change.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use super::open::{HUBS, TOMBSTONE};
 use super::{Hub, HubEntry, now};
 use crate::catalogue;
 use crate::partition::Partition;
+use crate::pool::parallel_map;
 use crate::storage::Store;
 
 impl Hub {
@@ -30,6 +32,40 @@ impl Hub {
         let mut random = self.inner.admin.lock();
         self.check_automatic_creation(spec.partitions)?;
         self.create_locked(&mut random, spec)
+    }
+
+    /// Creates the hubs that do not exist: one write of the catalogue for all of them, and their folders in parallel.
+    pub(super) fn create_missing_now(&self, specs: Vec<HubSpec>) -> Result<(), AdminError> {
+        let mut random = self.inner.admin.lock();
+        let mut infos = BTreeMap::new();
+        for spec in specs {
+            check_partitions(spec.partitions)?;
+            check_settings(&spec.settings)?;
+            if !self.inner.hubs.read().contains_key(&spec.name) {
+                infos.insert(spec.name.clone(), self.new_info(&mut random, spec));
+            }
+        }
+        if infos.is_empty() {
+            return Ok(());
+        }
+        let infos: Vec<Arc<HubInfo>> = infos.into_values().collect();
+        let folders = parallel_map(&infos, self.threads(), |info| self.create_folders(info, 0));
+        folders
+            .into_iter()
+            .collect::<io::Result<()>>()
+            .map_err(storage)?;
+        self.sync_hubs_folder().map_err(storage)?;
+        let opened = parallel_map(&infos, self.threads(), |info| self.open_partitions(info, 0));
+        let opened: Vec<_> = opened
+            .into_iter()
+            .collect::<io::Result<_>>()
+            .map_err(storage)?;
+        self.write_catalogue(&infos, None).map_err(storage)?;
+        let mut hubs = self.inner.hubs.write();
+        for (info, partitions) in infos.into_iter().zip(opened) {
+            hubs.insert(info.name.clone(), HubEntry { info, partitions });
+        }
+        Ok(())
     }
 
     fn check_automatic_creation(&self, partitions: u32) -> Result<(), AdminError> {
@@ -62,22 +98,27 @@ impl Hub {
         if self.inner.hubs.read().contains_key(&spec.name) {
             return Err(AdminError::Exists(spec.name));
         }
-        let id = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
-        let info = Arc::new(HubInfo {
-            name: spec.name,
-            id: HubId(id.to_be_bytes()),
-            partitions: spec.partitions,
-            settings: spec.settings,
-            created_ms: now(&self.inner.shared).0,
-        });
+        let info = self.new_info(random, spec);
         let partitions = self.create_partitions(&info, 0).map_err(storage)?;
-        self.write_catalogue(Some(&info), None).map_err(storage)?;
+        self.write_catalogue(std::slice::from_ref(&info), None)
+            .map_err(storage)?;
         let entry = HubEntry {
             info: info.clone(),
             partitions,
         };
         self.inner.hubs.write().insert(info.name.clone(), entry);
         Ok(info)
+    }
+
+    fn new_info(&self, random: &mut Random, spec: HubSpec) -> Arc<HubInfo> {
+        let id = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
+        Arc::new(HubInfo {
+            name: spec.name,
+            id: HubId(id.to_be_bytes()),
+            partitions: spec.partitions,
+            settings: spec.settings,
+            created_ms: now(&self.inner.shared).0,
+        })
     }
 
     pub(super) fn delete_now(&self, name: &HubName) -> Result<(), AdminError> {
@@ -91,9 +132,9 @@ impl Hub {
         let folder = self.folder_of(info.id);
         let tombstone = folder.with_extension(TOMBSTONE);
         disk.rename(&folder, &tombstone)
-            .and_then(|()| disk.sync_folder(&self.inner.folder.join(HUBS)))
+            .and_then(|()| self.sync_hubs_folder())
             .map_err(storage)?;
-        self.write_catalogue(None, None).map_err(storage)?;
+        self.write_catalogue(&[], None).map_err(storage)?;
         if let Err(error) = disk.remove_folder(&tombstone) {
             tracing::warn!(hub = %name, %error, "the rest of a deleted hub will be removed at the next start");
         }
@@ -152,7 +193,7 @@ impl Hub {
         info: Arc<HubInfo>,
         more: Vec<Arc<Partition>>,
     ) -> Result<Arc<HubInfo>, AdminError> {
-        self.write_catalogue(None, Some(&info)).map_err(storage)?;
+        self.write_catalogue(&[], Some(&info)).map_err(storage)?;
         let mut hubs = self.inner.hubs.write();
         if let Some(entry) = hubs.get_mut(&info.name) {
             entry.partitions.extend(more);
@@ -170,13 +211,28 @@ impl Hub {
 
     /// Creates durable folders for the partitions from `first` on, and opens them.
     fn create_partitions(&self, info: &HubInfo, first: u32) -> io::Result<Vec<Arc<Partition>>> {
+        self.create_folders(info, first)?;
+        self.sync_hubs_folder()?;
+        self.open_partitions(info, first)
+    }
+
+    /// The folder of the hub itself is durable when the folder of all hubs is synced.
+    fn create_folders(&self, info: &HubInfo, first: u32) -> io::Result<()> {
         let disk = &*self.inner.shared.disk;
         let folder = self.folder_of(info.id);
         for partition in first..info.partitions {
             disk.create_folder(&folder.join(partition.to_string()))?;
         }
-        disk.sync_folder(&folder)?;
-        disk.sync_folder(&self.inner.folder.join(HUBS))?;
+        disk.sync_folder(&folder)
+    }
+
+    fn sync_hubs_folder(&self) -> io::Result<()> {
+        let disk = &*self.inner.shared.disk;
+        disk.sync_folder(&self.inner.folder.join(HUBS))
+    }
+
+    fn open_partitions(&self, info: &HubInfo, first: u32) -> io::Result<Vec<Arc<Partition>>> {
+        let folder = self.folder_of(info.id);
         let open = |partition: u32| {
             let folder = folder.join(partition.to_string());
             let shared = self.inner.shared.clone();
@@ -192,8 +248,8 @@ impl Hub {
         Partition::new(inner.shared.clone(), store, settings, committers, readers)
     }
 
-    /// Writes the catalogue with one hub added or changed.
-    fn write_catalogue(&self, new: Option<&HubInfo>, changed: Option<&HubInfo>) -> io::Result<()> {
+    /// Writes the catalogue with hubs added, or with one changed.
+    fn write_catalogue(&self, new: &[Arc<HubInfo>], changed: Option<&HubInfo>) -> io::Result<()> {
         let hubs = self.inner.hubs.read();
         let infos = hubs.values().map(|entry| match changed {
             Some(changed) if changed.name == entry.info.name => changed,
@@ -202,7 +258,7 @@ impl Hub {
         catalogue::write(
             &*self.inner.shared.disk,
             &self.inner.folder,
-            infos.chain(new),
+            infos.chain(new.iter().map(|info| &**info)),
         )
     }
 }

@@ -186,6 +186,13 @@ impl Log for Hub {
         self.inner.readers.call(move || hub.create_now(spec))
     }
 
+    fn create_missing(&self, specs: Vec<HubSpec>) -> BoxFuture<Result<(), AdminError>> {
+        let hub = self.clone();
+        self.inner
+            .readers
+            .call(move || hub.create_missing_now(specs))
+    }
+
     fn create_automatically(&self, spec: HubSpec) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
         let hub = self.clone();
         self.inner

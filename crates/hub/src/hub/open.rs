@@ -1,6 +1,6 @@
 //! Opens a folder: locks it, reads the catalogue, recovers every partition.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -195,9 +195,10 @@ fn read_catalogue(disk: &dyn Disk, path: &Path) -> Result<Vec<HubInfo>, OpenErro
     let file = path.join(catalogue::FILE);
     let found = catalogue::read(disk, path).map_err(failed("read", &file))?;
     let hubs_folder = path.join(HUBS);
-    let names = disk
-        .list(&hubs_folder)
-        .map_err(failed("list", &hubs_folder))?;
+    let names = disk.list(&hubs_folder);
+    let names: BTreeSet<String> = (names.map_err(failed("list", &hubs_folder))?)
+        .into_iter()
+        .collect();
     let mut infos = match found {
         Some(Ok(infos)) => infos,
         Some(Err(CatalogueError::Damaged(reason))) => {
@@ -211,9 +212,9 @@ fn read_catalogue(disk: &dyn Disk, path: &Path) -> Result<Vec<HubInfo>, OpenErro
     };
     let exists = |info: &HubInfo| names.contains(&info.id.to_string());
     let is_deleted = |info: &HubInfo| names.contains(&format!("{}.{TOMBSTONE}", info.id));
-    let known = infos.len();
+    let stored = infos.len();
     infos.retain(|info| exists(info) || !is_deleted(info));
-    if infos.len() < known {
+    if infos.len() < stored {
         catalogue::write(disk, path, infos.iter()).map_err(failed("write", &file))?;
     }
     if let Some(info) = infos.iter().find(|info| !exists(info)) {
@@ -222,12 +223,13 @@ fn read_catalogue(disk: &dyn Disk, path: &Path) -> Result<Vec<HubInfo>, OpenErro
             path: hubs_folder.join(info.id.to_string()),
         });
     }
+    let known: BTreeSet<String> = infos.iter().map(|info| info.id.to_string()).collect();
     for name in &names {
         let folder = hubs_folder.join(name);
         if name.ends_with(TOMBSTONE) {
             disk.remove_folder(&folder)
                 .map_err(failed("remove", &folder))?;
-        } else if !infos.iter().any(|info| info.id.to_string() == *name) {
+        } else if !known.contains(name) {
             remove_if_empty(disk, &folder).map_err(failed("clean up", &folder))?;
         }
     }

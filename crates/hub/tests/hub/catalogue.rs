@@ -48,7 +48,22 @@ impl World {
                 ..Faults::default()
             });
         }
-        match self.random.below(8) {
+        match self.random.below(9) {
+            8 => {
+                let names = [0, 1, 2].map(|number| format!("hub-{number}"));
+                let missing = names.clone();
+                let missing = missing
+                    .into_iter()
+                    .filter(|name| self.hub.hub(name).is_none());
+                let missing: Vec<String> = missing.collect();
+                let specs = names.map(|name| spec(&name, 2, HubSettings::default()));
+                let made = done(self.hub.create_missing(specs.to_vec()));
+                for hub in missing {
+                    let now = self.hub.hub(&hub).map(|info| (*info).clone());
+                    assert_eq!(now.is_some(), made.is_ok());
+                    self.hear(&hub, made.clone().map(|()| now));
+                }
+            }
             0..3 => {
                 let partitions = 1 + self.random.below(3) as u32;
                 let made = done(
@@ -149,6 +164,17 @@ fn a_wrong_number_or_name_is_refused() {
     let info = create("h", 3).unwrap();
     assert_eq!(create("h", 3), Err(AdminError::Exists(name("h"))));
     assert_eq!(hub.hub_by_id(info.id), Some(info.clone()));
+    let both = ["g", "h"].map(|name| spec(name, 2, HubSettings::default()));
+    done(hub.create_missing(both.to_vec())).unwrap();
+    assert_eq!(hub.hub("g").unwrap().partitions, 2);
+    assert_eq!(hub.hub("h"), Some(info.clone()), "it was there");
+    assert!(hub.partition("g", 1).is_some());
+    let none = vec![
+        spec("i", 1, HubSettings::default()),
+        spec("j", 0, HubSettings::default()),
+    ];
+    assert!(done(hub.create_missing(none)).is_err());
+    assert!(hub.hub("i").is_none(), "all or none");
     let shrunk = done(hub.grow(&name("h"), 2));
     assert_eq!(
         shrunk,

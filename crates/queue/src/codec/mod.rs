@@ -94,6 +94,7 @@ tagged!(Event, "kind" {
     23 => Referenced { seq, topic_seq, message },
     24 => Forwarding { to, dead_letters_to },
     25 => TransactionsApplied { floor, offsets },
+    26 => AutoDelete { after },
 });
 
 tagged!(RemovalReason, "an end of a message" {
@@ -105,7 +106,7 @@ tagged!(RemovalReason, "an end of a message" {
     5 => Forwarded,
 });
 
-/// What is forwarded is an event of its own.
+/// What is forwarded, and when an idle queue is deleted, are events of their own.
 impl Field for Settings {
     fn write(&self, out: &mut Vec<u8>) {
         self.lock.write(out);
@@ -130,6 +131,7 @@ impl Field for Settings {
             message_bytes_max: Field::read(from)?,
             forward_to: None,
             forward_dead_letters_to: None,
+            auto_delete_on_idle: None,
         })
     }
 }

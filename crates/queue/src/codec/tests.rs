@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use proptest::prelude::*;
 
@@ -243,6 +244,9 @@ fn references_forwarding_and_transactions_have_these_bytes_and_are_read_as_they_
         floor: 7,
         offsets: vec![8, 300],
     };
+    let auto_delete = Event::AutoDelete {
+        after: Duration::from_secs(300),
+    };
     let reference = [
         &[23, 9, 0xac, 2][..],
         &[0, 0, 0, 0, 0, 0, 1, 2, 0, 1],
@@ -254,6 +258,7 @@ fn references_forwarding_and_transactions_have_these_bytes_and_are_read_as_they_
         (changed, reference.concat()),
         (forwarding, vec![24, 1, 1, b'q', 0]),
         (applied, vec![25, 7, 2, 8, 0xac, 2]),
+        (auto_delete, vec![26, 0xe0, 0xa7, 0x12]),
     ] {
         let mut out = Vec::new();
         write(&event, &mut out);

@@ -5,6 +5,7 @@
 //! [`super::Machine::apply`] first fires the timers that were due until then.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -113,6 +114,10 @@ pub(crate) enum Event {
     Forwarding {
         to: Option<String>,
         dead_letters_to: Option<String>,
+    },
+    /// Follows `Configured`, if the queue is deleted when it is idle.
+    AutoDelete {
+        after: Duration,
     },
     /// A subscription has a message whose body stays in the topic. Also its snapshot.
     Referenced {

@@ -246,9 +246,9 @@ impl Machine {
     }
 
     pub(crate) fn configure(&mut self, settings: Settings) {
-        let forwarding = forward_settings(&settings);
+        let further: Vec<Event> = further_settings(&settings).collect();
         self.commit(Event::Configured(settings));
-        forwarding.into_iter().for_each(|event| self.commit(event));
+        further.into_iter().for_each(|event| self.commit(event));
     }
 
     /// Advances the time and fires due timers. An earlier time changes nothing.
@@ -311,6 +311,7 @@ impl Machine {
                 self.settings.forward_to = to.clone();
                 self.settings.forward_dead_letters_to = dead_letters_to.clone();
             }
+            Event::AutoDelete { after } => self.settings.auto_delete_on_idle = Some(*after),
             Event::Enqueued { seq, message } => {
                 self.totals.sent += 1;
                 self.record_id(*seq, message, now);
@@ -621,6 +622,13 @@ impl Machine {
             && (self.next_seq, self.next_lock) == (other.next_seq, other.next_lock)
             && self.counts == other.counts
     }
+}
+
+/// The events of settings that are not part of `Configured`.
+fn further_settings(settings: &Settings) -> impl Iterator<Item = Event> {
+    let auto_delete = settings.auto_delete_on_idle;
+    let auto_delete = auto_delete.map(|after| Event::AutoDelete { after });
+    forward_settings(settings).into_iter().chain(auto_delete)
 }
 
 /// The event that says what is forwarded, if anything is.

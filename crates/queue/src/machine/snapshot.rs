@@ -8,7 +8,7 @@
 
 use std::ops::Bound::{Excluded, Unbounded};
 
-use super::{Event, Machine, forward_settings};
+use super::{Event, Machine, further_settings};
 
 /// Approximate size of one piece.
 pub(crate) const SNAPSHOT_BYTES: usize = 256 << 10;
@@ -50,7 +50,7 @@ impl Machine {
                 next_lock: self.next_lock,
             },
         ];
-        let basics = basics.into_iter().chain(forward_settings(&self.settings));
+        let basics = basics.into_iter().chain(further_settings(&self.settings));
         let fed = self
             .feed_positions
             .iter()

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use super::error::Error;
 use super::handle::Queue;
+use super::usage::Usage;
 use super::waiting::{WaitKey, WaitQueues, Waiter};
 use crate::journal::{Journal, JournalError, is_temporary};
 use crate::machine::{ContentMap, Counts, Machine, SnapshotCursor, Totals};
@@ -69,6 +70,7 @@ pub(super) struct QueueStatus {
     pub counters: Mutex<(Counts, Totals)>,
     /// Another owner has claimed the journal.
     pub fenced: AtomicBool,
+    pub usage: Usage,
 }
 
 /// What an [`Actor`] starts with.
@@ -241,6 +243,7 @@ impl Actor {
         self.dispatch(replies, None);
         self.continue_compaction();
         *self.status.counters.lock() = (self.machine.counts(), self.machine.totals());
+        self.status.usage.configure(self.machine.settings());
     }
 
     /// Appends the pushed events. Replies without new events wait for the last append in flight.

@@ -17,7 +17,8 @@ impl Queue {
     ) -> Result<Vec<ForwardedMessage>, Error> {
         let condition = WaitCondition::Forward(sub_queue);
         let forward = move |machine: &mut Machine, ()| Ok(machine.forward(sub_queue, limit));
-        self.wait(condition, wait, None, |_| (), forward).await
+        self.wait_unused(condition, wait, None, |_| (), forward)
+            .await
     }
 
     /// Removes messages that the target has.
@@ -26,7 +27,7 @@ impl Queue {
             machine.finish_forward(&tokens);
             Ok(())
         };
-        self.call(finish).await
+        self.ask_unused(finish).await
     }
 
     /// Gives back what is under way.
@@ -35,11 +36,11 @@ impl Queue {
             machine.stop_forward(sub_queue);
             Ok(())
         };
-        self.call(stop).await
+        self.ask_unused(stop).await
     }
 
     /// The number that the next lock gets.
     pub(super) async fn next_lock(&self) -> Result<u64, Error> {
-        self.call(|machine| Ok(machine.next_lock())).await
+        self.ask_unused(|machine| Ok(machine.next_lock())).await
     }
 }

@@ -84,6 +84,14 @@ impl Queue {
         self.commands.same_channel(&other.commands)
     }
 
+    pub(super) fn status(&self) -> &QueueStatus {
+        &self.status
+    }
+
+    pub(super) fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
     pub(super) fn now_ms(&self) -> i64 {
         self.clock.unix_millis()
     }
@@ -268,7 +276,8 @@ impl Queue {
     }
 
     pub async fn dead_letter_summary(&self) -> Result<DeadLetterSummary, Error> {
-        self.call(|machine| Ok(machine.dead_letter_summary())).await
+        self.ask_unused(|machine| Ok(machine.dead_letter_summary()))
+            .await
     }
 
     /// Scheduled messages, those that are due first.
@@ -370,7 +379,7 @@ impl Queue {
                 oldest_ready_ms: machine.oldest_ready_ms(),
             })
         };
-        self.call(stats).await
+        self.ask_unused(stats).await
     }
 
     /// Initialises a new queue.
@@ -475,7 +484,17 @@ impl Queue {
         .await
     }
 
+    /// A request of a client.
     pub(super) async fn call<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut Machine) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Error> {
+        let _use = self.status.usage.begin(&*self.clock)?;
+        self.ask_unused(act).await
+    }
+
+    /// A request that does not count as use of the queue, see `usage.rs`.
+    pub(super) async fn ask_unused<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut Machine) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Error> {
@@ -484,8 +503,21 @@ impl Queue {
             .await
     }
 
-    /// Runs `first` at once, and `act` as soon as the condition is met or the wait ends.
-    pub(super) async fn wait<F: Send + 'static, T: Send + 'static>(
+    /// A request of a client that waits, see [`wait_unused`](Queue::wait_unused).
+    async fn wait<F: Send + 'static, T: Send + 'static>(
+        &self,
+        condition: WaitCondition,
+        wait: Duration,
+        key: Option<WaitKey>,
+        first: impl FnOnce(&mut Machine) -> F + Send + 'static,
+        act: impl FnOnce(&mut Machine, F) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Error> {
+        let _use = self.status.usage.begin(&*self.clock)?;
+        self.wait_unused(condition, wait, key, first, act).await
+    }
+
+    /// Runs `first` at once, and `act` as soon as the condition is met or the wait ends. Does not count as use of the queue.
+    pub(super) async fn wait_unused<F: Send + 'static, T: Send + 'static>(
         &self,
         condition: WaitCondition,
         wait: Duration,

@@ -17,6 +17,7 @@ mod queues;
 mod topic_requests;
 mod topics;
 mod transactions;
+mod usage;
 mod waiting;
 
 pub use actor::Options;
@@ -26,7 +27,9 @@ pub use exchange::{DeferredRequest, ExchangeResult, ReceiveRequest, Settlement};
 pub use feed::feed;
 pub use forwarding::Forwarding;
 pub use handle::{AcceptedSession, Queue, QueueStats};
-pub use queues::Queues;
-pub use topics::{PropertyMap, Subscription, Topic, TopicError, TopicLimits, Topics};
+pub use queues::{NewQueue, Queues};
+pub use topics::{
+    NewSubscription, NewTopic, PropertyMap, Subscription, Topic, TopicError, TopicLimits, Topics,
+};
 pub use transactions::{TransactionOperation, TransactionPart, Transactions};
 pub use waiting::WaitKey;

@@ -28,12 +28,12 @@ impl Queue {
     ) -> Result<Vec<PublishedMessage>, Error> {
         let condition = WaitCondition::Published(after);
         let read = move |machine: &mut Machine, ()| Ok(machine.published(after, limit));
-        self.wait(condition, wait, None, |_| (), read).await
+        self.wait_unused(condition, wait, None, |_| (), read).await
     }
 
     /// The position after everything that is due now.
     pub(super) async fn topic_end(&self) -> Result<TopicPosition, Error> {
-        self.call(|machine| Ok(machine.topic_end())).await
+        self.ask_unused(|machine| Ok(machine.topic_end())).await
     }
 
     /// The messages of a topic after one position and up to another, the first ones.
@@ -43,7 +43,7 @@ impl Queue {
         until: TopicPosition,
         count_max: usize,
     ) -> Result<Vec<TopicPosition>, Error> {
-        self.call(move |machine| Ok(machine.published_positions(after, until, count_max)))
+        self.ask_unused(move |machine| Ok(machine.published_positions(after, until, count_max)))
             .await
     }
 
@@ -57,12 +57,12 @@ impl Queue {
             machine.remove_published(seqs, until);
             Ok(())
         };
-        self.call(remove).await
+        self.ask_unused(remove).await
     }
 
     /// The contents of all messages of a topic.
     pub(super) async fn contents(&self) -> Result<ContentMap, Error> {
-        self.call(|machine| Ok(machine.contents())).await
+        self.ask_unused(|machine| Ok(machine.contents())).await
     }
 
     /// Enqueues messages of a topic, see `Machine::take_published`.
@@ -73,14 +73,14 @@ impl Queue {
         to: TopicPosition,
     ) -> Result<TakeResult, Error> {
         check_size(copies.iter().map(|copy| &*copy.content))?;
-        self.call(move |machine| machine.take_published(copies, from, to))
+        self.ask_unused(move |machine| machine.take_published(copies, from, to))
             .await
     }
 
     /// Messages of the topic that a subscription no longer refers to, as soon as there are any. Each is returned once.
     pub(super) async fn released(&self, wait: Duration) -> Result<Vec<u64>, Error> {
         let take = |machine: &mut Machine, ()| Ok(machine.take_released());
-        self.wait(WaitCondition::Released, wait, None, |_| (), take)
+        self.wait_unused(WaitCondition::Released, wait, None, |_| (), take)
             .await
     }
 
@@ -93,7 +93,7 @@ impl Queue {
                 referenced: machine.referenced(),
             }))
         };
-        self.call(state).await
+        self.ask_unused(state).await
     }
 
     pub(super) async fn begin_subscription(
@@ -109,7 +109,7 @@ impl Queue {
     }
 
     pub(super) async fn rules(&self) -> Result<Vec<Arc<Rule>>, Error> {
-        self.call(|machine| Ok(machine.rules().cloned().collect()))
+        self.ask_unused(|machine| Ok(machine.rules().cloned().collect()))
             .await
     }
 

@@ -1,6 +1,7 @@
 //! The value of each setting: from a flag, else a variable, else the file, else the default.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use highwater_settings::{Position, did_you_mean, redact_url};
 
@@ -67,21 +68,26 @@ impl Settings {
                 Err(problem) => problems.push(problem),
             }
         }
-        for key in self.keys() {
-            let name = variable_of(&key);
-            let Some((_, text)) = variables.iter().find(|(n, _)| *n == name) else {
+        let keys = self.keys();
+        let variables: BTreeMap<&str, &str> = (variables.iter())
+            .filter(|(name, _)| name.starts_with(VARIABLE_PREFIX))
+            .map(|(name, text)| (name.as_str(), text.as_str()))
+            .collect();
+        for (key, setting) in keys.iter().filter(|_| !variables.is_empty()) {
+            let name = variable_of(key);
+            let Some(text) = variables.get(name.as_str()) else {
                 continue;
             };
             let origin = Origin::Variable(name);
-            match setting_of(&key).map(|setting| setting.kind.read(&Raw::Untyped(text.clone()))) {
-                Some(Ok(value)) if self.origin(&key) != Origin::Flag => {
-                    self.set(key, value, origin);
+            match setting.kind.read(&Raw::Untyped((*text).to_owned())) {
+                Ok(value) if self.origin(key) != Origin::Flag => {
+                    self.set(key.clone(), value, origin);
                 }
-                Some(Err(why)) => problems.push(Problem::new(origin, why)),
-                _ => {}
+                Err(why) => problems.push(Problem::new(origin, why)),
+                Ok(_) => {}
             }
         }
-        self.set_defaults();
+        self.set_defaults(keys);
         problems
     }
 
@@ -98,8 +104,11 @@ impl Settings {
     }
 
     /// The full keys of all settings, for the tables declared so far.
-    fn keys(&self) -> Vec<String> {
-        let of = |setting: &Setting| self.expand(setting.key);
+    fn keys(&self) -> Vec<(String, &'static Setting)> {
+        let of = |setting: &'static Setting| {
+            let keys = self.expand(setting.key).into_iter();
+            keys.map(move |key| (key, setting))
+        };
         SETTINGS.iter().flat_map(of).collect()
     }
 
@@ -120,21 +129,20 @@ impl Settings {
     /// The texts of a table whose names are free.
     pub(super) fn texts(&self, table: &str) -> Vec<(String, String)> {
         let prefix = format!("{table}.");
-        let text = |(key, (value, _)): (&String, &(Value, Origin))| match value {
-            Value::Text(text) => {
-                let name = key.strip_prefix(&prefix)?.trim_matches('"');
-                Some((name.to_owned(), text.clone()))
-            }
+        let text = |(name, (value, _)): (&str, &(Value, Origin))| match value {
+            Value::Text(text) => Some((name.trim_matches('"').to_owned(), text.clone())),
             _ => None,
         };
-        self.values.iter().filter_map(text).collect()
+        self.below(&prefix).filter_map(text).collect()
     }
 
-    fn set_defaults(&mut self) {
-        for key in self.keys() {
-            let default = setting_of(&key).filter(|setting| !setting.default.is_empty());
-            let value = default.and_then(|s| s.kind.read(&Raw::Untyped(s.default.into())).ok());
-            if let Some(value) = value {
+    fn set_defaults(&mut self, keys: Vec<(String, &'static Setting)>) {
+        for (key, setting) in keys {
+            if setting.default.is_empty() {
+                continue;
+            }
+            let value = setting.kind.read(&Raw::Untyped(setting.default.into()));
+            if let Ok(value) = value {
                 self.values.entry(key).or_insert((value, Origin::Default));
             }
         }
@@ -143,12 +151,22 @@ impl Settings {
     /// The names of the tables below `table`, such as the hubs.
     pub fn tables(&self, table: &str) -> Vec<String> {
         let prefix = format!("{table}.");
-        self.values
-            .keys()
-            .filter_map(|key| key.strip_prefix(&prefix)?.strip_suffix('.'))
+        self.below(&prefix)
+            .filter_map(|(key, _)| key.strip_suffix('.'))
             .filter(|name| parts(name).len() == 1)
             .map(str::to_owned)
             .collect()
+    }
+
+    /// The values whose keys begin with `prefix`, by the rest of their keys.
+    fn below<'a>(
+        &'a self,
+        prefix: &'a str,
+    ) -> impl Iterator<Item = (&'a str, &'a (Value, Origin))> {
+        let from = self
+            .values
+            .range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+        from.map_while(move |(key, value)| Some((key.strip_prefix(prefix)?, value)))
     }
 
     /// Every value with its origin, by key; secrets, also those in URLs, as asterisks.
@@ -230,6 +248,8 @@ fn read(key: &str, text: &str) -> Result<Value, Problem> {
     read.map_err(|why| Problem::new(Origin::Flag, format!("`{key}` cannot be `{shown}`: {why}")))
 }
 
+const VARIABLE_PREFIX: &str = "HIGHWATER_";
+
 /// `http.listen` is `HIGHWATER_HTTP_LISTEN`.
 pub(super) fn variable_of(key: &str) -> String {
     if key == "log" {
@@ -241,5 +261,5 @@ pub(super) fn variable_of(key: &str) -> String {
         false => '_',
     };
     let key = key.chars().filter(|c| *c != '"');
-    format!("HIGHWATER_{}", key.map(plain).collect::<String>())
+    format!("{VARIABLE_PREFIX}{}", key.map(plain).collect::<String>())
 }

@@ -1,6 +1,6 @@
 //! The configuration file: TOML flattened into full keys, each with its position.
 
-use highwater_settings::{Position, did_you_mean};
+use highwater_settings::{LineIndex, did_you_mean};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
@@ -12,7 +12,7 @@ use super::value::Raw;
 /// The settings of the file, and its problems in the order of its lines.
 pub(super) fn read(source: &str) -> (Settings, Vec<Problem>) {
     let mut reader = FileReader {
-        source,
+        lines: LineIndex::new(source),
         settings: Settings::default(),
         problems: Vec::new(),
     };
@@ -29,7 +29,7 @@ pub(super) fn read(source: &str) -> (Settings, Vec<Problem>) {
 }
 
 struct FileReader<'a> {
-    source: &'a str,
+    lines: LineIndex<'a>,
     settings: Settings,
     problems: Vec<Problem>,
 }
@@ -94,7 +94,7 @@ impl FileReader<'_> {
     }
 
     fn origin(&self, at: usize) -> Origin {
-        Origin::File(Position::of(self.source, at))
+        Origin::File(self.lines.position(at))
     }
 }
 

@@ -21,6 +21,7 @@ use highwater_log::batch::TimestampType;
 
 use highwater_connect::OutsideAccess;
 use highwater_env::EgressPolicy;
+use highwater_queue::NewTopic;
 
 use crate::cluster::ClusterSettings;
 use crate::http;
@@ -29,7 +30,6 @@ use crate::processors::{ProcessorSpec, notify};
 use crate::queues;
 use crate::sharded::ShardedHub;
 use crate::tokens::TokenSettings;
-use crate::topics;
 use crate::workflows::Workflow;
 use highwater_access::Key;
 
@@ -72,7 +72,7 @@ pub struct Config {
     pub workflows: Vec<Workflow>,
     /// Created or changed at the start.
     pub queues: Vec<queues::DeclaredQueue>,
-    pub topics: Vec<topics::DeclaredTopic>,
+    pub topics: Vec<NewTopic>,
     pub processors: Vec<ProcessorSpec>,
     pub notify: notify::Options,
 }

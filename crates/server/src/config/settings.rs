@@ -3,6 +3,9 @@
 //! It is the only list. Reading the file, variables and flags, suggestions for misspelt keys, `highwater config show` and
 //! the test of docs/config.md use it.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 use super::value::Kind;
 
 /// One setting. A `*` in the key is any name (`hubs.*`, `keys.*`) or number (`kafka.listeners.*`).
@@ -284,6 +287,8 @@ settings! {
         "the most bytes of messages, which are in memory too; beyond it senders get 429";
     "queues.*.message_bytes_max": Size = "1MiB",
         "the largest message accepted";
+    "queues.*.auto_delete_on_idle": Time = "",
+        "delete the queue when nobody has used it for this time, 5 minutes at least; unset: never";
     "queues.*.feed": Text = "",
         "the hub whose events become messages of the queue";
 
@@ -295,6 +300,8 @@ settings! {
         "the most bytes of messages that are scheduled or that a subscription is not done with; beyond it senders are refused";
     "topics.*.message_bytes_max": Size = "1MiB",
         "the largest message accepted, 1 MiB at most";
+    "topics.*.auto_delete_on_idle": Time = "",
+        "delete the topic when nobody has used it for this time, 5 minutes at least; unset: never";
     "topics.*.subscriptions.*.lock": Time = "60s",
         "how long a received message is locked";
     "topics.*.subscriptions.*.deliveries_max": Count(1, 4_294_967_295) = "10",
@@ -311,6 +318,8 @@ settings! {
         "messages belong to sessions, each received in order by one receiver at a time";
     "topics.*.subscriptions.*.bytes_max": Size = "1GiB",
         "the most bytes of messages, which are in memory too; beyond it the topic keeps them for the subscription";
+    "topics.*.subscriptions.*.auto_delete_on_idle": Time = "",
+        "delete the subscription when nobody has used it for this time, 5 minutes at least; unset: never";
     "topics.*.subscriptions.*.rules.*.sql": Text = "",
         "the rule selects messages for which this SQL expression is true; a rule without it and without conditions selects all";
     "topics.*.subscriptions.*.rules.*.action": Text = "",
@@ -431,20 +440,47 @@ settings! {
         "the receivers of mails";
 }
 
+/// A setting and the parts of its key.
+struct Pattern {
+    parts: Vec<&'static str>,
+    setting: &'static Setting,
+}
+
+/// The settings by the first part of their keys: a file may have thousands of tables, each with a dozen keys to look up.
+static PATTERNS: LazyLock<BTreeMap<&'static str, Vec<Pattern>>> = LazyLock::new(|| {
+    let mut patterns = BTreeMap::<_, Vec<Pattern>>::new();
+    for setting in SETTINGS {
+        let parts = parts(setting.key);
+        let section = patterns.entry(parts[0]).or_default();
+        section.push(Pattern { parts, setting });
+    }
+    patterns
+});
+
 /// The setting of a full key such as `hubs.telemetry.partitions`.
 pub(super) fn setting_of(key: &str) -> Option<&'static Setting> {
     let names = parts(key);
-    let fits = |setting: &&Setting| matches(&parts(setting.key), &names);
-    SETTINGS.iter().find(fits)
+    let section = PATTERNS.get(names.first()?)?;
+    let found = section.iter().find(|it| matches(&it.parts, &names));
+    found.map(|pattern| pattern.setting)
 }
 
 /// The names that may follow the full key `prefix`.
 pub(super) fn children(prefix: &str) -> Vec<&'static str> {
     let above = parts(prefix);
+    let Some(first) = above.first() else {
+        let mut sections: Vec<&str> = Vec::new();
+        for setting in SETTINGS {
+            let section = parts(setting.key)[0];
+            if !sections.contains(&section) {
+                sections.push(section);
+            }
+        }
+        return sections;
+    };
     let mut names = Vec::new();
-    for setting in SETTINGS {
-        let pattern = parts(setting.key);
-        let Some((head, [name, ..])) = pattern.split_at_checked(above.len()) else {
+    for pattern in PATTERNS.get(first).into_iter().flatten() {
+        let Some((head, [name, ..])) = pattern.parts.split_at_checked(above.len()) else {
             continue;
         };
         if matches(head, &above) && !names.contains(name) {

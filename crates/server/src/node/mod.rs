@@ -200,6 +200,7 @@ impl Node {
         let (audit, audit_writer) = audit::queue(clock.clone());
         let audit_writer = tokio::spawn(audit_writer.run(log.clone()));
         services.watch_keys(stored_keys.changes(), audit.clone());
+        services.watch_idle_entities(audit.clone());
         let names = config.sharded.iter();
         let names = names.map(|sharded| sharded.name.clone()).collect();
         let log: Arc<dyn Log> = Arc::new(ReservedNames { log, names });

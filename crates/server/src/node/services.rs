@@ -15,6 +15,7 @@ use super::NodeError;
 use super::log::{Coordinators, NodeLog};
 use super::owned::{OwnedParts, OwnedServices};
 use crate::config::Config;
+use crate::idle_entities;
 use crate::jobs::{JobResources, Jobs};
 use crate::processors::notify::Notifier;
 use crate::processors::{NodeParts, Processors};
@@ -97,6 +98,16 @@ impl Services {
         self.tasks.spawn("checks of the keys of jobs", |shutdown| {
             jobs.watch_keys(changes, audit, shutdown)
         });
+    }
+
+    /// Deletes queues, topics and subscriptions that nobody uses.
+    pub(super) fn watch_idle_entities(&mut self, audit: Arc<dyn AuditLog>) {
+        if let Some(local) = &self.owned.local {
+            let (queues, topics) = (self.owned.queues.queues.clone(), local.topics.clone());
+            self.tasks.spawn("deletions of idle entities", |shutdown| {
+                idle_entities::run(queues, topics, audit, shutdown)
+            });
+        }
     }
 
     pub(super) async fn stop(self) {

@@ -9,12 +9,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use highwater_amqp::Value as AmqpValue;
 use highwater_env::{SimClock, disk};
 use highwater_server::config::Sources;
 use highwater_server::node::{Node, NodeError};
 use serde_json::{Value, json};
 
+use crate::amqp::body_of;
 use crate::http::node::call;
+use crate::service_bus::{annotation, receive, send, sender};
+use crate::service_bus_topics::receiver;
 
 const VERSIONS: [&str; 1] = ["0.1"];
 
@@ -23,6 +27,9 @@ const JOBS: [&str; 1] = ["0.1-patterns"];
 
 /// Further data of these versions that has topics and groups of Kafka clients only.
 const KAFKA: [&str; 1] = ["0.1-kafka"];
+
+/// Further data of these versions that has a topic of Service Bus only, whose subscriptions have copies of its messages.
+const TOPICS: [&str; 1] = ["0.1-topics"];
 
 /// A copy of a version's data, and the answers expected about it.
 struct Fixture {
@@ -189,6 +196,42 @@ async fn topics_and_groups_of_kafka_clients_of_released_versions_are_read() {
         assert_eq!(fixture.find_all("compacted").len(), 2, "{version}");
         let node = fixture.start().await.unwrap();
         check_answers(&fixture, &Client::of(&node), version).await;
+        node.stop().await;
+    }
+}
+
+/// Before a body was stored once for all subscriptions, each had copies of its own. Copies and references are delivered in
+/// their order, also after a restart.
+#[tokio::test(flavor = "multi_thread")]
+async fn copies_of_messages_in_subscriptions_of_released_versions_mix_with_references() {
+    // proves A3
+    for version in TOPICS {
+        let fixture = Fixture::open(version);
+        let node = fixture.start().await.unwrap();
+        let client = Client::of(&node);
+        check_answers(&fixture, &client, version).await;
+        let mut sending = sender(&node, "prices").await;
+        send(&mut sending, &["new"]).await;
+        let path = "/api/topics/prices/subscriptions/all";
+        while client.get(path).await["active"] != 4 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        node.stop().await;
+        let node = fixture.start().await.unwrap();
+        for (address, expected) in [
+            ("prices/Subscriptions/all", &["m3", "m4", "m5", "new"][..]),
+            ("prices/Subscriptions/red", &["m0", "m2", "m4"]),
+            ("prices/Subscriptions/all/$DeadLetterQueue", &["m1"]),
+        ] {
+            let mut receiving = receiver(&node, address).await;
+            for body in expected {
+                let (_, _, message) = receive(&mut receiving).await;
+                assert_eq!(body_of(&message), body.as_bytes(), "{version} {address}");
+                let priority = annotation(&message, "priority");
+                let expected = address.ends_with("red").then(|| AmqpValue::string("high"));
+                assert_eq!(priority, expected, "{version} {address} {body}");
+            }
+        }
         node.stop().await;
     }
 }

@@ -43,7 +43,7 @@ fn apple(body: &str, colour: &'static str, grams: i32) -> BytesMut {
     message
 }
 
-async fn receiver(node: &Node, address: &str) -> Client {
+pub(crate) async fn receiver(node: &Node, address: &str) -> Client {
     let mut client = Client::connect(node.amqp_addresses()[0]).await;
     let refused = client.attach(1, true, address, AttachMore::default()).await;
     assert_eq!(refused, None, "{address}");

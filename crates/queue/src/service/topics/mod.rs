@@ -6,8 +6,10 @@
 //! selects it, once, also over a crash; its body is stored once, and leaves the topic when all are done with it; a rule counts
 //! for every message that is sent after its change was confirmed.
 
+mod create_missing;
 mod error;
 mod forward;
+mod idle;
 mod references;
 mod subscription;
 mod trim;
@@ -22,6 +24,7 @@ use parking_lot::RwLock;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
+pub use create_missing::{NewSubscription, NewTopic};
 pub use error::TopicError;
 pub use subscription::Subscription;
 
@@ -322,6 +325,16 @@ impl Topics {
         let path = subscription_path(topic.name(), name);
         let settings = subscription_settings(settings);
         let queue = self.inner.subscriptions.create(&path, settings).await?;
+        self.begin_subscription(topic, queue, rules).await
+    }
+
+    /// Runs a subscription whose queue is new.
+    async fn begin_subscription(
+        &self,
+        topic: &Topic,
+        queue: Queue,
+        rules: Vec<Rule>,
+    ) -> Result<(), TopicError> {
         let position = topic.queue.topic_end().await?;
         queue
             .begin_subscription(self.initial_rules(rules), position)
@@ -345,12 +358,15 @@ impl Topics {
     pub async fn delete_topic(&self, name: &str) -> Result<(), TopicError> {
         let _changing = self.inner.changing.lock().await;
         let topic = self.known(name)?;
+        self.remove_topic(&topic).await
+    }
+
+    async fn remove_topic(&self, topic: &Topic) -> Result<(), TopicError> {
         for subscription in topic.subscriptions() {
-            self.remove_subscription(&topic, subscription.name())
-                .await?;
+            self.remove_subscription(topic, subscription.name()).await?;
         }
-        self.inner.running.write().remove(name);
-        Ok(self.inner.topics.delete(name).await?)
+        self.inner.running.write().remove(topic.name());
+        Ok(self.inner.topics.delete(topic.name()).await?)
     }
 
     /// Deletes a subscription with its messages.

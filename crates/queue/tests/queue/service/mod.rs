@@ -1,5 +1,5 @@
 //! Queues over a log: replies, waiting, crashes, rejected appends, failing disks, owners, feeds, topics, forwarding,
-//! transactions.
+//! transactions, deletion of idle entities.
 
 mod claims;
 mod common;
@@ -7,6 +7,7 @@ mod crash;
 mod disk;
 mod feed;
 mod forwarding;
+mod idle;
 mod one_copy;
 mod topics;
 mod transactions;

@@ -57,7 +57,7 @@ impl Build<'_> {
             self.refuse_journals();
         }
         self.refuse_topics();
-        self.refuse_forwarding();
+        self.refuse_queue_settings();
         let prefix = &settings.prefix;
         if prefix.len() > PREFIX_LENGTH_MAX || !prefix.bytes().all(plain) {
             let message = format!("`{prefix}` cannot begin the names of topics");
@@ -147,8 +147,8 @@ impl Build<'_> {
         }
     }
 
-    /// The target may be with another node.
-    fn refuse_forwarding(&mut self) {
+    /// The target of forwarding, or the users of an idle queue, may be with another node.
+    fn refuse_queue_settings(&mut self) {
         for name in self.settings.tables("queues") {
             for key in ["forward_to", "forward_dead_letters_to"] {
                 let key = format!("queues.{name}.{key}");
@@ -156,6 +156,11 @@ impl Build<'_> {
                     let message = "nodes over a cluster do not forward messages".into();
                     self.problem(&key, message, "remove it, or use the log of the node");
                 }
+            }
+            let key = format!("queues.{name}.auto_delete_on_idle");
+            if self.settings.time(&key).is_some() {
+                let message = "nodes over a cluster do not delete idle queues".into();
+                self.problem(&key, message, "remove it, or use the log of the node");
             }
         }
     }

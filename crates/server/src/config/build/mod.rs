@@ -9,7 +9,7 @@ mod sharded;
 mod topics;
 mod workflows;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -37,6 +37,9 @@ pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<P
         folder,
         problems: Vec::new(),
         certificates: HashMap::new(),
+        queue_names: (settings.tables("queues").iter())
+            .map(|name| name.to_ascii_lowercase())
+            .collect(),
     };
     let keys = build.each("keys", Build::key);
     let cluster = build.cluster();
@@ -93,6 +96,8 @@ struct Build<'a> {
     problems: Vec<Problem>,
     /// Listed certificates, and their keys.
     certificates: HashMap<String, String>,
+    /// In lower case: names of Service Bus have none.
+    queue_names: HashSet<String>,
 }
 
 impl Build<'_> {

@@ -31,6 +31,7 @@ impl Build<'_> {
             message_bytes_max: self.count(&key("message_bytes_max")),
             forward_to: self.forward_target(&key("forward_to")),
             forward_dead_letters_to: self.forward_target(&key("forward_dead_letters_to")),
+            auto_delete_on_idle: self.settings.time(&key("auto_delete_on_idle")),
         };
         if let Err(error) = settings.check() {
             let wrong = key(error.name);

@@ -1,21 +1,21 @@
 //! Topics of the settings, with their subscriptions and rules.
 
 use highwater_queue::{
-    CorrelationFilter, Filter, Rule, Settings, SqlAction, SqlFilter, TopicLimits, Value,
+    CorrelationFilter, Filter, NewSubscription, NewTopic, Rule, Settings, SqlAction, SqlFilter,
+    TopicLimits, Value,
 };
 
 use super::Build;
-use crate::topics::{CONDITIONS, DeclaredSubscription, DeclaredTopic};
+use crate::topics::CONDITIONS;
 
 const PAGE: &str = "docs/servicebus.md has the rules and their limits";
 
 impl Build<'_> {
-    pub(super) fn topic(&mut self, name: &str) -> Option<DeclaredTopic> {
+    pub(super) fn topic(&mut self, name: &str) -> Option<NewTopic> {
         let table = format!("topics.{name}.");
         let key = |setting: &str| format!("{table}{setting}");
         let checked = self.name(&table, name)?;
-        let queues = self.settings.tables("queues");
-        if queues.iter().any(|queue| queue.eq_ignore_ascii_case(name)) {
+        if self.queue_names.contains(&name.to_ascii_lowercase()) {
             let message = format!("`{name}` is a queue and a topic");
             self.problem(&table, message, "choose another name for one of them");
         }
@@ -24,6 +24,7 @@ impl Build<'_> {
             duplicates_within: self.settings.time(&key("duplicates_within")),
             bytes_max: self.bytes(&key("bytes_max")) as u64,
             message_bytes_max: self.count(&key("message_bytes_max")),
+            auto_delete_on_idle: self.settings.time(&key("auto_delete_on_idle")),
             ..Settings::default()
         };
         self.check_settings(&table, &settings);
@@ -37,14 +38,14 @@ impl Build<'_> {
         let subscriptions = names
             .iter()
             .filter_map(|subscription| self.subscription(name, subscription));
-        Some(DeclaredTopic {
+        Some(NewTopic {
             name: checked.to_string(),
             subscriptions: subscriptions.collect(),
             settings,
         })
     }
 
-    fn subscription(&mut self, topic: &str, name: &str) -> Option<DeclaredSubscription> {
+    fn subscription(&mut self, topic: &str, name: &str) -> Option<NewSubscription> {
         let table = format!("topics.{topic}.subscriptions.{name}.");
         let key = |setting: &str| format!("{table}{setting}");
         let checked = self.name(&table, name)?;
@@ -57,6 +58,7 @@ impl Build<'_> {
             bytes_max: self.bytes(&key("bytes_max")) as u64,
             forward_to: self.forward_target(&key("forward_to")),
             forward_dead_letters_to: self.forward_target(&key("forward_dead_letters_to")),
+            auto_delete_on_idle: self.settings.time(&key("auto_delete_on_idle")),
             ..Settings::default()
         };
         self.check_settings(&table, &settings);
@@ -64,7 +66,7 @@ impl Build<'_> {
         let rules = names
             .iter()
             .filter_map(|rule| self.subscription_rule(&table, rule));
-        Some(DeclaredSubscription {
+        Some(NewSubscription {
             name: checked.to_string(),
             rules: rules.collect(),
             settings,

@@ -14,6 +14,7 @@ use crate::http::error::Error;
 use crate::text::percent_decode;
 
 const PAGE: &str = "docs/servicebus.md has what is supported";
+const AUTO_DELETE_ON_IDLE: &str = "AutoDeleteOnIdle";
 const FORWARD_TO: &str = "ForwardTo";
 const FORWARD_DEAD_LETTERS_TO: &str = "ForwardDeadLetteredMessagesTo";
 const DUPLICATES_DEFAULT: Duration = Duration::from_secs(600);
@@ -105,12 +106,6 @@ impl Fields<'_> {
                 return Err(refused(name));
             }
         }
-        if self
-            .time("AutoDeleteOnIdle")?
-            .is_some_and(|time| !duration::is_forever(time))
-        {
-            return Err(refused("AutoDeleteOnIdle"));
-        }
         match self.0.value("Status") {
             None | Some("Active") => Ok(()),
             Some(_) => Err(refused("a Status other than Active")),
@@ -142,6 +137,9 @@ pub(super) fn settings(description: &Element, now: Settings) -> Result<Settings,
     }
     if let Some(time) = time_to_live {
         settings.time_to_live = Some(time).filter(|time| !duration::is_forever(*time));
+    }
+    if let Some(time) = fields.time(AUTO_DELETE_ON_IDLE)? {
+        settings.auto_delete_on_idle = Some(time).filter(|time| !duration::is_forever(*time));
     }
     let expired = fields.flag("DeadLetteringOnMessageExpiration")?;
     settings.dead_letter_expired = expired.unwrap_or(settings.dead_letter_expired);
@@ -241,7 +239,7 @@ fn write_queue(facts: &EntityFacts<'_>, out: &mut String) {
     write_times(facts, out);
     flag(out, "SupportOrdering", true);
     write_counts(counts, out);
-    time(out, "AutoDeleteOnIdle", None);
+    time(out, AUTO_DELETE_ON_IDLE, settings.auto_delete_on_idle);
     flag(out, "EnablePartitioning", false);
     push_element(out, "EntityAvailabilityStatus", "Available");
     let dead_letters = settings.forward_dead_letters_to.as_ref();
@@ -274,7 +272,7 @@ fn write_topic(facts: &EntityFacts<'_>, out: &mut String) {
     flag(out, "SupportOrdering", true);
     write_counts(counts, out);
     number(out, "SubscriptionCount", facts.subscriptions as u64);
-    time(out, "AutoDeleteOnIdle", None);
+    time(out, AUTO_DELETE_ON_IDLE, settings.auto_delete_on_idle);
     flag(out, "EnablePartitioning", false);
     push_element(out, "EntityAvailabilityStatus", "Available");
     flag(out, "EnableSubscriptionPartitioning", false);
@@ -303,7 +301,7 @@ fn write_subscription(facts: &EntityFacts<'_>, out: &mut String) {
     let dead_letters = settings.forward_dead_letters_to.as_ref();
     target(out, FORWARD_DEAD_LETTERS_TO, dead_letters);
     write_counts(counts, out);
-    time(out, "AutoDeleteOnIdle", None);
+    time(out, AUTO_DELETE_ON_IDLE, settings.auto_delete_on_idle);
     push_element(out, "EntityAvailabilityStatus", "Available");
 }
 
@@ -364,6 +362,7 @@ mod tests {
             message_bytes_max: 512 << 10,
             forward_to: Some("other".into()),
             forward_dead_letters_to: Some("graveyard".into()),
+            auto_delete_on_idle: Some(Duration::from_secs(3600)),
         };
         for settings_given in [wanted, Settings::default()] {
             let facts = EntityFacts {
@@ -388,10 +387,6 @@ mod tests {
             (
                 "<EnablePartitioning>true</EnablePartitioning>",
                 "EnablePartitioning is not",
-            ),
-            (
-                "<AutoDeleteOnIdle>PT5M</AutoDeleteOnIdle>",
-                "AutoDeleteOnIdle is not",
             ),
             (
                 "<Status>Disabled</Status>",

@@ -66,6 +66,7 @@ fn queue_facts(name: &str, stats: &QueueStats) -> Value {
         "message_bytes_max": settings.message_bytes_max,
         "forward_to": settings.forward_to,
         "forward_dead_letters_to": settings.forward_dead_letters_to,
+        "auto_delete_on_idle_seconds": settings.auto_delete_on_idle.map(seconds),
         "active": counts.active, "scheduled": counts.scheduled, "deferred": counts.deferred,
         "locked": counts.locked, "dead_letters": counts.dead, "bytes": counts.bytes,
         "oldest_active": stats.oldest_ready_ms.map(|at| time_text(EnqueueTime(at))),
@@ -97,6 +98,8 @@ pub(in crate::http) struct QueueRequest {
     forward_to: Option<String>,
     /// Or `""`.
     forward_dead_letters_to: Option<String>,
+    /// Or `"never"`.
+    auto_delete_on_idle: Option<String>,
 }
 
 impl QueueRequest {
@@ -171,6 +174,11 @@ impl QueueRequest {
             sessions: self.sessions.unwrap_or(now.sessions),
             bytes_max: self.bytes_max.unwrap_or(now.bytes_max),
             message_bytes_max: self.message_bytes_max.unwrap_or(now.message_bytes_max),
+            auto_delete_on_idle: or_none(
+                &self.auto_delete_on_idle,
+                "never",
+                now.auto_delete_on_idle,
+            )?,
         })
     }
 }
@@ -189,6 +197,10 @@ pub(in crate::http) fn check_forwarding(
             &wanted.forward_dead_letters_to,
         ),
     ];
+    if wanted.auto_delete_on_idle.is_some() && request.app.backend()?.owners.is_some() {
+        let message = "nodes over a cluster do not delete idle queues";
+        return Err(Error::bad(message, "docs/remote.md has what they share"));
+    }
     let changed = targets.into_iter().filter(|(now, wanted)| now != wanted);
     for target in changed.filter_map(|(_, wanted)| wanted.as_ref()) {
         if request.app.backend()?.owners.is_some() {

@@ -108,6 +108,7 @@ async fn facts(topic: &Topic) -> Result<Value, Error> {
         "duplicates_within_seconds": settings.duplicates_within.map(|time| time.as_secs_f64()),
         "bytes_max": settings.bytes_max,
         "message_bytes_max": settings.message_bytes_max,
+        "auto_delete_on_idle_seconds": settings.auto_delete_on_idle.map(|time| time.as_secs_f64()),
         "waiting": counts.active,
         "scheduled": counts.scheduled,
         "bytes": counts.bytes,

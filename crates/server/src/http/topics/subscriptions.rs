@@ -113,6 +113,7 @@ pub(super) async fn facts(subscription: &Subscription) -> Result<Value, Error> {
         "bytes_max": settings.bytes_max,
         "forward_to": settings.forward_to,
         "forward_dead_letters_to": settings.forward_dead_letters_to,
+        "auto_delete_on_idle_seconds": settings.auto_delete_on_idle.map(|time| time.as_secs_f64()),
         "active": counts.active, "scheduled": counts.scheduled, "deferred": counts.deferred,
         "locked": counts.locked, "dead_letters": counts.dead, "bytes": counts.bytes,
         "rules": rules,

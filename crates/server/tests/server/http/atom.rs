@@ -193,8 +193,8 @@ async fn a_wrong_description_is_refused_and_creates_nothing() {
             "1 s to 1 h",
         ),
         (
-            "<QueueDescription><AutoDeleteOnIdle>PT5M</AutoDeleteOnIdle></QueueDescription>",
-            "AutoDeleteOnIdle",
+            "<QueueDescription><AutoDeleteOnIdle>PT4M</AutoDeleteOnIdle></QueueDescription>",
+            "at least 5 minutes",
         ),
     ] {
         has(
