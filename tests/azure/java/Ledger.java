@@ -14,7 +14,7 @@ import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.IntStream;
 
-/** azure-messaging-eventhubs and azure-messaging-servicebus for ledger.py, which says what is printed: Ledger AMQP_PORT. */
+/** azure-messaging-eventhubs and azure-messaging-servicebus for python/ledger.py, which says what is printed: Ledger AMQP_PORT. */
 public final class Ledger {
     private static final int BATCH = 10;
     /** Messages that may wait in the queue. */

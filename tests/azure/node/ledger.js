@@ -1,4 +1,4 @@
-// @azure/event-hubs and @azure/service-bus for ../ledger.py, which says what is printed: node ledger.js FOLDER AMQP_PORT
+// @azure/event-hubs and @azure/service-bus for ../python/ledger.py, which says what is printed: node ledger.js FOLDER AMQP_PORT
 // The SDKs are in node_modules of FOLDER.
 
 'use strict'

@@ -8,16 +8,14 @@ answer for.
 import os
 import random
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
-import urllib.request
 
 from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
 from azure.eventhub.exceptions import EventHubError
+from killed_node import KilledNode
 
 BIN, PORT, KILLS = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 STRING = f"Endpoint=sb://127.0.0.1:{PORT};SharedAccessKeyName=k;SharedAccessKey=s;UseDevelopmentEmulator=true;"
@@ -26,19 +24,6 @@ ACCEPTED_PER_LIFE = 100
 
 stop = threading.Event()
 accepted, lock = set(), threading.Lock()
-
-
-def start(folder):
-    log = open(f"{folder}/log", "ab")
-    node = subprocess.Popen([BIN, "up", "-c", f"{folder}/highwater.toml"], stdout=log, stderr=log)
-    limit = time.time() + 60
-    while time.time() < limit:
-        try:
-            urllib.request.urlopen(f"http://127.0.0.1:{PORT + 1}/readyz", timeout=2).read()
-            return node
-        except OSError:
-            time.sleep(0.05)
-    raise SystemExit("the node does not start")
 
 
 def send(sender):
@@ -108,7 +93,7 @@ def main():
         file.write(f'data = "{folder}/data"\namqp = {{ listen = "127.0.0.1:{PORT}" }}\n')
         file.write(f'http = {{ listen = "127.0.0.1:{PORT + 1}" }}\nkafka = {{ listen = "off" }}\n')
         file.write(f"[hubs.{HUB}]\npartitions = {PARTITIONS}\n")
-    node = start(folder)
+    node = KilledNode(BIN, folder, PORT + 1)
     senders = [threading.Thread(target=send, args=(sender,), daemon=True) for sender in range(SENDERS)]
     try:
         for sender in senders:
@@ -116,9 +101,7 @@ def main():
         for _ in range(KILLS):
             wait_for_progress()
             time.sleep(random.uniform(0, 0.2))
-            node.send_signal(signal.SIGKILL)
-            node.wait()
-            node = start(folder)
+            node.restart()
         wait_for_progress()
         stop.set()
         for sender in senders:
@@ -130,7 +113,6 @@ def main():
         print(f"ok    {len(accepted)} accepted events survived {KILLS} kills ({len(found)} found)")
     finally:
         node.kill()
-        node.wait()
         shutil.rmtree(folder)
 
 

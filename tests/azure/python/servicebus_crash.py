@@ -11,8 +11,6 @@ import json
 import os
 import random
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -21,6 +19,7 @@ import urllib.request
 from datetime import datetime, timedelta, timezone
 
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from killed_node import KilledNode
 
 BIN, PORT, KILLS = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 STRING = f"Endpoint=sb://127.0.0.1:{PORT};SharedAccessKeyName=k;SharedAccessKey=s;UseDevelopmentEmulator=true;"
@@ -32,19 +31,6 @@ PER_LIFE = 60
 stop_sending, stop_receiving = threading.Event(), threading.Event()
 lock = threading.Lock()
 accepted, received, confirmed, again = set(), set(), set(), []
-
-
-def start(folder):
-    log = open(f"{folder}/log", "ab")
-    node = subprocess.Popen([BIN, "up", "-c", f"{folder}/highwater.toml"], stdout=log, stderr=log)
-    limit = time.time() + 60
-    while time.time() < limit:
-        try:
-            urllib.request.urlopen(f"http://127.0.0.1:{PORT + 1}/readyz", timeout=2).read()
-            return node
-        except OSError:
-            time.sleep(0.05)
-    raise SystemExit("the node does not start")
 
 
 def post(path, body):
@@ -176,7 +162,7 @@ def main():
         if PLACES == [""]:
             file.write(f'[queues.{QUEUE}]\nlock = "5s"\ndeliveries_max = 1000\nduplicates_within = "1h"\n')
         file.write("[queues.kept]\n[queues.by-session]\nsessions = true\n")
-    node = start(folder)
+    node = KilledNode(BIN, folder, PORT + 1)
     if PLACES != [""]:
         create_topic()
     kept = prepare()
@@ -188,9 +174,7 @@ def main():
         for _ in range(KILLS):
             wait_for_progress()
             time.sleep(random.uniform(0, 0.2))
-            node.send_signal(signal.SIGKILL)
-            node.wait()
-            node = start(folder)
+            node.restart()
         wait_for_progress()
         stop_sending.set()
         for thread in threads[:SENDERS]:
@@ -205,7 +189,6 @@ def main():
         print(f"ok    {len(accepted)} accepted messages{of}, each completed once, survived {KILLS} kills")
     finally:
         node.kill()
-        node.wait()
         shutil.rmtree(folder)
 
 

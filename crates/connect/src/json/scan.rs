@@ -279,7 +279,7 @@ pub(crate) fn skip_validated(bytes: &[u8], start: usize) -> usize {
     let (mut at, mut open, mut inside) = (start, 0, 0);
     // The text may end in the middle of a chunk, which is filled up with newlines.
     while at < bytes.len() {
-        let marks = Marks::of(load16(bytes, at));
+        let marks = Marks::at(bytes, at);
         if marks.backslashes != 0 {
             break;
         }
@@ -326,7 +326,8 @@ struct Marks {
 
 impl Marks {
     #[inline(always)]
-    fn of((first, second): (u64, u64)) -> Marks {
+    fn at(bytes: &[u8], at: usize) -> Marks {
+        let (first, second) = load16(bytes, at);
         let text = u8x16::new((u128::from(second) << 64 | u128::from(first)).to_le_bytes());
         let equal = |bytes: u8x16, byte| bytes.simd_eq(u8x16::splat(byte)).to_bitmask();
         // Braces and square brackets differ in one bit.

@@ -212,10 +212,6 @@ async fn copies_of_messages_in_subscriptions_of_released_versions_mix_with_refer
         check_answers(&fixture, &client, version).await;
         let mut sending = sender(&node, "prices").await;
         send(&mut sending, &["new"]).await;
-        let path = "/api/topics/prices/subscriptions/all";
-        while client.get(path).await["active"] != 4 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
         node.stop().await;
         let node = fixture.start().await.unwrap();
         for (address, expected) in [

@@ -1,4 +1,4 @@
-// Microsoft's azeventhubs and azservicebus for Go for ../../ledger.py, which says what is printed: ledger AMQP_PORT
+// Microsoft's azeventhubs and azservicebus for Go for ../../python/ledger.py, which says what is printed: ledger AMQP_PORT
 package main
 
 import (

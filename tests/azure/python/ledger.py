@@ -16,13 +16,14 @@ and no message may come again after its completion was confirmed.
 import json
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 import urllib.request
+
+from killed_node import KilledNode
 
 BIN, PORT, KILLS, COMMAND = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
 URL = f"http://127.0.0.1:{PORT + 1}"
@@ -31,19 +32,7 @@ PER_LIFE = 60
 lock = threading.Lock()
 names = {"event": set(), "sent": set(), "received": set(), "completed": set()}
 again = []
-
-
-def start(folder):
-    log = open(f"{folder}/log", "ab")
-    node = subprocess.Popen([BIN, "up", "-c", f"{folder}/highwater.toml"], stdout=log, stderr=log)
-    limit = time.time() + 60
-    while time.time() < limit:
-        try:
-            urllib.request.urlopen(f"{URL}/readyz", timeout=2).read()
-            return node
-        except OSError:
-            time.sleep(0.05)
-    raise SystemExit("the node does not start")
+client_ended = threading.Event()
 
 
 def follow(client):
@@ -56,15 +45,18 @@ def follow(client):
                 names[what].add(name)
             else:
                 print(line, end="", file=sys.stderr)
+    client_ended.set()
 
 
 def wait_until(what, condition, limit=120):
     limit = time.time() + limit
-    while time.time() < limit:
+    while time.time() < limit and not client_ended.is_set():
         with lock:
             if condition():
                 return
         time.sleep(0.01)
+    if client_ended.is_set():
+        raise SystemExit("the client has ended")
     with lock:
         counts = {kind: len(of) for kind, of in names.items()}
     raise SystemExit(f"{what}: {counts}")
@@ -93,16 +85,14 @@ def main():
         file.write(f'data = "{folder}/data"\namqp = {{ listen = "127.0.0.1:{PORT}" }}\nhttp = {{ listen = "127.0.0.1:{PORT + 1}" }}\n')
         file.write('kafka = { listen = "off" }\n[hubs.ledger]\npartitions = 2\n')
         file.write('[queues.ledger]\nlock = "5s"\ndeliveries_max = 1000\nduplicates_within = "1h"\n')
-    node = start(folder)
+    node = KilledNode(BIN, folder, PORT + 1)
     client = subprocess.Popen([*COMMAND, str(PORT)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     threading.Thread(target=follow, args=(client,), daemon=True).start()
     try:
         for _ in range(KILLS):
             wait_for_progress()
             time.sleep(random.uniform(0, 0.2))
-            node.send_signal(signal.SIGKILL)
-            node.wait()
-            node = start(folder)
+            node.restart()
         wait_for_progress()
         client.stdin.write("stop\n")
         client.stdin.flush()
@@ -121,7 +111,6 @@ def main():
         client.kill()
         client.wait()
         node.kill()
-        node.wait()
         shutil.rmtree(folder)
 
 
