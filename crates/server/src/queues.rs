@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use highwater_env::random::Random;
 use highwater_env::{Clock, shutdown_signal};
 use highwater_log::{HubName, Log};
@@ -49,9 +50,9 @@ pub(crate) async fn start(
         settings: declared.settings.clone(),
     });
     queues.create_missing(new.collect()).await?;
+    let ensured = join_all(declared.iter().map(|queue| ensure(&queues, queue))).await;
     let mut running = RunningQueues::new(queues);
-    for queue in declared {
-        let ensured = ensure(&running.queues, queue).await;
+    for (queue, ensured) in declared.iter().zip(ensured) {
         ensured.map_err(|error| (queue.name.clone(), error))?;
         running.feed(queue, &log, &clock);
     }

@@ -41,26 +41,6 @@ pub(crate) async fn start(
             rule.created_ms = created_ms;
         }
     }
-    topics.create_missing(&declared).await?;
-    for topic in &declared {
-        let put = put(&topics, topic).await;
-        put.map_err(|error| (topic.name.clone(), error))?;
-    }
+    topics.declare(&declared).await?;
     Ok(topics)
-}
-
-/// Applies the settings to what was there before.
-async fn put(topics: &Topics, topic: &NewTopic) -> Result<(), TopicError> {
-    topics
-        .put_topic(&topic.name, topic.settings.clone())
-        .await?;
-    for subscription in &topic.subscriptions {
-        let rules = subscription.rules.clone();
-        let settings = subscription.settings.clone();
-        let (topic, name) = (&topic.name, &subscription.name);
-        topics
-            .put_subscription(topic, name, settings, rules)
-            .await?;
-    }
-    Ok(())
 }

@@ -567,8 +567,10 @@ fn a_queue_is_made_filled_worked_off_and_deleted() {
     let second: Value = serde_json::from_slice(&second.stdout).unwrap();
     let token = second["token"].as_str().unwrap();
     node.ok(&["queue", "receive", "work", "--abandoned", token]);
+    node.ok(&["queue", "set", "work", "--auto-delete-on-idle", "1h"]);
     let described = node.json(&["queue", "describe", "work", "--json"]);
     assert_eq!(described["dead_letters"], 1, "one delivery was allowed");
+    assert_eq!(described["auto_delete_on_idle_seconds"], 3600.0);
     node.ok(&["queue", "resubmit", "work", "2"]);
     let last = node.json(&["queue", "receive", "work", "--complete"]);
     assert_eq!(last["sequence"], 2);
@@ -587,6 +589,9 @@ fn a_topic_is_made_changed_and_deleted_with_its_subscriptions_and_rules() {
     let node = Node::start();
     assert_eq!(node.ok(&["topic", "create", "prices"]), "topic prices\n");
     node.ok(&["topic", "set", "prices", "--time-to-live", "7d"]);
+    node.ok(&["topic", "set", "prices", "--auto-delete-on-idle", "1h"]);
+    let described = node.json(&["topic", "describe", "prices", "--json"]);
+    assert_eq!(described["auto_delete_on_idle_seconds"], 3600.0);
     node.ok(&["topic", "subscribe", "prices", "audit"]);
     let sql = [
         "topic",

@@ -87,6 +87,10 @@ impl Disk for OutputDisk {
         RealDisk.list(folder)
     }
 
+    fn len(&self, path: &Path) -> io::Result<u64> {
+        RealDisk.len(path)
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         RealDisk.rename(from, to)
     }
@@ -136,6 +140,10 @@ impl Disk for RealDisk {
             .collect::<io::Result<_>>()?;
         names.sort();
         Ok(names)
+    }
+
+    fn len(&self, path: &Path) -> io::Result<u64> {
+        Ok(fs::metadata(path)?.len())
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {

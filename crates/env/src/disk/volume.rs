@@ -8,6 +8,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+#[allow(clippy::len_without_is_empty, reason = "a size, not a collection")]
 pub trait Disk: Send + Sync {
     /// Creates a folder and its parents; no error if it exists. Its entry is durable after [`Disk::sync_folder`] of its
     /// parent.
@@ -18,6 +19,9 @@ pub trait Disk: Send + Sync {
 
     /// The names in a folder, sorted.
     fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
+
+    /// The length of a file.
+    fn len(&self, path: &Path) -> io::Result<u64>;
 
     /// Opens a file. If it is missing, creates it or fails with `NotFound`, depending on `access`.
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>>;

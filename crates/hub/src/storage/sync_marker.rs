@@ -23,7 +23,7 @@ use highwater_log::Offset;
 pub(super) const FILE: &str = "synced";
 
 const SLOT: usize = 28;
-const SLOTS_AT: [u64; 2] = [0, 512];
+const SLOTS_AT: [usize; 2] = [0, 512];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SyncMarker {
@@ -44,19 +44,18 @@ impl SyncMarker {
 
     pub(super) fn write(&self, file: &dyn DiskFile) -> io::Result<()> {
         let at = SLOTS_AT[(self.number % 2) as usize];
-        file.write_all_at(&[&self.encode()], at)
+        file.write_all_at(&[&self.encode()], at as u64)
     }
 
     /// The newest valid marker.
     pub(super) fn read(file: &dyn DiskFile) -> io::Result<Option<SyncMarker>> {
-        let mut marks = Vec::new();
-        for at in SLOTS_AT {
-            let mut slot = [0; SLOT];
-            if file.read_full_at(&mut slot, at)? == SLOT {
-                marks.extend(SyncMarker::decode(&slot).ok().flatten());
-            }
-        }
-        Ok(marks.into_iter().max_by_key(|mark| mark.number))
+        let mut bytes = [0; SLOTS_AT[1] + SLOT];
+        let count = file.read_full_at(&mut bytes, 0)?;
+        let slots = SLOTS_AT
+            .iter()
+            .filter_map(|at| bytes[..count].get(*at..at + SLOT));
+        let marks = slots.filter_map(|slot| SyncMarker::decode(slot).ok().flatten());
+        Ok(marks.max_by_key(|mark| mark.number))
     }
 
     fn encode(&self) -> [u8; SLOT] {
@@ -69,7 +68,7 @@ impl SyncMarker {
         slot
     }
 
-    fn decode(slot: &[u8; SLOT]) -> Result<Option<SyncMarker>, DecodeError> {
+    fn decode(slot: &[u8]) -> Result<Option<SyncMarker>, DecodeError> {
         let mut fields = Reader::new(slot);
         let crc = fields.u32_be()?;
         let mark = SyncMarker {

@@ -318,8 +318,11 @@ impl Queues {
     /// The contents of all topics, read once for all their subscriptions.
     async fn topic_contents(&self) -> TopicContents {
         let mut contents = TopicContents::new();
-        for topic in self.inner.topics.iter().flat_map(Queues::list) {
-            match read_contents(&topic).await {
+        let topics = self.inner.topics.as_ref().map(Queues::list);
+        let topics = topics.unwrap_or_default();
+        let read = join_all(topics.iter().map(read_contents)).await;
+        for (topic, read) in topics.iter().zip(read) {
+            match read {
                 Ok(map) => drop(contents.insert(topic.name().to_owned(), map)),
                 Err(error) => tracing::error!(%error, "topic `{}` cannot be read", topic.name()),
             }

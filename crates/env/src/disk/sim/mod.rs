@@ -142,6 +142,12 @@ impl Disk for SimDisk {
         self.lock_state().names.list(folder)
     }
 
+    fn len(&self, path: &Path) -> io::Result<u64> {
+        let state = self.lock_state();
+        let id = state.names.find(path)?;
+        Ok(state.names.file(id)?.current().len() as u64)
+    }
+
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.lock_state();
         state.check_descriptors()?;

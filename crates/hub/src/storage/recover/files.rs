@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use highwater_env::Disk;
-use highwater_env::disk::Access;
 use highwater_log::Offset;
 
 use crate::storage::names::{self, Kind};
@@ -18,6 +17,8 @@ pub(crate) struct Files {
     pub start: Offset,
     /// By offset.
     pub segments: Vec<SegmentFile>,
+    /// Whether there is a file with the progress of compaction.
+    pub is_compacted: bool,
     /// Damage of the start file: the start is unknown.
     pub damage: Option<Damage>,
 }
@@ -31,12 +32,18 @@ pub(crate) struct SegmentFile {
 impl Files {
     pub(crate) fn clean_up(shared: &Shared, folder: &Path) -> io::Result<Files> {
         let disk = &*shared.disk;
-        finish_swaps(disk, folder)?;
-        let (start, damage) = match retain::read_start(disk, folder)? {
-            Ok(start) => (start, None),
-            Err(damage) => (Offset(0), Some(damage)),
+        let mut names = disk.list(folder)?;
+        if finish_swaps(disk, folder, &names)? {
+            names = disk.list(folder)?;
+        }
+        let is_started = contains(&names, names::START);
+        let (start, damage) = match is_started.then(|| retain::read_start(disk, folder)) {
+            None => (Offset(0), None),
+            Some(start) => match start? {
+                Ok(start) => (start, None),
+                Err(damage) => (Offset(0), Some(damage)),
+            },
         };
-        let names = disk.list(folder)?;
         let bases = kept(&names, start);
         let unwanted: Vec<&String> = (names.iter())
             .filter(|name| match names::kind(name) {
@@ -56,13 +63,14 @@ impl Files {
         }
         let segment = |base| {
             let path = folder.join(names::segment(base));
-            let bytes = disk.open(&path, Access::Read)?.len()?;
+            let bytes = disk.len(&path)?;
             let segment = Arc::new(Segment::new(shared, folder, base, bytes));
             Ok(SegmentFile { segment, bytes })
         };
         Ok(Files {
             start,
             segments: bases.into_iter().map(segment).collect::<io::Result<_>>()?,
+            is_compacted: contains(&names, names::COMPACTED),
             damage,
         })
     }
@@ -85,14 +93,24 @@ fn kept(names: &[String], start: Offset) -> Vec<Offset> {
     bases[first.saturating_sub(1)..].to_vec()
 }
 
-/// Completes swaps. The replaced files are removed before the new one takes their name, so that no crash leaves both.
-fn finish_swaps(disk: &dyn Disk, folder: &Path) -> io::Result<()> {
-    for name in disk.list(folder)? {
-        if let Kind::Swap { base, next } = names::kind(&name) {
+/// Whether there is a file of this name.
+fn contains(names: &[String], file: &str) -> bool {
+    names
+        .binary_search_by(|name| name.as_str().cmp(file))
+        .is_ok()
+}
+
+/// Completes swaps; returns whether there were any. The replaced files are removed before the new one takes their name,
+/// so that no crash leaves both.
+fn finish_swaps(disk: &dyn Disk, folder: &Path, names: &[String]) -> io::Result<bool> {
+    let mut found = false;
+    for name in names {
+        if let Kind::Swap { base, next } = names::kind(name) {
             finish_swap(disk, folder, base, next)?;
+            found = true;
         }
     }
-    Ok(())
+    Ok(found)
 }
 
 fn finish_swap(disk: &dyn Disk, folder: &Path, base: Offset, next: Offset) -> io::Result<()> {

@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 use highwater_env::disk::{Access, DiskFile};
 use highwater_log::batch::{BatchError, Batches};
 use highwater_log::producer_states::ProducerStates;
-use highwater_log::{Offset, TopicPartition};
+use highwater_log::{Isolation, Offset, TopicPartition};
 use parking_lot::{Mutex, RwLock};
 
 use self::files::{Files, SegmentFile};
@@ -25,7 +25,7 @@ use super::scan::scan;
 use super::segment::Segment;
 use super::store::{ActiveWriter, Store, Writer};
 use super::sync_marker::{self, SyncMarker};
-use super::tail::Tail;
+use super::tail::{Piece, Tail};
 use super::view::{ActiveSegment, Damage, View};
 use super::{Shared, names};
 
@@ -66,7 +66,9 @@ impl Store {
         let (mut view, writer) = recoverer.recover(&files)?;
         let recovery = recoverer.recovery;
         view.damage = recovery.damage.clone();
-        view.compacted = CompactionProgress::read(&*shared.disk, folder, view.end)?;
+        if files.is_compacted {
+            view.compacted = CompactionProgress::read(&*shared.disk, folder, view.end)?;
+        }
         let store = Arc::new_cyclic(|me: &Weak<Store>| Store {
             segment_bytes: AtomicU64::new(shared.options.segment_bytes),
             shared,
@@ -77,9 +79,44 @@ impl Store {
             interrupted_swap: Mutex::new(None),
             me: me.clone(),
         });
+        store.load_small_log();
         Ok((store, recovery))
     }
+
+    /// Reads a small log into the tail while its file is open. A node with many queues replays as many small journals at
+    /// its start.
+    fn load_small_log(&self) {
+        let (base, next) = {
+            let view = self.view.read();
+            let is_small = (view.active.as_ref())
+                .is_some_and(|active| active.index.bytes <= SMALL_LOG_BYTES as u64);
+            let is_whole = view.closed.is_empty() && view.damage.is_none();
+            if !is_small || !is_whole || view.compacted.end() > Offset(0) {
+                return;
+            }
+            (view.start, view.end)
+        };
+        // Whoever reads it gets the error.
+        let Ok(read) = self.read(base, SMALL_LOG_BYTES, Isolation::Uncommitted) else {
+            return;
+        };
+        if let [bytes] = &read.pieces[..]
+            && let Some(last) = Batches::new(bytes).flatten().last()
+            && last.header.next_offset() == next
+        {
+            let piece = Piece {
+                base,
+                next,
+                bytes: bytes.clone(),
+            };
+            self.view.write().tail.push(piece);
+            self.shared.tails.add(self.me.clone(), bytes.len());
+        }
+    }
 }
+
+/// The size up to which a log is kept in memory from its recovery on.
+const SMALL_LOG_BYTES: usize = 4 << 10;
 
 struct Recoverer<'a> {
     shared: &'a Shared,

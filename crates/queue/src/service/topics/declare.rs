@@ -1,11 +1,14 @@
-//! Creates the topics and subscriptions of a configuration together, which costs less than one after the other.
+//! Creates and changes the topics and subscriptions of a configuration together, which costs less than one after the
+//! other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
 
-use super::{Topic, TopicError, TopicLimits, Topics, subscription_settings, topic_settings};
+use super::{
+    Topic, TopicError, TopicLimits, Topics, change, subscription_settings, topic_settings,
+};
 use crate::filter::Rule;
 use crate::journal::subscription_path;
 use crate::service::error::CreateError;
@@ -36,10 +39,36 @@ struct MissingSubscription<'a> {
 }
 
 impl Topics {
-    /// Creates the topics and subscriptions that do not exist, and leaves the others as they are. Completes when they would
-    /// survive a crash. An error has the name of what could not be created.
-    pub async fn create_missing(&self, specs: &[NewTopic]) -> Result<(), (String, TopicError)> {
+    /// Creates the topics and subscriptions that do not exist, and gives the others their settings and rules; rules that are
+    /// not named stay. Completes when all would survive a crash. An error has the name of what could not be created or
+    /// changed.
+    pub async fn declare(&self, specs: &[NewTopic]) -> Result<(), (String, TopicError)> {
         let _changing = self.inner.changing.lock().await;
+        self.create_missing(specs).await?;
+        let changed = specs.iter().map(async |spec| {
+            let changed = self.change_to(spec).await;
+            changed.map_err(|error| (spec.name.clone(), error))
+        });
+        join_all(changed).await.into_iter().collect()
+    }
+
+    async fn change_to(&self, spec: &NewTopic) -> Result<(), TopicError> {
+        let topic = self.known(&spec.name)?;
+        let settings = topic_settings(spec.settings.clone());
+        change(&self.inner.topics, &topic.queue, settings).await?;
+        for subscription in &spec.subscriptions {
+            let known = topic.subscription(&subscription.name);
+            let known = known.ok_or_else(|| {
+                TopicError::UnknownSubscription(subscription_path(&spec.name, &subscription.name))
+            })?;
+            let settings = subscription_settings(subscription.settings.clone());
+            change(&self.inner.subscriptions, known.queue(), settings).await?;
+            known.put_rules(subscription.rules.clone()).await?;
+        }
+        Ok(())
+    }
+
+    async fn create_missing(&self, specs: &[NewTopic]) -> Result<(), (String, TopicError)> {
         self.create_missing_topics(specs).await?;
         let mut missing = BTreeMap::new();
         for spec in specs {

@@ -6,7 +6,7 @@
 //! selects it, once, also over a crash; its body is stored once, and leaves the topic when all are done with it; a rule counts
 //! for every message that is sent after its change was confirmed.
 
-mod create_missing;
+mod declare;
 mod error;
 mod forward;
 mod idle;
@@ -17,6 +17,7 @@ mod trim;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use highwater_env::Clock;
 use highwater_env::random::Random;
 use highwater_log::Log;
@@ -24,7 +25,7 @@ use parking_lot::RwLock;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-pub use create_missing::{NewSubscription, NewTopic};
+pub use declare::{NewSubscription, NewTopic};
 pub use error::TopicError;
 pub use subscription::Subscription;
 
@@ -179,8 +180,11 @@ impl Topics {
         for queue in self.inner.topics.list() {
             self.run_topic(queue);
         }
-        for queue in self.inner.subscriptions.list() {
-            if let Err(error) = self.reopen_subscription(&queue).await {
+        let subscriptions = self.inner.subscriptions.list();
+        let reopened =
+            join_all((subscriptions.iter()).map(|queue| self.reopen_subscription(queue)));
+        for (queue, reopened) in subscriptions.iter().zip(reopened.await) {
+            if let Err(error) = reopened {
                 tracing::error!(%error, "subscription `{}` cannot be opened", queue.name());
                 missing.push(queue.name().to_owned());
             }
@@ -235,15 +239,6 @@ impl Topics {
         change(&self.inner.topics, &topic.queue, topic_settings(settings)).await
     }
 
-    /// Creates a topic, or changes its settings.
-    pub async fn put_topic(&self, name: &str, settings: Settings) -> Result<(), TopicError> {
-        let _changing = self.inner.changing.lock().await;
-        match self.get(name) {
-            Some(topic) => change(&self.inner.topics, &topic.queue, topic_settings(settings)).await,
-            None => self.new_topic(name, settings).await,
-        }
-    }
-
     async fn new_topic(&self, name: &str, settings: Settings) -> Result<(), TopicError> {
         if self.inner.running.read().len() >= TopicLimits::TOPICS_MAX {
             return Err(TopicError::TooManyTopics(TopicLimits::TOPICS_MAX));
@@ -289,26 +284,6 @@ impl Topics {
         let known = known.ok_or_else(|| TopicError::UnknownSubscription(path()))?;
         let settings = subscription_settings(settings);
         change(&self.inner.subscriptions, known.queue(), settings).await
-    }
-
-    /// Creates a subscription as [`create_subscription`](Topics::create_subscription), or changes its settings and replaces the
-    /// rules that are named.
-    pub async fn put_subscription(
-        &self,
-        topic: &str,
-        name: &str,
-        settings: Settings,
-        rules: Vec<Rule>,
-    ) -> Result<(), TopicError> {
-        rules.iter().try_for_each(Rule::check)?;
-        let _changing = self.inner.changing.lock().await;
-        let topic = self.known(topic)?;
-        let Some(subscription) = topic.subscription(name) else {
-            return self.new_subscription(&topic, name, settings, rules).await;
-        };
-        let settings = subscription_settings(settings);
-        change(&self.inner.subscriptions, subscription.queue(), settings).await?;
-        subscription.put_rules(rules).await
     }
 
     async fn new_subscription(

@@ -97,6 +97,7 @@ impl Subscription {
     /// Adds rules, in the place of those with the same names. The time of a rule that stays the same does not change.
     pub(super) async fn put_rules(&self, rules: Vec<Rule>) -> Result<(), TopicError> {
         let _changing = self.changing.lock().await;
+        let mut changed = false;
         for rule in rules {
             let known = self.rules();
             let is_known = known.iter().any(|known| {
@@ -109,9 +110,13 @@ impl Subscription {
             });
             if !is_known {
                 self.queue.put_rule(rule).await?;
+                changed = true;
             }
         }
-        Ok(self.reload_rules().await?)
+        if changed {
+            self.reload_rules().await?;
+        }
+        Ok(())
     }
 
     async fn reload_rules(&self) -> Result<(), Error> {

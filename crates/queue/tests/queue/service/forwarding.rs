@@ -73,12 +73,12 @@ async fn messages_and_dead_letters_go_on_to_queues_and_topics() {
     queues.create("end", Settings::default()).await.unwrap();
     queues.create("errors", Settings::default()).await.unwrap();
     node.topics
-        .put_topic("t", Settings::default())
+        .create_topic("t", Settings::default())
         .await
         .unwrap();
     let put = node
         .topics
-        .put_subscription("t", "s", to("end"), Vec::new());
+        .create_subscription("t", "s", to("end"), Vec::new());
     put.await.unwrap();
     let settings = Settings {
         forward_dead_letters_to: Some("errors".into()),

@@ -163,9 +163,11 @@ async fn a_subscription_is_deleted_although_its_topic_is_used() {
     let log = Gated::new();
     let clock = TokioClock::new();
     let topics = open(&log, &clock).await;
-    topics.put_topic("t", idle()).await.unwrap();
+    topics.create_topic("t", idle()).await.unwrap();
     for name in ["read", "unread"] {
-        let put = topics.put_subscription("t", name, idle(), Vec::new()).await;
+        let put = topics
+            .create_subscription("t", name, idle(), Vec::new())
+            .await;
         put.unwrap();
     }
     let topic = topics.get("t").unwrap();
@@ -221,10 +223,7 @@ async fn what_is_missing_is_created_together_and_survives() {
     };
     let topics = open(&log, &clock).await;
     for _ in 0..2 {
-        topics
-            .create_missing(std::slice::from_ref(&spec))
-            .await
-            .unwrap();
+        topics.declare(std::slice::from_ref(&spec)).await.unwrap();
     }
     let wrong = NewQueue {
         name: "a/b".into(),

@@ -19,12 +19,12 @@ const NAMES: [&str; 3] = ["all", "red", "marked"];
 async fn topic(log: &Gated) -> (Topics, Arc<TokioClock>) {
     let clock = TokioClock::new();
     let topics = open(log, &clock).await;
-    topics.put_topic("t", Settings::default()).await.unwrap();
+    topics.create_topic("t", Settings::default()).await.unwrap();
     let mut marked = sql("m", "colour = 'red'");
     marked.action = Some(SqlAction::parse("SET colour = 'dark'").unwrap());
     let rules = [Vec::new(), vec![sql("r", "colour = 'red'")], vec![marked]];
     for (name, rules) in NAMES.into_iter().zip(rules) {
-        let put = topics.put_subscription("t", name, Settings::default(), rules);
+        let put = topics.create_subscription("t", name, Settings::default(), rules);
         put.await.unwrap();
     }
     (topics, clock)
@@ -157,7 +157,7 @@ async fn a_deleted_subscription_and_expired_messages_need_no_bodies() {
         bytes_max: 150,
         ..Settings::default()
     };
-    let put = topics.put_subscription("t", "full", full, Vec::new());
+    let put = topics.create_subscription("t", "full", full, Vec::new());
     put.await.unwrap();
     let late = NewMessage {
         time_to_live_ms: Some(5000),

@@ -49,14 +49,14 @@ pub(super) async fn open(log: &Gated, clock: &Arc<TokioClock>) -> Topics {
 async fn topic(log: &Gated, subscriptions: &[(&str, &str)]) -> (Topics, Arc<TokioClock>) {
     let clock = TokioClock::new();
     let topics = open(log, &clock).await;
-    topics.put_topic("t", Settings::default()).await.unwrap();
+    topics.create_topic("t", Settings::default()).await.unwrap();
     for (name, filter) in subscriptions {
         let rules = match filter.is_empty() {
             true => Vec::new(),
             false => vec![sql("r", filter)],
         };
         let settings = Settings::default();
-        let put = topics.put_subscription("t", name, settings, rules).await;
+        let put = topics.create_subscription("t", name, settings, rules).await;
         put.unwrap();
     }
     (topics, clock)
@@ -235,7 +235,7 @@ async fn a_full_subscription_delays_only_itself() {
         ..Settings::default()
     };
     let put = topics
-        .put_subscription("t", "slow", small, Vec::new())
+        .create_subscription("t", "slow", small, Vec::new())
         .await;
     put.unwrap();
     let texts: Vec<String> = (10..30).map(|number| number.to_string()).collect();
@@ -262,7 +262,7 @@ async fn a_topic_keeps_nothing_for_subscriptions_that_are_not_there() {
     a_second().await;
     let stats = topics.get("t").unwrap().queue().stats().await.unwrap();
     assert_eq!(stats.counts.bytes, 0);
-    let put = topics.put_subscription("t", "s", Settings::default(), Vec::new());
+    let put = topics.create_subscription("t", "s", Settings::default(), Vec::new());
     put.await.unwrap();
     send(&topics, vec![message("late")]).await;
     a_second().await;
@@ -284,12 +284,15 @@ async fn names_sizes_and_numbers_are_limited() {
     let long = "x".repeat(151);
     for name in ["", "a/b", &long] {
         assert!(
-            topics.put_topic(name, Settings::default()).await.is_err(),
+            topics
+                .create_topic(name, Settings::default())
+                .await
+                .is_err(),
             "{name}"
         );
     }
     let put =
-        |name: &'static str| topics.put_subscription("t", name, Settings::default(), Vec::new());
+        |name: &'static str| topics.create_subscription("t", name, Settings::default(), Vec::new());
     for name in [
         "",
         "a/b",

@@ -41,12 +41,12 @@ impl Node {
             node.queues.create(name, Settings::default()).await.unwrap();
         }
         node.topics
-            .put_topic("t", Settings::default())
+            .create_topic("t", Settings::default())
             .await
             .unwrap();
         let put = node
             .topics
-            .put_subscription("t", "s", Settings::default(), Vec::new());
+            .create_subscription("t", "s", Settings::default(), Vec::new());
         put.await.unwrap();
         node
     }

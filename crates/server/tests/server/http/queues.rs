@@ -307,6 +307,14 @@ async fn queues_are_listed_described_changed_and_deleted() {
         .call("PATCH /api/queues/orders", &[], "{\"lock\":\"2h\"}")
         .await;
     wrong.is(400, "bad_request");
+    for (text, shown) in [("1h", json!(3600.0)), ("never", Value::Null)] {
+        let body = json!({ "auto_delete_on_idle": text }).to_string();
+        let changed = node.call("PATCH /api/queues/orders", &[], &body).await;
+        assert_eq!(changed.json()["auto_delete_on_idle_seconds"], shown);
+    }
+    let body = json!({"auto_delete_on_idle": "1m"}).to_string();
+    let wrong = node.call("PATCH /api/queues/orders", &[], &body).await;
+    wrong.is(400, "bad_request");
     let sessions = node
         .call("PATCH /api/queues/orders", &[], "{\"sessions\":true}")
         .await;

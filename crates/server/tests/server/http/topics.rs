@@ -33,9 +33,11 @@ fn created(answer: Answer) -> Value {
 async fn entities_of_run_time_outlive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let (node, address) = start(folder.path(), "").await;
-    let topic = json!({"name": "prices", "time_to_live": "1d", "duplicates_within": "10m"});
+    let topic = json!({"name": "prices", "time_to_live": "1d", "duplicates_within": "10m",
+        "auto_delete_on_idle": "2d"});
     let topic = created(send(address, "POST /api/topics", topic).await);
     assert_eq!(topic["time_to_live_seconds"], 86_400.0);
+    assert_eq!(topic["auto_delete_on_idle_seconds"], 172_800.0);
     let rules = json!([{"name": "red", "sql": "colour = 'red'", "action": "SET sold = TRUE"}]);
     let red = json!({"name": "red", "lock": "30s", "sessions": true, "rules": rules});
     let line = "POST /api/topics/prices/subscriptions";
