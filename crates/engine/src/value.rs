@@ -114,7 +114,7 @@ impl Record {
         }
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Value)> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Arc<str>, &Value)> + Clone {
         self.fields.iter().map(|(name, value)| (name, value))
     }
 

@@ -12,7 +12,7 @@ use highwater_time::Instant;
 use rquickjs::function::{Constructor, This};
 use rquickjs::{Ctx, Function, Object, Persistent, Value as Js};
 
-use super::convert::{ConvertError, Dates, from_js, to_js};
+use super::convert::{Conversion, ConvertError};
 use super::interpreter::{Failure, Interpreter, with_interpreter};
 use super::{Retraction, Scripts, Step};
 use crate::value::{Value, ValueRef};
@@ -87,7 +87,7 @@ pub(super) fn can_retract(scripts: &Arc<Scripts>, name: &str, retraction: Retrac
 struct ObjectRun<'e, 'js> {
     interpreter: &'e Interpreter,
     ctx: &'e Ctx<'js>,
-    dates: Dates<'js>,
+    conversion: Conversion<'e, 'js>,
     object: Object<'js>,
 }
 
@@ -180,7 +180,7 @@ impl<'e, 'js> ObjectRun<'e, 'js> {
         Ok(ObjectRun {
             interpreter,
             ctx,
-            dates: interpreter.dates(ctx)?,
+            conversion: interpreter.conversion(ctx)?,
             object,
         })
     }
@@ -194,7 +194,7 @@ impl<'e, 'js> ObjectRun<'e, 'js> {
     ) -> Result<ObjectRun<'e, 'js>, ConvertError> {
         interpreter.begin();
         interpreter.enter(Instant::from_ticks(time), &[]);
-        let dates = interpreter.dates(ctx)?;
+        let conversion = interpreter.conversion(ctx)?;
         let function = class.clone().restore(ctx)?;
         let Some(class) = Constructor::from_value(function.into_value()).ok() else {
             return Err(ConvertError::Unsupported("main is no constructor".into()));
@@ -202,7 +202,7 @@ impl<'e, 'js> ObjectRun<'e, 'js> {
         let run = ObjectRun {
             interpreter,
             ctx,
-            dates,
+            conversion,
             object: class.construct(())?,
         };
         let init = run.method("init")?;
@@ -233,8 +233,8 @@ impl<'e, 'js> ObjectRun<'e, 'js> {
             let time = Instant::from_ticks(*time);
             self.interpreter.begin();
             self.interpreter.enter(time, &[value.view()]);
-            let value = to_js(self.ctx, &self.dates, value.view())?;
-            let time = to_js(self.ctx, &self.dates, ValueRef::Time(time))?;
+            let value = self.conversion.to_js(value.view())?;
+            let time = self.conversion.to_js(ValueRef::Time(time))?;
             method.call::<_, Js<'js>>((This(self.object.clone()), value, time))?;
         }
         Ok(())
@@ -266,6 +266,6 @@ impl<'e, 'js> ObjectRun<'e, 'js> {
         self.interpreter.begin();
         let compute = self.method("computeResult")?;
         let result: Js<'js> = compute.call((This(self.object.clone()),))?;
-        from_js(&self.dates, &result)
+        self.conversion.read_js(&result)
     }
 }

@@ -22,8 +22,9 @@ use rquickjs::function::Args;
 use rquickjs::{Context, Ctx, Function, Object, Persistent, Runtime, Value as Js};
 
 use super::aggregate::Objects;
-use super::convert::{ConvertError, Dates, from_js, to_js};
+use super::convert::{Conversion, ConvertError, FieldNames};
 use super::running_calls::{self, CallSlot};
+use super::shapes::Shapes;
 use super::{Calls, ScriptError, Scripts};
 use crate::eval;
 use crate::value::{Value, ValueRef};
@@ -44,6 +45,7 @@ thread_local! {
 // Fields are dropped in this order: saved values before their runtime.
 pub(super) struct Interpreter {
     pub(super) objects: Objects,
+    shapes: Shapes,
     functions: HashMap<String, LoadedFunction, FixedState>,
     prelude: PreludeFunctions,
     pub(super) context: Context,
@@ -78,6 +80,7 @@ pub(super) struct LoadedFunction {
 struct PreludeFunctions {
     date: Persistent<Function<'static>>,
     time: Persistent<Function<'static>>,
+    plain: Persistent<Object<'static>>,
 }
 
 /// The failure of a call, and whether the interpreter must be replaced.
@@ -219,10 +222,12 @@ impl Interpreter {
                 Ok(PreludeFunctions {
                     date: save("date")?,
                     time: save("time")?,
+                    plain: Persistent::save(&ctx, made.get::<_, Object<'_>>("plain")?),
                 })
             })?;
             Ok(Interpreter {
                 objects: Objects::default(),
+                shapes: Shapes::default(),
                 functions: HashMap::default(),
                 prelude,
                 context,
@@ -292,7 +297,7 @@ impl Interpreter {
         self.context.with(|ctx| {
             let failed = |error| self.failure(&ctx, error);
             let function = function.restore(&ctx).map_err(failed)?;
-            let dates = self.dates(&ctx).map_err(failed)?;
+            let conversion = self.conversion(&ctx).map_err(failed)?;
             let mut arguments = Vec::new();
             while let Some(&row) = calls.rows.first() {
                 arguments.clear();
@@ -302,10 +307,10 @@ impl Interpreter {
                 let run = || -> Result<Value, ConvertError> {
                     let mut given = Args::new(ctx.clone(), arguments.len());
                     for argument in &arguments {
-                        given.push_arg(to_js(&ctx, &dates, *argument)?)?;
+                        given.push_arg(conversion.to_js(*argument)?)?;
                     }
                     let result: Js<'_> = function.call_arg(given)?;
-                    from_js(&dates, &result)
+                    conversion.read_js(&result)
                 };
                 let outcome = run().map_err(|error| self.convert_failure(&ctx, error));
                 match outcome {
@@ -334,11 +339,15 @@ impl Interpreter {
         self.event.seed.set(Some(seed));
     }
 
-    /// The date functions of the prelude.
-    pub(super) fn dates<'js>(&self, ctx: &Ctx<'js>) -> rquickjs::Result<Dates<'js>> {
-        Ok(Dates {
-            make: self.prelude.date.clone().restore(ctx)?,
-            time: self.prelude.time.clone().restore(ctx)?,
+    pub(super) fn conversion<'js>(&self, ctx: &Ctx<'js>) -> rquickjs::Result<Conversion<'_, 'js>> {
+        let prelude = &self.prelude;
+        Ok(Conversion {
+            ctx: ctx.clone(),
+            make_date: prelude.date.clone().restore(ctx)?,
+            time_of: prelude.time.clone().restore(ctx)?,
+            plain: prelude.plain.clone().restore(ctx)?,
+            shapes: &self.shapes,
+            names: FieldNames::default(),
         })
     }
 

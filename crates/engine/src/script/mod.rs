@@ -17,6 +17,8 @@ mod convert;
 #[cfg(feature = "javascript")]
 mod interpreter;
 mod running_calls;
+#[cfg(feature = "javascript")]
+mod shapes;
 #[cfg(all(test, feature = "javascript"))]
 mod tests;
 

@@ -55,6 +55,7 @@
   }
 
   return {
+    plain: Object.prototype,
     date: function (time) { return new Native(time); },
     // The time of a Date, undefined for anything else.
     time: function (value) { return value instanceof Native ? getTime.call(value) : undefined; },

@@ -112,6 +112,53 @@ fn values_go_in_and_come_back() {
     );
 }
 
+/// Whether its shape is kept or not.
+#[test]
+fn a_record_is_the_same_however_it_is_made() {
+    let text = |n: usize| Value::Text(format!("v{n}").into());
+    let names = [
+        vec!["a"],
+        vec!["b", "a"],
+        vec!["2", "z", "1"],
+        vec!["", " ", "a b", "it's \"quoted\"", "back\\slash"],
+        vec!["line\nbreak", "\u{2028}", "}", "//", "`${a}`"],
+        vec!["__proto__", "constructor", "toString", "length"],
+        vec!["a", "A", "ä", "\u{1F600}"],
+        vec![],
+    ];
+    let records: Vec<Value> = (names.iter())
+        .map(|names| {
+            let fields = names.iter().enumerate();
+            let fields: Vec<(&str, Value)> = fields.map(|(n, name)| (*name, text(n))).collect();
+            record(&[
+                ("outer", record(&fields)),
+                ("list", Value::Array([text(9)].into())),
+            ])
+        })
+        .collect();
+    let make_all = |shapes_before: usize| -> Vec<String> {
+        let scripts =
+            scripts("function main(x) { return [x, Object.keys(x.outer), JSON.stringify(x)]; }");
+        let _entered = scripts.enter();
+        let call = |value: &Value| {
+            let result = call("f", &[value.view()], noon());
+            format!("{:?}", result.map_err(|error| error.to_string()))
+        };
+        for n in 0..shapes_before {
+            call(&record(&[(
+                "outer",
+                record(&[(&format!("other{n}"), text(n))]),
+            )]));
+        }
+        // Twice: the second time the shape is known.
+        (records.iter().chain(&records)).map(call).collect()
+    };
+    let known = make_all(0);
+    assert_eq!(known, make_all(100));
+    assert!(known[0].contains("v0"), "{}", known[0]);
+    assert_eq!(known[..records.len()], known[records.len()..]);
+}
+
 #[test]
 fn types_are_those_of_javascript() {
     let kinds = "function main(...all) { return all.map(x => x === null ? 'null' : x instanceof Date ? 'Date' : \
