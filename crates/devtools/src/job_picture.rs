@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use highwater_job::{Job, Outcome, TracedEvent, origin_file, origin_line, why};
-use highwater_time::Instant;
+use highwater_time::{Instant, TimePolicy, Violation};
 
 use crate::picture::{Picture, Point, WatermarkLine, WatermarkStep};
 
@@ -30,6 +30,7 @@ pub fn job_picture(job: &Job, outcome: &Outcome, input: Option<&str>) -> Option<
     if arrivals_known {
         events.sort_by_key(|event| (event.judged.arrival, event.origin));
     }
+    let floors = floors(&events, job.file.time);
     let mut points = Vec::with_capacity(events.len());
     let mut lines: BTreeMap<Option<String>, Vec<WatermarkStep>> = BTreeMap::new();
     for event in events {
@@ -59,7 +60,29 @@ pub fn job_picture(job: &Job, outcome: &Outcome, input: Option<&str>) -> Option<
             .map(|(lane, steps)| WatermarkLine { lane, steps })
             .collect(),
         revisions: why::revision_times(job, outcome),
+        floors,
         policy: job.file.time,
         arrivals_known,
     })
+}
+
+/// The floor of each partition: the latest arrival minus the late tolerance. Empty without substreams.
+fn floors(events: &[&TracedEvent], policy: TimePolicy) -> Vec<WatermarkLine> {
+    let mut lines: BTreeMap<usize, Vec<WatermarkStep>> = BTreeMap::new();
+    for event in events.iter().filter(|event| event.key.is_some()) {
+        let is_early = event.judged.verdict.dropped_by() == Some(Violation::Early);
+        if let Some(arrival) = event.judged.arrival.filter(|_| !is_early) {
+            lines
+                .entry(event.partition)
+                .or_default()
+                .push(WatermarkStep {
+                    arrival,
+                    watermark: arrival - policy.late_arrival,
+                });
+        }
+    }
+    let lines = lines.into_values();
+    lines
+        .map(|steps| WatermarkLine { lane: None, steps })
+        .collect()
 }

@@ -33,6 +33,7 @@ mod spread;
 mod stream;
 mod substream_key;
 mod timestamp_assigner;
+mod traced_revisions;
 pub mod why;
 
 pub use condition::EventCondition;

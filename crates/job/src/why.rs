@@ -7,12 +7,13 @@ use highwater_time::Instant;
 use serde::Serialize;
 
 use crate::condition::EventCondition;
-use crate::early::{RevisionTimes, WindowBounds};
+use crate::early::WindowBounds;
 use crate::event_trace::{TracedEvent, origin_file, origin_line};
 use crate::load::Job;
 use crate::outputs::Outputs;
 use crate::plan::InputPlan;
 use crate::run::{InputFile, Options, Outcome, RunError, run};
+use crate::traced_revisions::{TracedRevisions, WindowsOfEvents};
 
 /// One event's fate, ready to be shown.
 #[derive(Clone, Debug, Serialize, PartialEq, Eq)]
@@ -56,17 +57,9 @@ pub struct FirstRevision {
 
 /// The times of the revisions of early results, in order.
 pub fn revision_times(job: &Job, outcome: &Outcome) -> Vec<Instant> {
-    let times = revisions(job, outcome).map(|revisions| revisions.times());
+    let revisions = TracedRevisions::new(job, outcome, &WindowsOfEvents::new());
+    let times = revisions.map(|revisions| revisions.times());
     times.into_iter().flatten().collect()
-}
-
-fn revisions(job: &Job, outcome: &Outcome) -> Option<RevisionTimes> {
-    let (early, trace) = (job.early.as_ref()?, outcome.trace.as_ref()?);
-    let kept = trace.events.iter().filter_map(|event| {
-        let input = outcome.files[origin_file(event.origin)].input;
-        Some((input, event.judged.timestamp?))
-    });
-    Some(RevisionTimes::new(early, &job.plan, kept))
 }
 
 /// Runs the job with a trace of its events; rows are discarded.
@@ -100,12 +93,16 @@ fn fates(job: &Job, outcome: &Outcome) -> Vec<(u64, Fate)> {
     let Some(trace) = &outcome.trace else {
         return Vec::new();
     };
-    let revisions = revisions(job, outcome);
+    let mut windows = WindowsOfEvents::new();
+    for entry in &trace.windows {
+        windows
+            .entry(entry.origin)
+            .or_default()
+            .insert((entry.start, entry.end));
+    }
+    let revisions = TracedRevisions::new(job, outcome, &windows);
     let first_revisions = |input: usize, event: &TracedEvent, windows: &BTreeSet<WindowBounds>| {
-        let (Some(revisions), Some(timestamp)) = (&revisions, event.judged.timestamp) else {
-            return Vec::new();
-        };
-        let first = revisions.first(input, timestamp, windows).into_iter();
+        let first = (revisions.iter()).flat_map(|revisions| revisions.first(input, event, windows));
         first
             .map(|(output, time)| FirstRevision {
                 output: output.to_owned(),
@@ -113,13 +110,6 @@ fn fates(job: &Job, outcome: &Outcome) -> Vec<(u64, Fate)> {
             })
             .collect()
     };
-    let mut windows: HashMap<u64, BTreeSet<WindowBounds>> = HashMap::new();
-    for entry in &trace.windows {
-        windows
-            .entry(entry.origin)
-            .or_default()
-            .insert((entry.start, entry.end));
-    }
     let mut partitions: HashMap<usize, usize> = HashMap::new();
     for event in &trace.events {
         let most = partitions

@@ -34,6 +34,8 @@ pub struct Picture {
     pub watermarks: Vec<WatermarkLine>,
     /// The event times of the revisions of early results, in order.
     pub revisions: Vec<Instant>,
+    /// The floor of each partition with substreams, which revisions follow instead of the watermarks.
+    pub floors: Vec<WatermarkLine>,
     pub policy: TimePolicy,
     /// False if arrivals are derived from event times. The late and early bounds do not apply then and are not drawn.
     pub arrivals_known: bool,
@@ -143,7 +145,11 @@ impl Picture {
 
     /// Where the watermarks let each revision take place. A revision that comes with the end of the input has no place.
     fn revision_steps(&self) -> Vec<WatermarkStep> {
-        let lines = self.watermarks.iter();
+        let lines = match self.floors.is_empty() {
+            true => &self.watermarks,
+            false => &self.floors,
+        };
+        let lines = lines.iter();
         let mut steps: Vec<_> = lines.map(|line| line.drawable_steps().peekable()).collect();
         let mut places = Vec::new();
         for &watermark in &self.revisions {

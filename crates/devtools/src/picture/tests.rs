@@ -107,6 +107,7 @@ fn worked_example(variant: Variant) -> Picture {
         points,
         watermarks: lines,
         revisions: Vec::new(),
+        floors: Vec::new(),
         policy,
         arrivals_known: true,
     }
@@ -307,6 +308,7 @@ fn toll_booth(events: usize) -> Picture {
         points,
         watermarks: vec![WatermarkLine { lane: None, steps }],
         revisions: Vec::new(),
+        floors: Vec::new(),
         policy: job.time,
         arrivals_known: true,
     }
@@ -343,6 +345,7 @@ fn picture_of(points: Vec<Point>) -> Picture {
         points,
         watermarks: vec![WatermarkLine { lane: None, steps }],
         revisions: Vec::new(),
+        floors: Vec::new(),
         policy: TimePolicy::default(),
         arrivals_known: true,
     }
@@ -385,6 +388,16 @@ fn revisions_are_drawn_where_the_watermark_passes_them() {
     assert_eq!(
         picture.revision_steps(),
         [step(at(9), at(4)), step(at(20), at(10))]
+    );
+
+    // With substreams the floor decides, however far their watermarks are.
+    picture.floors.push(WatermarkLine {
+        lane: None,
+        steps: vec![step(at(9), at(3)), step(at(16), at(10))],
+    });
+    assert_eq!(
+        picture.revision_steps(),
+        [step(at(16), at(4)), step(at(16), at(10))]
     );
 }
 

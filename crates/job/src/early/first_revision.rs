@@ -1,7 +1,7 @@
 //! The first revision that counts an event.
 //!
-//! Revisions depend on the timestamps of the events alone, so they follow from a trace of the events; nothing of the run
-//! is recorded for them.
+//! Revisions depend on the events alone, so they follow from a trace of the events; nothing of the run is recorded for
+//! them.
 
 use std::collections::BTreeSet;
 
@@ -28,8 +28,17 @@ struct StatementRevisions {
 /// The window (start, end].
 pub(crate) type WindowBounds = (Instant, Instant);
 
+/// A window in the time of revisions.
+pub(crate) struct CountedWindow {
+    pub bounds: WindowBounds,
+    /// Revisions after this time count its first event.
+    pub counted_from: Instant,
+    /// Revisions after this time have its final row before them.
+    pub complete_from: Instant,
+}
+
 impl RevisionTimes {
-    /// `events` has the input and the timestamp of every event that was kept.
+    /// `events` has the input of every event that was kept, and the time after which revisions count it.
     pub(crate) fn new(
         early: &EarlyPlan,
         plan: &Plan,
@@ -43,14 +52,12 @@ impl RevisionTimes {
             let identity = identity.as_ref().ok()?;
             let mut inputs = Vec::new();
             inputs_below(plan, to.from, &mut inputs);
-            // Revisions of substreams follow arrivals, which say nothing about the timestamps that they count.
-            let mut sources = inputs.iter().map(|input| &plan.inputs[*input]);
-            if sources.any(|input| !input.substream.is_empty()) {
-                return None;
-            }
             // An event of any input that stops makes all revisions of its interval due.
-            let stopped = events.clone().filter(|(input, _)| early.inputs[*input]);
-            let times = stopped.map(|(_, timestamp)| revision_after(timestamp, settings.every));
+            let stopped = events.clone().filter(|(input, counted_from)| {
+                early.inputs[*input] && *counted_from < Instant::AFTER_ALL
+            });
+            let times =
+                stopped.map(|(_, counted_from)| revision_after(counted_from, settings.every));
             Some(StatementRevisions {
                 output: to.name.clone(),
                 inputs,
@@ -82,14 +89,14 @@ impl RevisionTimes {
     pub(crate) fn first(
         &self,
         input: usize,
-        timestamp: Instant,
-        windows: &BTreeSet<WindowBounds>,
+        counted_from: Instant,
+        windows: &[CountedWindow],
     ) -> Vec<(&str, Instant)> {
         let statements = self.statements.iter();
         let statements = statements.filter(|statement| statement.inputs.contains(&input));
         let first = statements.filter_map(|statement| {
             let windows = windows.iter();
-            let first = windows.filter_map(|window| statement.first(timestamp, *window));
+            let first = windows.filter_map(|window| statement.first(counted_from, window));
             Some((statement.output.as_str(), first.min()?))
         });
         first.collect()
@@ -97,29 +104,35 @@ impl RevisionTimes {
 }
 
 impl StatementRevisions {
-    fn first(&self, timestamp: Instant, (start, end): WindowBounds) -> Option<Instant> {
+    fn first(&self, counted_from: Instant, window: &CountedWindow) -> Option<Instant> {
+        let (start, end) = window.bounds;
         let has_size = self.window_sizes.contains(&Some(end - start));
         let begin = match has_size {
             true => start,
             // The age of a session counts from the first revision that sees it.
-            false if self.window_sizes.contains(&None) => self.next(start)?,
+            false if self.window_sizes.contains(&None) => self.next(window.counted_from)?,
             false => return None,
         };
-        let first = self.next(timestamp)?.max(begin + self.after);
+        let mut first = self.next(counted_from)?;
+        if self.after > Duration::ZERO {
+            first = first.max(begin + self.after);
+        }
         let given = self.times.range(first..).next();
-        given.copied().filter(|given| *given <= end)
+        given
+            .copied()
+            .filter(|given| *given <= window.complete_from)
     }
 
-    /// The first revision that sees events of `time`.
+    /// The first revision after `time`.
     fn next(&self, time: Instant) -> Option<Instant> {
         let later = time + Duration::from_ticks(1);
         self.times.range(later..).next().copied()
     }
 }
 
-/// The revision at the end of the interval that a timestamp lies in.
-fn revision_after(timestamp: Instant, every: Duration) -> Instant {
-    (timestamp + Duration::from_ticks(1)).ceil_to(every, Duration::ZERO)
+/// The revision at the end of the interval that a time lies in.
+fn revision_after(time: Instant, every: Duration) -> Instant {
+    (time + Duration::from_ticks(1)).ceil_to(every, Duration::ZERO)
 }
 
 fn inputs_below(plan: &Plan, node: NodeId, inputs: &mut Vec<usize>) {

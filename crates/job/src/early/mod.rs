@@ -3,7 +3,8 @@
 //! The early result at a time T is exactly what the job would give if its input ended with the events before T. No
 //! operator knows of it: all streams stop at T (`clock.rs`), a copy of every pipeline is given an infinite watermark,
 //! and the rows that leave the copies are the early rows. `statement.rs` decides which statements have them and which
-//! columns tell rows apart, `revisions.rs` numbers them, `first_revision.rs` says which one counts an event first.
+//! columns tell rows apart, `revisions.rs` numbers them, `first_revision.rs` says which one counts an event first
+//! (of substreams with `substream_releases.rs`).
 //!
 //! A revision takes place at T, a multiple of the interval, if there was an event in the interval before T. That
 //! depends on the events alone: a replay gives the same revisions, and a year of silence gives none.
@@ -16,6 +17,7 @@ mod clock;
 mod first_revision;
 mod revisions;
 mod statement;
+mod substream_releases;
 
 use std::sync::Arc;
 
@@ -28,9 +30,10 @@ use crate::config::{EarlyResults, JobFile};
 use crate::partition_pipeline::Delivery;
 
 pub(crate) use clock::{RevisionClock, RevisionStep};
-pub(crate) use first_revision::{RevisionTimes, WindowBounds};
+pub(crate) use first_revision::{CountedWindow, RevisionTimes, WindowBounds};
 pub(crate) use revisions::Revisions;
 use statement::{NoIdentity, RowIdentity};
+pub(crate) use substream_releases::SubstreamReleases;
 
 /// The column with the number of the revision.
 const REVISION: &str = "_revision";

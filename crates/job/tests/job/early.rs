@@ -353,6 +353,7 @@ type Arrived = (i64, i64, u8, i64);
 struct SubstreamWorld {
     query: usize,
     every_ms: i64,
+    out_of_order_ms: i64,
     files: Vec<Vec<Arrived>>,
 }
 
@@ -371,6 +372,7 @@ fn substream_worlds() -> impl Strategy<Value = SubstreamWorld> {
             SubstreamWorld {
                 query,
                 every_ms,
+                out_of_order_ms: 0,
                 files,
             }
         })
@@ -402,8 +404,9 @@ impl SubstreamWorld {
         };
         let text = format!(
             "name = \"early\"\nsql = '''{}'''\n[time]\nlate_arrival = \"{LATE_MS}ms\"\n\
-             [inputs.a]\npath = [{}]\narrival = \"at\"\n[outputs.out]\ntype = \"stdout\"\n{early}",
+             out_of_order = \"{}ms\"\n[inputs.a]\npath = [{}]\narrival = \"at\"\n[outputs.out]\ntype = \"stdout\"\n{early}",
             SUBSTREAM_QUERIES[self.query].0,
+            self.out_of_order_ms,
             paths.collect::<Vec<_>>().join(", "),
         );
         let file = JobFile::parse(&text, "job.toml").unwrap_or_else(|error| panic!("{error}"));
@@ -461,6 +464,54 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(120))]
+
+    /// The counts that a window goes through, by the first revisions of its events and by its rows.
+    #[test]
+    fn why_names_the_first_revision_that_counts_an_event_of_a_substream(
+        mut world in substream_worlds(),
+        out_of_order_ms in prop::sample::select(vec![0i64, 500, 3000]),
+    ) {
+        world.query = if world.files.len() == 2 { 3 } else { 0 };
+        world.out_of_order_ms = out_of_order_ms;
+        let folder = tempfile::tempdir().unwrap();
+        world.write(folder.path(), i64::MAX);
+        let job = world.job(folder.path(), true);
+
+        let mut revisions: BTreeMap<(String, Instant, usize), Vec<Option<Instant>>> = BTreeMap::new();
+        for fate in why(&job, None).unwrap_or_else(|error| panic!("{error}")) {
+            let first = fate.revisions.first().map(|first| instant(&first.time));
+            let partition = fate.partition.unwrap_or_default();
+            let window = (fate.substream.unwrap(), instant(&fate.windows[0].end), partition);
+            revisions.entry(window).or_default().push(first);
+        }
+        let mut found: BTreeMap<(String, Instant, usize), Vec<i64>> = BTreeMap::new();
+        for row in rows(&job, 1) {
+            let row: serde_json::Value = serde_json::from_str(&row).unwrap();
+            let partition = row["p"].as_u64().unwrap_or_default() as usize;
+            let text = |name: &str| row[name].as_str().unwrap().to_owned();
+            let counts = found.entry((text("k"), instant(&text("ts")), partition)).or_default();
+            counts.push(row["n"].as_i64().unwrap());
+            counts.dedup();
+        }
+        prop_assert_eq!(revisions.len(), found.len());
+        for ((key, end, partition), firsts) in &mut revisions {
+            firsts.sort_by_key(|first| first.unwrap_or(Instant::AFTER_ALL));
+            let mut counts = Vec::new();
+            for (count, first) in firsts.iter().enumerate() {
+                let is_last_of_its_revision = firsts.get(count + 1).is_none_or(|next| next != first);
+                if is_last_of_its_revision {
+                    counts.push(count as i64 + 1);
+                }
+            }
+            let name = key.rsplit(|c: char| !c.is_alphanumeric()).find(|part| !part.is_empty()).unwrap();
+            let rows = &found[&(name.to_owned(), *end, *partition)];
+            prop_assert_eq!(&counts, rows, "{} {} {:?}", name, end, firsts);
+        }
+    }
+}
+
 #[test]
 fn early_results_of_substreams_ask_for_arrival_times() {
     let text = "name = \"early\"\nsql = 'SELECT k, System.Timestamp() AS ts INTO out FROM a TIMESTAMP BY t OVER k \
@@ -509,5 +560,9 @@ fn why_knows_the_age_of_windows_and_sessions() {
     assert_eq!(
         first_revisions("early-results-session"),
         texts(&["02", "04"])
+    );
+    assert_eq!(
+        first_revisions("early-results-substreams"),
+        texts(&["02", "02", "04", "04", "06"])
     );
 }
