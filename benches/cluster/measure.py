@@ -27,6 +27,9 @@ RATE = 1000
 OUT_OF_ORDER_S = 5
 PATIENCE = 600
 TICK = os.sysconf("SC_CLK_TCK")
+BENCH = pathlib.Path(__file__).resolve().parent
+# The folder of the peers; without it there are none.
+PEERS = os.environ.get("BENCH_PEERS")
 
 QUERY = """
 SELECT TollId, System.Timestamp() AS WindowEnd, COUNT(*) AS Cars, SUM(Toll) AS Takings, AVG(Toll) AS AverageToll
@@ -132,6 +135,36 @@ class Node:
         self.process.wait(timeout=60)
 
 
+class Peer:
+    """Another engine, in processes of its own."""
+
+    def __init__(self, command, log):
+        self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        atexit.register(self.kill)
+
+    def used(self):
+        if self.process.poll() is not None:
+            raise SystemExit("a peer ended, see its log")
+        return sum(cpu_seconds(pid) for pid in self.pids())
+
+    def pids(self):
+        """Those of its session."""
+        for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            try:
+                pid, rest = stat.read_text().split(" ", 1)
+            except OSError:
+                continue
+            if int(rest.rsplit(")", 1)[1].split()[3]) == self.process.pid:
+                yield int(pid)
+
+    def kill(self):
+        for pid in list(self.pids()):
+            os.kill(pid, signal.SIGKILL)
+        self.process.wait(timeout=60)
+
+    stop = kill
+
+
 def job_file(name, source, target, more=""):
     return (f'name = "{name}"\nstart = "beginning"\nsql = """{QUERY}"""\n[time]\nlate_arrival = "12h"\nout_of_order = '
             f'"{OUT_OF_ORDER_S}s"\n[checkpoint]\nevery = "1s"\n[inputs.Input]\n{source}\n[outputs.output]\n{target}\n'
@@ -190,6 +223,23 @@ class Bench:
         nodes = [Node(self.folder / f"{name}-{n}", n, {name: text}) for n in range(instances)]
         return self.measure(nodes, self.servers, topic, time.time())
 
+    def peer(self, number, kind, command):
+        topic, name = f"out-{kind}-{number}", f"{kind}-{number}"
+        create(self.servers, topic)
+        log = open(self.folder / f"{name}.log", "ab")
+        peer = Peer([str(part) for part in command(topic, name)], log)
+        return self.measure([peer], self.servers, topic, time.time())
+
+    def streams(self, number, guarantee):
+        java = ["java", "-cp", f"{PEERS}/streams:{PEERS}/streams/jars/*", "Toll"]
+        return self.peer(number, f"streams-{guarantee.replace('_', '-')}", lambda topic, name: [
+            *java, self.servers, "toll", topic, name, self.folder / name, guarantee])
+
+    def flink(self, number, guarantee):
+        return self.peer(number, f"flink-{guarantee}", lambda topic, name: [
+            f"{PEERS}/flink/bin/python", BENCH / "peers/flink.py", self.servers, "toll", topic, name,
+            f"{PEERS}/flink-connector.jar", guarantee])
+
     def shared(self, number, instances, combiners):
         kind = f"shared-{instances}-{combiners}"
         state = f'[state]\npath = "{self.folder}/state"\nshared = true\nsession_timeout = "10s"\n'
@@ -204,9 +254,10 @@ def main():
     all_events = list(events(count))
     create(servers, "toll")
     fill(servers, "toll", all_events)
-    node = Node(folder / "hub", 0, {}, ["toll"])
-    fill(node.kafka, "toll", all_events)
-    node.stop()
+    if not PEERS:
+        node = Node(folder / "hub", 0, {}, ["toll"])
+        fill(node.kafka, "toll", all_events)
+        node.stop()
     bench = Bench(servers, folder, count)
     cases = {
         "hub to hub": bench.hub,
@@ -214,7 +265,13 @@ def main():
         "shared, one instance": lambda n: bench.shared(n, 1, 1),
         "shared, two instances": lambda n: bench.shared(n, 2, 1),
     }
-    if os.environ.get("BENCH_COMBINERS", "1") == "1":
+    if PEERS:
+        cases = {"topic to topic": cases["topic to topic"]}
+        for guarantee in "at_least_once", "exactly_once_v2":
+            cases[f"Kafka Streams, {guarantee}"] = lambda n, to=guarantee: bench.streams(n, to)
+        for guarantee in "at-least-once", "exactly-once":
+            cases[f"Flink SQL, {guarantee}"] = lambda n, to=guarantee: bench.flink(n, to)
+    elif os.environ.get("BENCH_COMBINERS", "1") == "1":
         cases["shared, two instances, two combiners"] = lambda n: bench.shared(n, 2, 2)
     found = {case: [] for case in cases}
     # The first round is for the broker's JVM to warm up.
@@ -230,8 +287,9 @@ def main():
     print("ratios of medians:")
     for case, against in [("topic to topic", "hub to hub"), ("shared, one instance", "hub to hub"),
                           ("shared, two instances", "shared, one instance"),
-                          ("shared, two instances, two combiners", "shared, one instance")]:
-        if case in median:
+                          ("shared, two instances, two combiners", "shared, one instance"),
+                          *((case, "topic to topic") for case in median if case.startswith(("Kafka Streams", "Flink")))]:
+        if case in median and against in median:
             rate = median[case]["rate"] / median[against]["rate"]
             cpu = median[case]["cpu"] / median[against]["cpu"]
             print(f"  {case} against {against}: rate {rate:.2f}, CPU {cpu:.2f}")
