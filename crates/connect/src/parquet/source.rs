@@ -14,25 +14,42 @@ use std::sync::Arc;
 use bytes::Bytes;
 use highwater_engine::{CHUNK_ROWS, Column};
 use highwater_env::disk;
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{
-    ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
-};
 use parquet::errors::ParquetError;
-use parquet::file::reader::{ChunkReader, Length};
+use parquet::file::reader::{ChunkReader, FileReader, Length, SerializedFileReader};
 
-use super::column::decode_column;
+use super::leaf::{Leaf, malformed};
+use super::record::rows_of;
+use super::schema::{RootColumn, leaf_count};
 use crate::bytes::{FileBytes, OpenFile, by_name};
 use crate::lines::ReadError;
-use crate::source::{Compression, Events, Source, SourceOptions};
-use crate::table::Table;
+use crate::source::{BadKind, Compression, Events, Source, SourceOptions};
+use crate::table::{BadRow, Table};
 
 pub(crate) struct ParquetSource {
     bytes: RandomAccessFile,
     options: SourceOptions,
-    reader: Option<(ParquetRecordBatchReader, Table, Vec<usize>)>,
-    rows: u64,
+    reader: Option<RowReader>,
     ended: bool,
+}
+
+/// Reads the columns that a query needs, one row group after the other.
+struct RowReader {
+    file: SerializedFileReader<RandomAccessFile>,
+    table: Table,
+    columns: Vec<NeededColumn>,
+    next_group: usize,
+    /// The rows of the current group that are still to be read.
+    rows_left: usize,
+    /// The rows of the file that were read.
+    rows: u64,
+}
+
+struct NeededColumn {
+    /// Its position in the table.
+    index: usize,
+    root: RootColumn,
+    /// Of the current row group.
+    leaves: Vec<Leaf>,
 }
 
 /// A file with random access.
@@ -74,28 +91,38 @@ impl ParquetSource {
             },
             options,
             reader: None,
-            rows: 0,
             ended: false,
         })
     }
 
-    fn start(&self) -> Result<(ParquetRecordBatchReader, Table, Vec<usize>), ReadError> {
-        // The types of the file itself, not those that its writer had in memory.
-        let how = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let builder =
-            ParquetRecordBatchReaderBuilder::try_new_with_options(self.bytes.clone(), how)
-                .map_err(|error| self.wrong(&error))?;
-        let fields = builder.schema().fields();
-        let names = fields.iter().map(|field| field.name().clone()).collect();
+    fn start(&self) -> Result<RowReader, ReadError> {
+        let file = SerializedFileReader::new(self.bytes.clone());
+        let file = file.map_err(|error| self.wrong(&error))?;
+        let schema = file.metadata().file_metadata().schema_descr().root_schema();
+        let fields = schema.get_fields();
+        let names = fields.iter().map(|field| field.name().to_owned()).collect();
         let table = Table::new(names, false, &self.options);
-        let needed: Vec<usize> = (0..fields.len()).filter(|i| table.needs(*i)).collect();
-        let mask = ProjectionMask::roots(builder.parquet_schema(), needed.iter().copied());
-        let reader = builder
-            .with_projection(mask)
-            .with_batch_size(CHUNK_ROWS)
-            .build()
-            .map_err(|error| self.wrong(&error))?;
-        Ok((reader, table, needed))
+        let mut columns = Vec::new();
+        let mut first_leaf = 0;
+        for (index, field) in fields.iter().enumerate() {
+            if table.needs(index) {
+                let root = RootColumn::of(field, first_leaf);
+                columns.push(NeededColumn {
+                    index,
+                    root: root.map_err(|reason| self.bytes.file.format_error(reason))?,
+                    leaves: Vec::new(),
+                });
+            }
+            first_leaf += leaf_count(field);
+        }
+        Ok(RowReader {
+            file,
+            table,
+            columns,
+            next_group: 0,
+            rows_left: 0,
+            rows: 0,
+        })
     }
 
     fn wrong(&self, error: &dyn std::fmt::Display) -> ReadError {
@@ -120,33 +147,77 @@ impl Source for ParquetSource {
             Some(reader) => Ok(reader),
             None => guarded(|| self.start()).unwrap_or_else(|given_up| Err(self.wrong(&given_up))),
         };
-        let (mut reader, table, needed) = started?;
-        let batch = match guarded(|| reader.next()) {
-            Ok(Some(Ok(batch))) => batch,
-            Ok(Some(Err(error))) => return Err(self.wrong(&error)),
-            Ok(None) => return Ok(None),
+        let mut reader = started?;
+        let events = match guarded(|| reader.next()) {
+            Ok(Ok(Some(events))) => events,
+            Ok(Ok(None)) => return Ok(None),
+            Ok(Err(error)) => return Err(self.wrong(&error)),
             Err(given_up) => return Err(self.wrong(&given_up)),
         };
-        let rows = batch.num_rows();
-        let mut columns = vec![Column::Null(rows); table.names().len()];
-        let mut bad = Vec::new();
-        for (array, column) in batch.columns().iter().zip(&needed) {
-            let name = &table.names()[*column];
-            match decode_column(array, name, &mut bad) {
-                Ok(decoded) => columns[*column] = decoded,
-                Err(reason) => return Err(self.bytes.file.format_error(reason)),
-            }
-        }
-        let first = self.rows;
-        let events = table.events(columns, rows, bad, |row| first + row as u64 + 1);
-        self.rows += rows as u64;
-        self.reader = Some((reader, table, needed));
+        self.reader = Some(reader);
         self.ended = false;
         Ok(Some(events))
     }
 
     fn file(&self) -> &OpenFile {
         &self.bytes.file
+    }
+}
+
+impl RowReader {
+    fn next(&mut self) -> Result<Option<Events>, ParquetError> {
+        while self.rows_left == 0 {
+            if self.next_group == self.file.num_row_groups() {
+                return Ok(None);
+            }
+            self.open_group()?;
+        }
+        let rows = self.rows_left.min(CHUNK_ROWS);
+        self.rows_left -= rows;
+        let mut columns = vec![Column::Null(rows); self.table.names().len()];
+        let mut bad = Vec::new();
+        for column in &mut self.columns {
+            for leaf in &mut column.leaves {
+                leaf.read(rows)?;
+            }
+            let name = &self.table.names()[column.index];
+            let found = rows_of(
+                &column.root.node,
+                &mut column.leaves,
+                rows,
+                |row, reason| {
+                    bad.push(BadRow {
+                        row,
+                        kind: BadKind::InvalidData,
+                        reason: format!("{name}: {reason}"),
+                    });
+                },
+            );
+            columns[column.index] = found?;
+        }
+        let first = self.rows;
+        self.rows += rows as u64;
+        let line = |row| first + row as u64 + 1;
+        Ok(Some(self.table.events(columns, rows, bad, line)))
+    }
+
+    fn open_group(&mut self) -> Result<(), ParquetError> {
+        let group = self.file.get_row_group(self.next_group)?;
+        self.next_group += 1;
+        self.rows_left = usize::try_from(group.metadata().num_rows())
+            .map_err(|_| malformed("a row group has a negative number of rows"))?;
+        for column in &mut self.columns {
+            column.leaves.clear();
+            for (index, leaf_type) in column.root.leaf_types.iter().enumerate() {
+                let index = column.root.first_leaf + index;
+                let descriptor = group.metadata().column(index).column_descr();
+                let reader = group.get_column_reader(index)?;
+                column
+                    .leaves
+                    .push(Leaf::new(reader, descriptor, *leaf_type));
+            }
+        }
+        Ok(())
     }
 }
 

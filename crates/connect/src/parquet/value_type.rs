@@ -1,17 +1,14 @@
-//! The common type of a set of values, and the values as an array of that type.
+//! The common type of a set of values, and the field of a Parquet schema that holds it.
 //!
 //! Integers and floats have floats in common, as long as no integer loses digits. Values of unrelated types have text
 //! in common, nested values as JSON text.
 
 use std::sync::Arc;
 
-use arrow_array::builder::{BooleanBuilder, Float64Builder, Int64Builder, StringBuilder};
-use arrow_array::{ArrayRef, ListArray, StructArray, TimestampNanosecondArray};
-use arrow_buffer::{NullBuffer, OffsetBuffer};
-use arrow_schema::{ArrowError, DataType, Field, Fields, TimeUnit};
-use highwater_engine::{Value, ValueRef, eval};
-
-use super::column::unix_nanos;
+use highwater_engine::ValueRef;
+use parquet::basic::{LogicalType, Repetition, TimeUnit, Type as PhysicalType};
+use parquet::errors::Result;
+use parquet::schema::types::{Type, TypePtr};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ValueType {
@@ -83,133 +80,52 @@ impl ValueType {
         }
     }
 
-    pub(super) fn data_type(&self) -> DataType {
-        match self {
-            ValueType::Null | ValueType::Text => DataType::Utf8,
-            ValueType::Bit => DataType::Boolean,
-            ValueType::Int { .. } => DataType::Int64,
-            ValueType::Float => DataType::Float64,
-            ValueType::Time => DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
-            ValueType::List(items) => DataType::List(Arc::new(item_field(items))),
-            ValueType::Struct(fields) => DataType::Struct(struct_fields(fields)),
-        }
-    }
-
-    pub(super) fn array(&self, values: &[ValueRef<'_>]) -> Result<ArrayRef, ArrowError> {
-        Ok(match self {
+    /// An optional field of this type.
+    pub(super) fn field(&self, name: &str) -> Result<TypePtr> {
+        let (physical, logical) = match self {
             ValueType::Null | ValueType::Text => {
-                let mut builder = StringBuilder::new();
-                values
-                    .iter()
-                    .for_each(|value| builder.append_option(text(*value)));
-                Arc::new(builder.finish())
+                (PhysicalType::BYTE_ARRAY, Some(LogicalType::String))
             }
-            ValueType::Bit => {
-                let mut builder = BooleanBuilder::new();
-                values.iter().for_each(|value| {
-                    builder.append_option(match value {
-                        ValueRef::Bit(value) => Some(*value),
-                        _ => None,
-                    });
-                });
-                Arc::new(builder.finish())
-            }
-            ValueType::Int { .. } => {
-                let mut builder = Int64Builder::new();
-                values.iter().for_each(|value| {
-                    builder.append_option(match value {
-                        ValueRef::Int(value) => Some(*value),
-                        _ => None,
-                    });
-                });
-                Arc::new(builder.finish())
-            }
-            ValueType::Float => {
-                let mut builder = Float64Builder::new();
-                values.iter().for_each(|value| {
-                    builder.append_option(match value {
-                        ValueRef::Float(value) => Some(*value),
-                        ValueRef::Int(value) => Some(*value as f64),
-                        _ => None,
-                    });
-                });
-                Arc::new(builder.finish())
-            }
+            ValueType::Bit => (PhysicalType::BOOLEAN, None),
+            ValueType::Int { .. } => (PhysicalType::INT64, None),
+            ValueType::Float => (PhysicalType::DOUBLE, None),
             ValueType::Time => {
-                let nanos: TimestampNanosecondArray =
-                    values.iter().map(|value| unix_nanos(*value)).collect();
-                Arc::new(nanos.with_timezone("UTC"))
+                let nanos_in_utc = LogicalType::timestamp(true, TimeUnit::NANOS);
+                (PhysicalType::INT64, Some(nanos_in_utc))
             }
-            ValueType::List(items) => list(items, values)?,
-            ValueType::Struct(fields) => structs(fields, values)?,
-        })
-    }
-}
-
-fn item_field(items: &ValueType) -> Field {
-    Field::new("item", items.data_type(), true)
-}
-
-fn struct_fields(fields: &[(Arc<str>, ValueType)]) -> Fields {
-    let field = |(name, kind): &(Arc<str>, ValueType)| Field::new(&**name, kind.data_type(), true);
-    fields.iter().map(field).collect()
-}
-
-fn list(items: &ValueType, values: &[ValueRef<'_>]) -> Result<ArrayRef, ArrowError> {
-    let mut inner = Vec::new();
-    let mut lengths = Vec::with_capacity(values.len());
-    let mut valid = Vec::with_capacity(values.len());
-    for value in values {
-        let found: &[Value] = match value {
-            ValueRef::Array(found) => found,
-            _ => &[],
+            ValueType::List(items) => {
+                let items = vec![items.field("element")?];
+                let items = Type::group_type_builder("list")
+                    .with_repetition(Repetition::REPEATED)
+                    .with_fields(items);
+                let list = Type::group_type_builder(name)
+                    .with_repetition(Repetition::OPTIONAL)
+                    .with_logical_type(Some(LogicalType::List))
+                    .with_fields(vec![items.build()?.into()]);
+                return Ok(list.build()?.into());
+            }
+            ValueType::Struct(fields) => {
+                let group = Type::group_type_builder(name)
+                    .with_repetition(Repetition::OPTIONAL)
+                    .with_fields(fields_of(fields)?);
+                return Ok(group.build()?.into());
+            }
         };
-        lengths.push(found.len());
-        valid.push(matches!(value, ValueRef::Array(_)));
-        inner.extend(found.iter().map(Value::view));
+        let field = Type::primitive_type_builder(name, physical)
+            .with_repetition(Repetition::OPTIONAL)
+            .with_logical_type(logical);
+        Ok(field.build()?.into())
     }
-    let array = ListArray::try_new(
-        Arc::new(item_field(items)),
-        OffsetBuffer::from_lengths(lengths),
-        items.array(&inner)?,
-        Some(NullBuffer::from(valid)),
-    )?;
-    Ok(Arc::new(array))
 }
 
-fn structs(
-    fields: &[(Arc<str>, ValueType)],
-    values: &[ValueRef<'_>],
-) -> Result<ArrayRef, ArrowError> {
-    let mut columns = Vec::with_capacity(fields.len());
-    for (name, kind) in fields {
-        let inner: Vec<ValueRef> = values
-            .iter()
-            .map(|value| match value {
-                ValueRef::Record(record) => {
-                    record.get_exact(name).map_or(ValueRef::Null, Value::view)
-                }
-                _ => ValueRef::Null,
-            })
-            .collect();
-        columns.push(kind.array(&inner)?);
-    }
-    let valid: Vec<bool> = values
-        .iter()
-        .map(|value| matches!(value, ValueRef::Record(_)))
-        .collect();
-    let array = StructArray::try_new(struct_fields(fields), columns, Some(valid.into()))?;
-    Ok(Arc::new(array))
+pub(super) fn fields_of(fields: &[(Arc<str>, ValueType)]) -> Result<Vec<TypePtr>> {
+    fields.iter().map(|(name, kind)| kind.field(name)).collect()
 }
 
-fn text(value: ValueRef<'_>) -> Option<String> {
+/// A time as nanoseconds since 1970, if it fits into 64 bits.
+pub(super) fn unix_nanos(value: ValueRef<'_>) -> Option<i64> {
     match value {
-        ValueRef::Null => None,
-        ValueRef::Text(text) => Some(text.to_owned()),
-        other => {
-            let mut text = String::new();
-            eval::write_text(other, &mut text);
-            Some(text)
-        }
+        ValueRef::Time(time) => i64::try_from(time.to_unix_nanos()).ok(),
+        _ => None,
     }
 }

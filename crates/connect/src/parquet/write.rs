@@ -4,18 +4,17 @@
 //! not fit it, because a column is new or has values of another type, the file ends and a new part starts, whose schema
 //! has room for both. Row groups hold a fixed number of rows, so that part boundaries depend on the rows alone.
 
-use std::io::{self, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow_schema::{Field, Schema, SchemaRef};
-use highwater_engine::{Chunk, Value, ValueRef};
+use highwater_engine::{Chunk, Value};
 use highwater_query::plan::Name;
-use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::Type;
 
-use super::value_type::ValueType;
+use super::shred::write_row_group;
+use super::value_type::{ValueType, fields_of};
 use crate::rows::RowNames;
 use crate::writer::{RowWriter, WriteError, WriterOutput};
 
@@ -27,31 +26,8 @@ pub(crate) struct ParquetWriter {
     schema: Vec<(Arc<str>, ValueType)>,
     /// Rows of the current group.
     group: Vec<Value>,
-    part: Option<ArrowWriter<SharedBuffer>>,
-    bytes: SharedBuffer,
+    part: Option<SerializedFileWriter<Vec<u8>>>,
     done: Vec<WriterOutput>,
-}
-
-/// Collects the library's bytes until they are taken.
-#[derive(Clone, Default)]
-struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
-
-impl SharedBuffer {
-    fn take(&self) -> Vec<u8> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(|e| e.into_inner()))
-    }
-}
-
-impl Write for SharedBuffer {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut buffer = self.0.lock().unwrap_or_else(|e| e.into_inner());
-        buffer.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 impl ParquetWriter {
@@ -69,7 +45,6 @@ impl ParquetWriter {
             schema,
             group: Vec::new(),
             part: None,
-            bytes: SharedBuffer::default(),
             done: Vec::new(),
         }
     }
@@ -78,7 +53,6 @@ impl ParquetWriter {
         self.group.push(row);
         if self.group.len() == GROUP_ROWS {
             self.write_group()?;
-            self.keep_bytes();
         }
         Ok(())
     }
@@ -90,73 +64,49 @@ impl ParquetWriter {
         let ValueType::Struct(wanted) = found else {
             return Err(failed("rows are not records"));
         };
-        let same = |a: &[(Arc<str>, ValueType)], b: &[(Arc<str>, ValueType)]| {
-            let types = a.iter().zip(b);
-            a.len() == b.len()
-                && types
-                    .clone()
-                    .all(|(a, b)| a.1.data_type() == b.1.data_type())
-        };
-        if self.part.is_some() && !same(&self.schema, &wanted) {
+        let same_fields =
+            fields_of(&self.schema).map_err(failed)? == fields_of(&wanted).map_err(failed)?;
+        if self.part.is_some() && !same_fields {
             self.end_part()?;
             self.done.push(WriterOutput::NewPart);
         }
         self.schema = wanted;
-        let schema = self.schema();
-        let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.schema.len());
-        for (name, kind) in &self.schema {
-            let values: Vec<ValueRef> = group
-                .iter()
-                .map(|row| match row {
-                    Value::Record(record) => {
-                        record.get_exact(name).map_or(ValueRef::Null, Value::view)
-                    }
-                    _ => ValueRef::Null,
-                })
-                .collect();
-            arrays.push(kind.array(&values).map_err(failed)?);
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(group.len()));
-        let batch = RecordBatch::try_new_with_options(schema, arrays, &options).map_err(failed)?;
+        let schema = self.schema.clone();
         let part = self.part()?;
-        part.write(&batch).map_err(failed)?;
-        part.flush().map_err(failed)
-    }
-
-    fn schema(&self) -> SchemaRef {
-        let field =
-            |(name, kind): &(Arc<str>, ValueType)| Field::new(&**name, kind.data_type(), true);
-        Arc::new(Schema::new(
-            self.schema.iter().map(field).collect::<Vec<_>>(),
-        ))
+        write_row_group(part, &schema, &group).map_err(failed)?;
+        part.flush().map_err(failed)?;
+        let bytes = std::mem::take(part.inner_mut());
+        self.keep(bytes);
+        Ok(())
     }
 
     /// The current file, created if necessary.
-    fn part(&mut self) -> Result<&mut ArrowWriter<SharedBuffer>, WriteError> {
-        if self.part.is_none() {
-            let how = WriterProperties::builder()
-                .set_compression(Compression::SNAPPY)
-                .set_max_row_group_row_count(Some(GROUP_ROWS))
-                .build();
-            let writer = ArrowWriter::try_new(self.bytes.clone(), self.schema(), Some(how));
-            self.part = Some(writer.map_err(failed)?);
-        }
-        match &mut self.part {
-            Some(part) => Ok(part),
-            None => unreachable!("it was made just now"),
-        }
+    fn part(&mut self) -> Result<&mut SerializedFileWriter<Vec<u8>>, WriteError> {
+        let part = match self.part.take() {
+            Some(part) => part,
+            None => {
+                let properties = WriterProperties::builder()
+                    .set_compression(Compression::SNAPPY)
+                    .build();
+                let schema = Type::group_type_builder("schema")
+                    .with_fields(fields_of(&self.schema).map_err(failed)?);
+                let schema = schema.build().map_err(failed)?;
+                SerializedFileWriter::new(Vec::new(), schema.into(), properties.into())
+                    .map_err(failed)?
+            }
+        };
+        Ok(self.part.insert(part))
     }
 
     fn end_part(&mut self) -> Result<(), WriteError> {
         if let Some(part) = self.part.take() {
-            part.close().map_err(failed)?;
-            self.keep_bytes();
+            let rest = part.into_inner().map_err(failed)?;
+            self.keep(rest);
         }
         Ok(())
     }
 
-    fn keep_bytes(&mut self) {
-        let bytes = self.bytes.take();
+    fn keep(&mut self, bytes: Vec<u8>) {
         if !bytes.is_empty() {
             self.done.push(WriterOutput::Bytes(bytes));
         }

@@ -655,6 +655,24 @@ mod parquet {
         );
     }
 
+    // proves C4 S2
+    #[test]
+    fn a_text_that_is_not_utf8_is_a_bad_row_and_not_the_end_of_the_file() {
+        let texts = ["first", "needle", "last"].map(Value::text);
+        let rows = chunk(vec![column(texts.to_vec())]);
+        let mut bytes = write(OutputFormat::Parquet, vec![field("a")], &[rows]).concat();
+        let places: Vec<usize> = (0..bytes.len() - 6)
+            .filter(|at| &bytes[*at..at + 6] == b"needle")
+            .collect();
+        assert!(!places.is_empty(), "short texts are stored as they are");
+        places.iter().for_each(|at| bytes[*at] = 0xff);
+        let found = read_parquet(&bytes);
+        assert_eq!(found.rows, [r#"{"a":"first"}"#, r#"{"a":"last"}"#]);
+        assert_eq!(found.lines, [1, 3]);
+        assert_eq!((found.bad.len(), found.bad[0].0), (1, 2));
+        assert!(found.bad[0].2.contains("UTF-8"), "{}", found.bad[0].2);
+    }
+
     #[test]
     fn no_rows_are_a_file_too() {
         let bytes = write(OutputFormat::Parquet, vec![field("a")], &[]).concat();

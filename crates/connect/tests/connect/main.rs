@@ -6,4 +6,6 @@ mod common;
 mod decode_against_serde;
 mod formats;
 mod hub;
+#[cfg(feature = "parquet")]
+mod parquet_files;
 mod round_trip;
