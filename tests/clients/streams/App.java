@@ -10,11 +10,16 @@ import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.TimeWindows;
 
-/** Counts clicks by user and minute, and joins each click with the name of its user, exactly once. Runs until it is killed. */
+/**
+ * Counts clicks by user and minute, and joins each click with the name of its user, exactly once. Runs until it is killed, or ends
+ * with 1 after an error, which is on its standard error. The fourth argument is the group protocol.
+ */
 public class App {
     public static void main(String[] args) throws Exception {
         String bootstrap = args[0], run = args[1], state = args[2];
+        String protocol = args.length > 3 ? args[3] : "classic";
         Properties settings = new Properties();
+        settings.put(StreamsConfig.GROUP_PROTOCOL_CONFIG, protocol);
         settings.put(StreamsConfig.APPLICATION_ID_CONFIG, "streams-" + run);
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, bootstrap);
         settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
@@ -23,7 +28,8 @@ public class App {
         settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");
-        settings.put(StreamsConfig.consumerPrefix("session.timeout.ms"), 6000);
+        // With the streams protocol the server says it.
+        if (protocol.equals("classic")) settings.put(StreamsConfig.consumerPrefix("session.timeout.ms"), 6000);
         settings.put(StreamsConfig.producerPrefix("transaction.timeout.ms"), 6000);
 
         StreamsBuilder builder = new StreamsBuilder();
@@ -43,7 +49,12 @@ public class App {
             error.printStackTrace();
             return org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
         });
+        var failed = new CountDownLatch(1);
+        streams.setStateListener((now, before) -> {
+            if (now == KafkaStreams.State.ERROR) failed.countDown();
+        });
         streams.start();
-        new CountDownLatch(1).await();
+        failed.await();
+        Runtime.getRuntime().halt(1);
     }
 }

@@ -94,10 +94,19 @@ pub(super) struct Entry {
     pub(super) operations: &'static [i8],
     /// `None` for rights that were given with the key.
     pub(super) grant: Option<Grant>,
+    /// Whether it is what Kafka calls a super user, who may do everything without a binding.
+    is_super_user: bool,
+}
+
+/// Whether a key has all rights that Kafka has words for, without limits.
+fn is_super_user(key: &Key) -> bool {
+    let rights = [Right::Listen, Right::Send, Right::Manage];
+    key.scope == KeyScope::UNLIMITED && rights.iter().all(|right| key.rights.has(*right))
 }
 
 /// The rights and grants of a key.
 pub(super) fn entries(key: &Key) -> Vec<Entry> {
+    let is_super_user = is_super_user(key);
     let of_rights = resources(key).into_iter().flat_map(|(resource, pattern)| {
         let rights = key.rights.iter();
         rights.map(move |right| Entry {
@@ -105,6 +114,7 @@ pub(super) fn entries(key: &Key) -> Vec<Entry> {
             pattern: pattern.clone(),
             operations: operations(right, resource),
             grant: None,
+            is_super_user,
         })
     });
     let of_grants = key.grants.iter().map(|grant| Entry {
@@ -112,6 +122,7 @@ pub(super) fn entries(key: &Key) -> Vec<Entry> {
         pattern: Pattern::of(&grant.name),
         operations: granted_operations(grant),
         grant: Some(grant.clone()),
+        is_super_user: false,
     });
     of_rights.chain(of_grants).collect()
 }
@@ -194,8 +205,12 @@ impl Filter {
             && selects(self.permission, ALLOW)
     }
 
-    /// The operations of the entry that it selects.
+    /// The operations of the entry that it selects. Rights of a super user are no bindings in Kafka, so they are shown to who
+    /// asks for this user only.
     pub(super) fn selected(&self, entry: &Entry) -> Vec<i8> {
+        if entry.is_super_user && self.principal.is_none() {
+            return Vec::new();
+        }
         if !selects(self.resource, entry.resource) || !self.matches_pattern(&entry.pattern) {
             return Vec::new();
         }

@@ -45,9 +45,22 @@ fn a_key_is_shown_as_bindings_of_its_names() {
         all,
         expected.map(|(kind, name, pattern)| (kind, name.to_owned(), pattern))
     );
+}
+
+// proves G1
+#[test]
+fn a_super_user_is_shown_to_who_asks_for_it() {
     let root = Key::new("root", "secret", Rights::ALL, KeyScope::UNLIMITED);
-    let kinds: Vec<i8> = names(&filter(), root).iter().map(|one| one.0).collect();
+    assert!(names(&filter(), root.clone()).is_empty());
+    let of_root = Filter {
+        principal: Some("User:root".into()),
+        ..filter()
+    };
+    let kinds: Vec<i8> = names(&of_root, root).iter().map(|one| one.0).collect();
     assert_eq!(kinds, [TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID]);
+    let send: Rights = [Right::Send].into_iter().collect();
+    let sender = Key::new("sender", "secret", send, KeyScope::UNLIMITED);
+    assert_eq!(names(&filter(), sender).len(), 2, "a part of the rights");
 }
 
 // proves G1
