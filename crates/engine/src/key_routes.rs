@@ -8,11 +8,12 @@
 //! The class of a value follows from its group: 1 and 1.0 are one group, so they have one class.
 
 use highwater_query::plan::{
-    AnalyticColumn, AnalyticNode, ApplyColumn, Expr, ExprKind, Node, NodeId, Side, Window,
-    WindowNode,
+    AnalyticColumn, AnalyticNode, ApplyColumn, Expr, ExprKind, JoinNode, Node, NodeId, Side, Type,
+    Window, WindowNode,
 };
 
 use crate::chunk::Chunk;
+use crate::column_type::column_type;
 use crate::eval::{self, float_as_int, key_value};
 use crate::ops::{Groups, Item, PartialPane};
 use crate::physical_plan::{Exit, PhysicalPlan, Placement};
@@ -186,11 +187,7 @@ impl KeySearch<'_> {
                 (Side::Left, below) => self.follow(lookup.from, below),
                 (Side::Right, _) => Err("the key of the output is of reference data".into()),
             },
-            Node::Join(_) => Err(
-                "a JOIN of streams combines rows by equal values, which may be written \
-                                  differently"
-                    .into(),
-            ),
+            Node::Join(join) => self.follow_join(join, column),
             Node::Match(_) => Err("MATCH_RECOGNIZE is in one place".into()),
         }
     }
@@ -217,6 +214,40 @@ impl KeySearch<'_> {
         match column_of(&key.expr) {
             Some(below) => self.follow(window.from, below),
             None => Err("a key of GROUP BY is computed after partitions are combined".into()),
+        }
+    }
+
+    /// Rows that match are in one class if their keys are of one type: then equal values are written alike.
+    fn follow_join(&mut self, join: &JoinNode, column: usize) -> Result<(), String> {
+        let (side, below) = join.columns[column];
+        if join.outer && side == Side::Right {
+            return Err("the key of the output is NULL where a LEFT JOIN finds no match".into());
+        }
+        let pairs = join.keys.iter();
+        let pairs = pairs.filter_map(|(left, right)| Some((column_of(left)?, column_of(right)?)));
+        let mut keyed = pairs.filter(|(left, right)| match side {
+            Side::Left => *left == below,
+            Side::Right => *right == below,
+        });
+        let plan = self.physical.plan();
+        let is_of_one_type = |(left, right): &(usize, usize)| {
+            let found = column_type(plan, join.left, *left);
+            let is_plain = matches!(found, Some(Type::Text | Type::Bigint | Type::Bit));
+            is_plain && found == column_type(plan, join.right, *right)
+        };
+        let Some(first) = keyed.next() else {
+            return Err("the key of the output is no key of the JOIN".into());
+        };
+        match std::iter::once(first).chain(keyed).find(is_of_one_type) {
+            Some((left, right)) => {
+                self.follow(join.left, left)?;
+                self.follow(join.right, right)
+            }
+            None => Err(
+                "a JOIN of streams combines rows by equal values, which may be written differently, such as 1 and '01'; \
+                 CAST the keys of both sides to one of bigint, bit and nvarchar(max) in a step before"
+                    .into(),
+            ),
         }
     }
 

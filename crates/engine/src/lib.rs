@@ -7,6 +7,7 @@
 mod chunk;
 pub mod codec;
 mod column;
+mod column_type;
 mod estimate;
 pub mod eval;
 mod item_codec;

@@ -138,6 +138,19 @@ mod tests {
 
     // proves X1
     #[test]
+    fn a_join_is_spread_by_keys_of_one_type() {
+        let typed = "WITH c AS (SELECT CAST(k AS bigint) AS k FROM a), d AS (SELECT CAST(k AS bigint) AS k FROM b) \
+                     SELECT d.k AS k INTO x FROM c JOIN d ON c.k = d.k AND DATEDIFF(second, c, d) BETWEEN 0 AND 3";
+        let declared = "CREATE TABLE a (k nvarchar(max)); CREATE TABLE b (k nvarchar(max)); \
+                        SELECT a.k AS k INTO x FROM a JOIN b ON a.k = b.k AND DATEDIFF(second, a, b) BETWEEN 0 AND 3";
+        for sql in [typed, declared] {
+            let found = keyed(sql, "combiners = 3\n");
+            assert_eq!(found.refusal, None, "{sql}");
+        }
+    }
+
+    // proves X1
+    #[test]
     fn what_keys_keep_apart_is_spread_and_the_rest_says_why_not() {
         let counts = "SELECT k, COUNT(*) AS n INTO x FROM a TIMESTAMP BY t GROUP BY k, TumblingWindow(minute, 1)";
         let found = keyed(counts, "combiners = 3\n");
@@ -178,7 +191,25 @@ mod tests {
             (
                 "SELECT a.k AS k INTO x FROM a JOIN b ON a.k = b.k AND DATEDIFF(second, a, b) BETWEEN 0 AND 3",
                 "",
-                "a JOIN of streams",
+                "CAST the keys of both sides",
+            ),
+            (
+                "WITH c AS (SELECT CAST(k AS bigint) AS k, v FROM a), d AS (SELECT CAST(k AS bigint) AS k, v FROM b) \
+                 SELECT d.k AS k INTO x FROM c LEFT JOIN d ON c.k = d.k AND DATEDIFF(second, c, d) BETWEEN 0 AND 3",
+                "",
+                "LEFT JOIN finds no match",
+            ),
+            (
+                "WITH c AS (SELECT CAST(k AS bigint) AS k, v FROM a), d AS (SELECT CAST(k AS nvarchar(max)) AS k, v FROM b) \
+                 SELECT c.k AS k INTO x FROM c JOIN d ON c.k = d.k AND DATEDIFF(second, c, d) BETWEEN 0 AND 3",
+                "",
+                "CAST the keys of both sides",
+            ),
+            (
+                "WITH c AS (SELECT CAST(k AS bigint) AS k, v FROM a), d AS (SELECT CAST(k AS bigint) AS k, v FROM b) \
+                 SELECT c.k AS k INTO x FROM c JOIN d ON c.v = d.v AND DATEDIFF(second, c, d) BETWEEN 0 AND 3",
+                "",
+                "no key of the JOIN",
             ),
         ] {
             let found = keyed(sql, &format!("combiners = 3\n{lines}"));

@@ -16,7 +16,7 @@ use super::batch_decoder::BatchDecoder;
 use super::checkpoint::Checkpoint;
 use super::combiner_thread::{CombinerEvent, CombinerThread};
 use super::hub_stream::HubStream;
-use super::instances::{ExchangeStream, ExchangeStreamId};
+use super::instances::{CombinerStart, ExchangeStream, ExchangeStreamId};
 use super::output_queue::OutputQueue;
 use super::partition_stream::PartitionStream;
 use super::partitions::{InputPartition, PartitionSet};
@@ -153,21 +153,18 @@ impl JobBuilder<'_> {
         Ok(self.combine(streams, partitions, since))
     }
 
-    /// The parts of a job whose streams come from an exchange. `starts` has the first offset of each input partition.
-    pub(super) fn build_exchanged(
-        &self,
-        partitions: &PartitionSet,
-        since: Instant,
-        starts: &[Offset],
-    ) -> JobParts {
+    /// The parts of a job whose streams come from an exchange.
+    pub(super) fn build_exchanged(&self, exchange: &CombinerStart, since: Instant) -> JobParts {
         let items = self.physical.item_reader();
-        let streams = partitions.all.iter().zip(starts).enumerate();
+        let partitions = &exchange.partitions;
+        let streams = partitions.all.iter().zip(&exchange.starts).enumerate();
         let streams = streams.map(|(number, (partition, start))| {
             let id = ExchangeStreamId {
                 number,
                 input: partition.input,
                 partition: partition.number,
                 place: partition.place.clone(),
+                tables: exchange.tables.version(),
             };
             let meter = self.state_limit.meter();
             let stream = ExchangeStream::new(id, items.clone(), *start, meter);

@@ -51,6 +51,8 @@ pub(super) struct Feed {
     pub punctuates: bool,
     /// Positions at which fetches end, those that are not reached yet, ascending.
     pub stopovers: VecDeque<StreamPosition>,
+    /// It ends when no stopover is left.
+    pub ends_at_stopovers: bool,
     pub permits: Arc<Semaphore>,
     pub to: mpsc::UnboundedSender<WorkItem>,
     pub clock: Arc<dyn Clock>,
@@ -80,6 +82,9 @@ impl Feed {
                 .is_some_and(|end| self.next >= end.offset)
             {
                 return self.end().await;
+            }
+            if self.ends_at_stopovers && !self.has_stopovers() {
+                return Ok(());
             }
             // The combiner returns the permit when it has processed the fetch.
             let permits = self.permits.clone();
@@ -111,6 +116,13 @@ impl Feed {
                 passed,
             })?;
         }
+    }
+
+    /// Whether there are stopovers that are not reached.
+    fn has_stopovers(&self) -> bool {
+        let (next, has_journal) = (self.next, self.journal.is_some());
+        let mut stopovers = self.stopovers.iter();
+        stopovers.any(|stopover| next < stopover.next || (next == stopover.next && has_journal))
     }
 
     /// Fetches, but not beyond the next stopover.

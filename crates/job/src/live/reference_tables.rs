@@ -30,6 +30,18 @@ pub(super) struct CheckpointedReferences {
 }
 
 impl ReferenceTables {
+    /// For a job that is given its tables.
+    pub(super) fn none() -> ReferenceTables {
+        ReferenceTables {
+            loaded: References::default(),
+            effective: EffectiveSnapshots::default(),
+            known: SnapshotListing::default(),
+            stored: None,
+            previous: None,
+            is_new: false,
+        }
+    }
+
     /// Loads the tables; blocks. `adopt_new` is allowed only right after a checkpoint.
     pub(super) fn find(
         job: &Job,
@@ -97,9 +109,7 @@ impl ReferenceTables {
             loaded: load_effective(job, &effective, copies)?,
             effective,
             known,
-            stored: None,
-            previous: None,
-            is_new: false,
+            ..ReferenceTables::none()
         })
     }
 

@@ -24,14 +24,20 @@ pub(super) struct ReferenceRefresh {
 
 impl ReferenceRefresh {
     /// Looks at once, because files may have changed while the job was down, and then at the interval of its inputs.
-    pub(super) fn new(job: Arc<Job>, known: SnapshotListing, now: Duration) -> ReferenceRefresh {
+    /// Not at all if the job `is_given` its tables.
+    pub(super) fn new(
+        job: Arc<Job>,
+        known: SnapshotListing,
+        now: Duration,
+        is_given: bool,
+    ) -> ReferenceRefresh {
         let inputs = job.file.inputs.iter();
         let every = inputs.filter_map(|input| input.refresh).min();
         let every = every.map(|every| {
             let micros = u64::try_from(every.ticks() / 10).unwrap_or_default();
             Duration::from_micros(micros).max(Duration::from_millis(10))
         });
-        let due = (!job.plan.references.is_empty()).then_some(now);
+        let due = (!job.plan.references.is_empty() && !is_given).then_some(now);
         ReferenceRefresh {
             job,
             known,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use highwater_engine::Scripts;
 use highwater_env::Clock;
 use highwater_log::Isolation;
+use highwater_time::Instant;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -55,6 +56,8 @@ pub(super) struct RunningJob {
     status: StatusHandle,
     /// The number of the last checkpoint that was begun.
     number: u64,
+    /// The watermark of the checkpoint that it went on from.
+    start_watermark: Instant,
     every: Duration,
     patience: Duration,
     until_end: Option<AtEnd>,
@@ -126,6 +129,8 @@ pub(super) struct LaunchPlan {
     pub checkpoints: CheckpointBuilder,
     /// The number of the latest checkpoint.
     pub number: u64,
+    /// The watermark of that checkpoint.
+    pub watermark: Instant,
     /// The files of the reference data in use.
     pub references: SnapshotListing,
     pub status: StatusHandle,
@@ -186,6 +191,7 @@ impl LaunchPlan {
                 punctuates: arrival != Some(ArrivalTime::Create),
                 until,
                 stopovers: VecDeque::new(),
+                ends_at_stopovers: false,
                 permits: self.parts.combiner.permits.permits(number),
                 to: workers[number % workers.len()].clone(),
                 clock: self.context.clock.clone(),
@@ -282,7 +288,7 @@ impl RunningJob {
         plan.status.set_state(JobState::Running);
         let now = context.clock.elapsed();
         Ok(RunningJob {
-            refresh: ReferenceRefresh::new(plan.job.clone(), plan.references, now),
+            refresh: ReferenceRefresh::new(plan.job.clone(), plan.references, now, plan.exchanged),
             every: checkpoint_interval(&plan.job, &plan.options),
             is_outdated: false,
             trim,
@@ -292,6 +298,7 @@ impl RunningJob {
             checkpoints: Arc::new(plan.checkpoints),
             status: plan.status,
             number: plan.number,
+            start_watermark: plan.watermark,
             patience: plan.options.stop_patience,
             until_end: plan.options.until_end,
             growth,
@@ -309,6 +316,11 @@ impl RunningJob {
             pending: None,
             job: plan.job,
         })
+    }
+
+    /// The watermark of the checkpoint that it went on from.
+    pub(super) fn start_watermark(&self) -> Instant {
+        self.start_watermark
     }
 
     /// Supervises the job to its end.

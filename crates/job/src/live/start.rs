@@ -137,8 +137,8 @@ impl JobStart<'_> {
         if latest.number.is_some() && latest.checkpoint.is_none() {
             return Err(StartError::Damaged);
         }
-        let mut number = latest.number;
-        let mut point = match latest.checkpoint {
+        let number = latest.number;
+        let point = match latest.checkpoint {
             Some(saved) => StartPoint {
                 epoch: saved.epoch,
                 since: saved.since,
@@ -150,10 +150,8 @@ impl JobStart<'_> {
                 from: StartFrom::Positions(vec![Offset(0); exchange.starts.len()]),
             },
         };
-        let tables = self.tables(&mut point, &mut number, false).await?;
-        let builder = self.builder(&self.job.physical);
-        let mut parts =
-            builder.build_exchanged(&exchange.partitions, point.since, &exchange.starts);
+        let builder = self.builder(exchange.tables.physical(self.job));
+        let mut parts = builder.build_exchanged(exchange, point.since);
         match &point.from {
             StartFrom::Checkpoint(saved) => {
                 let restored = parts.restore(saved);
@@ -172,7 +170,7 @@ impl JobStart<'_> {
             number,
             fingerprint: exchange.fingerprint.clone(),
         };
-        self.launch(draft, tables).await
+        self.launch(draft, ReferenceTables::none()).await
     }
 
     /// Opens the outputs, stores the first checkpoint of an epoch, and launches the job.
@@ -227,6 +225,10 @@ impl JobStart<'_> {
             partitions: draft.partitions,
             checkpoints,
             number: draft.number.unwrap_or(0).max(draft.point.epoch),
+            watermark: draft
+                .point
+                .checkpoint()
+                .map_or(Instant::BEFORE_ALL, |saved| saved.watermark),
             references: tables.known,
             status: self.status.clone(),
         })?;

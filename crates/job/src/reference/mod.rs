@@ -34,7 +34,7 @@ use crate::load::Job;
 use crate::plan::InputFormat;
 use crate::report::{InputErrorKind, InputErrorSample, InputReport};
 pub(crate) use effective_snapshots::{EffectiveSnapshots, SnapshotListing};
-pub(crate) use table_copies::TableCopies;
+pub(crate) use table_copies::{TableCopies, read_rows, write_rows};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReferenceError {
@@ -56,6 +56,7 @@ pub enum ReferenceError {
 }
 
 /// The tables of a job.
+#[derive(Default)]
 pub(crate) struct References {
     /// The plan with its tables; `None` without any.
     pub physical: Option<PhysicalPlan>,
@@ -83,16 +84,58 @@ pub(crate) fn load_effective(
     )
 }
 
+/// Reads the tables, each snapshot by the time in its path.
+pub(crate) fn read_tables(job: &Job) -> Result<LoadedTables, ReferenceError> {
+    read_with(job, &|_, named| Some(named), &TableCopies::default())
+}
+
+/// The plan of a job with one table for each of its references.
+pub(crate) fn plan_with_tables(
+    job: &Job,
+    tables: &[Arc<ReferenceTable>],
+) -> Result<PhysicalPlan, PhysicalPlanError> {
+    let physical = PhysicalPlan::with_references(job.plan.clone(), tables)?;
+    Ok(physical.with_scripts(job.scripts.clone()))
+}
+
 /// The time from which a snapshot of an input, named by its time, is in effect; `None` if it never is.
 type EffectiveFrom<'a> = &'a dyn Fn(&str, Instant) -> Option<Instant>;
+
+/// What was read for the references of a plan, in their order.
+pub(crate) struct LoadedTables {
+    pub tables: Vec<Arc<ReferenceTable>>,
+    /// One report for each input.
+    pub reports: Vec<InputReport>,
+}
 
 fn load_with(
     job: &Job,
     effective_from: EffectiveFrom<'_>,
     copied: &TableCopies,
 ) -> Result<References, ReferenceError> {
+    let LoadedTables { tables, reports } = read_with(job, effective_from, copied)?;
+    let mut copies = TableCopies::default();
+    for (index, table) in tables.iter().enumerate() {
+        copies.add(index, table);
+    }
+    let physical = match tables.is_empty() {
+        true => None,
+        false => Some(plan_with_tables(job, &tables)?),
+    };
+    Ok(References {
+        physical,
+        reports,
+        copies,
+    })
+}
+
+fn read_with(
+    job: &Job,
+    effective_from: EffectiveFrom<'_>,
+    copied: &TableCopies,
+) -> Result<LoadedTables, ReferenceError> {
     let mut reports: Vec<InputReport> = Vec::new();
-    let (mut tables, mut copies) = (Vec::new(), TableCopies::default());
+    let mut tables = Vec::new();
     for (index, reference) in job.plan.references.iter().enumerate() {
         let Some(declared) = job.file.input(&reference.name) else {
             unreachable!("the query was bound against the inputs of the job file")
@@ -105,25 +148,13 @@ fn load_with(
             effective_from,
             copy,
         )?;
-        copies.add(index, &table);
         tables.push(Arc::new(table));
         // A table is read once for each use in the query, but reported once.
         if !reports.iter().any(|known| known.name == report.name) {
             reports.push(report);
         }
     }
-    let physical = match tables.is_empty() {
-        true => None,
-        false => Some(
-            PhysicalPlan::with_references(job.plan.clone(), &tables)?
-                .with_scripts(job.scripts.clone()),
-        ),
-    };
-    Ok(References {
-        physical,
-        reports,
-        copies,
-    })
+    Ok(LoadedTables { tables, reports })
 }
 
 impl References {

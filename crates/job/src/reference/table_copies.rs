@@ -36,11 +36,7 @@ impl TableCopies {
         out.count(self.0.len());
         for (index, chunk) in &self.0 {
             out.u64(*index as u64);
-            out.u64(chunk.rows() as u64);
-            out.u64(chunk.columns.len() as u64);
-            for column in &chunk.columns {
-                (0..column.len()).for_each(|row| out.value(column.get(row)));
-            }
+            write_rows(chunk, &mut out);
         }
         let checksum = crc32c::crc32c(&out);
         out.u32(checksum);
@@ -56,14 +52,29 @@ impl TableCopies {
         let mut from = Reader::new(contents);
         let mut copies = BTreeMap::new();
         for _ in 0..from.count()? {
-            let (index, rows, width) = (from.u64()?, from.u64()?, from.u64()?);
-            let columns = (0..width).map(|_| read_column(&mut from, rows));
-            let columns = columns.collect::<Result<_, _>>()?;
-            let times = vec![Instant::BEFORE_ALL.ticks(); rows as usize];
-            copies.insert(index as usize, Chunk::new(times.into(), columns));
+            let index = from.u64()?;
+            copies.insert(index as usize, read_rows(&mut from)?);
         }
         Ok(TableCopies(copies))
     }
+}
+
+/// Writes the rows of a snapshot, without their times.
+pub(crate) fn write_rows(chunk: &Chunk, out: &mut Vec<u8>) {
+    out.u64(chunk.rows() as u64);
+    out.u64(chunk.columns.len() as u64);
+    for column in &chunk.columns {
+        (0..column.len()).for_each(|row| out.value(column.get(row)));
+    }
+}
+
+/// Reads what [`write_rows`] wrote.
+pub(crate) fn read_rows(from: &mut Reader<'_>) -> Result<Chunk, DecodeError> {
+    let (rows, width) = (from.u64()?, from.u64()?);
+    let columns = (0..width).map(|_| read_column(from, rows));
+    let columns = columns.collect::<Result<_, _>>()?;
+    let times = vec![Instant::BEFORE_ALL.ticks(); rows as usize];
+    Ok(Chunk::new(times.into(), columns))
 }
 
 fn read_column(from: &mut Reader<'_>, rows: u64) -> Result<Column, DecodeError> {

@@ -1,5 +1,6 @@
 //! The combiner of a shared job, and its outputs: a job whose streams come from the exchange.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use highwater_connect::OutputShard;
@@ -10,13 +11,14 @@ use tokio::sync::mpsc;
 use super::super::fingerprint::Fingerprint;
 use super::super::handle::stop_command;
 use super::super::partitions::PartitionSet;
-use super::super::run::{Command, RunEnd};
+use super::super::run::{Command, RunEnd, RunningJob};
 use super::super::shard_state::ShardState;
 use super::super::start::{JobStart, StartOutcome, blocking};
 use super::super::status::JobState;
 use super::super::{JobContext, StartError};
+use super::references::ShardVote;
 use super::stream_shard::store_failed;
-use super::{InstanceContext, ShardEnd};
+use super::{InstanceContext, ShardEnd, ShardTables};
 
 /// Where the combiner begins if it has no checkpoint.
 pub(in crate::live) struct CombinerStart {
@@ -29,6 +31,7 @@ pub(in crate::live) struct CombinerStart {
     pub fingerprint: Fingerprint,
     /// Set if there are several combiners.
     pub shard: Option<OutputShard>,
+    pub tables: ShardTables,
 }
 
 pub(super) struct CombinerShard {
@@ -41,6 +44,10 @@ impl CombinerShard {
     /// Runs until a command ends it, or something else does.
     pub(super) async fn run(self, mut commands: mpsc::Receiver<Command>) -> ShardEnd {
         let instance = &self.instance;
+        let tables = match ShardTables::current(instance).await {
+            Ok(tables) => tables,
+            Err(end) => return end,
+        };
         let start = match self.exchange() {
             Some(partitions) => CombinerStart {
                 partitions,
@@ -49,6 +56,7 @@ impl CombinerShard {
                 since: instance.identity.since,
                 fingerprint: instance.identity.fingerprint.clone(),
                 shard: self.output_shard(),
+                tables,
             },
             None => {
                 let exchange = &instance.exchange;
@@ -85,11 +93,35 @@ impl CombinerShard {
             Err(error) if error.is_temporary() => return ShardEnd::Delayed(error.to_string()),
             Err(error) => return ShardEnd::Failed(error.to_string()),
         };
-        match running.watch(&mut commands).await {
-            RunEnd::State(JobState::Failed { reason }) => failed(state, reason).await,
-            RunEnd::State(_) => ShardEnd::Stopped,
-            RunEnd::Restart { .. } => ShardEnd::Delayed("it is restarted".into()),
+        if let Err(end) = self
+            .note_start(&start.tables, running.start_watermark())
+            .await
+        {
+            return end;
         }
+        let newer = start.tables.newer(instance);
+        match watch_until(running, commands, newer).await {
+            WatchEnd::Newer(version) => ShardEnd::AwaitsTables(version),
+            WatchEnd::Run(RunEnd::State(JobState::Failed { reason })) => {
+                match start.tables.newer_in_store(instance).await {
+                    Some(version) => ShardEnd::AwaitsTables(version),
+                    None => failed(state, reason).await,
+                }
+            }
+            WatchEnd::Run(RunEnd::State(_)) => ShardEnd::Stopped,
+            WatchEnd::Run(RunEnd::Restart { .. }) => ShardEnd::Delayed("it is restarted".into()),
+        }
+    }
+
+    /// Rows before `watermark` will not be computed again.
+    async fn note_start(&self, tables: &ShardTables, watermark: Instant) -> Result<(), ShardEnd> {
+        tables.check(watermark)?;
+        let vote = ShardVote {
+            reached: watermark,
+            watermark,
+        };
+        let shard = self.instance.partitions.all.len() + self.number;
+        tables.vote(&self.instance, shard, vote).await
     }
 
     fn output_shard(&self) -> Option<OutputShard> {
@@ -111,6 +143,50 @@ impl CombinerShard {
             source.partition = log.partition(exchange, partition)?;
         }
         Some(partitions)
+    }
+}
+
+/// The end of a combiner's run.
+enum WatchEnd {
+    Run(RunEnd),
+    /// It has stopped for this version of the reference data.
+    Newer(u64),
+}
+
+/// Runs to the end, or stops when there is newer reference data.
+async fn watch_until(
+    running: Box<RunningJob>,
+    mut commands: mpsc::Receiver<Command>,
+    newer: impl Future<Output = u64>,
+) -> WatchEnd {
+    let (to_job, mut inbox) = mpsc::channel(8);
+    let mut watch = std::pin::pin!(running.watch(&mut inbox));
+    let mut newer = std::pin::pin!(newer);
+    let mut stopping = None;
+    loop {
+        tokio::select! {
+            end = &mut watch => return match (stopping, end) {
+                (Some(version), RunEnd::State(JobState::Stopped)) => WatchEnd::Newer(version),
+                (_, end) => WatchEnd::Run(end),
+            },
+            command = commands.recv() => {
+                // It stops for good when nobody can command it any more.
+                let command = command.unwrap_or(Command::Stop);
+                let ends = matches!(command, Command::Stop | Command::Kill);
+                if ends {
+                    stopping = None;
+                }
+                // A full inbox has a command to stop.
+                let _ = to_job.try_send(command);
+                if ends {
+                    return WatchEnd::Run(watch.await);
+                }
+            }
+            version = &mut newer, if stopping.is_none() => {
+                stopping = Some(version);
+                let _ = to_job.try_send(Command::Stop);
+            }
+        }
     }
 }
 

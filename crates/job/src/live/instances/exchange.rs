@@ -35,6 +35,8 @@ const READ_BYTES: usize = 1 << 20;
 pub(in crate::live) struct ExchangeOutput {
     pub from: StreamPosition,
     pub to: StreamPosition,
+    /// The version of the reference data, if the job has any.
+    pub tables: Option<u64>,
     pub output: StreamOutput,
 }
 
@@ -57,6 +59,8 @@ pub(super) struct ExchangePart<'a> {
     pub deliveries: Vec<(usize, Cow<'a, Item>)>,
     /// It has the dead letters and late events.
     pub has_side_rows: bool,
+    /// The version of the reference data with which it was computed, if the job has any.
+    pub tables: Option<u64>,
 }
 
 impl ExchangePart<'_> {
@@ -81,6 +85,9 @@ impl ExchangePart<'_> {
             out.count(rows.len());
             rows.iter().for_each(|row| row.write(&mut out));
         }
+        if let Some(tables) = self.tables {
+            out.u64(tables);
+        }
         out
     }
 }
@@ -98,6 +105,7 @@ pub(in crate::live) struct ExchangedStream<'a> {
     /// Its number among the partitions of the input.
     pub partition: usize,
     pub items: &'a ItemReader,
+    pub has_tables: bool,
 }
 
 impl ExchangedStream<'_> {
@@ -121,10 +129,15 @@ impl ExchangedStream<'_> {
                 .collect()
         };
         let (rejected, failed, late) = (rows()?, rows()?, rows()?);
+        let tables = match self.has_tables {
+            true => Some(from.u64()?),
+            false => None,
+        };
         from.end()?;
         Ok(ExchangeOutput {
             from: begin,
             to: end,
+            tables,
             output: StreamOutput {
                 stream: self.stream,
                 input: self.input,

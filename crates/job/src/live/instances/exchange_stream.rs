@@ -32,6 +32,8 @@ pub(in crate::live) struct ExchangeStream {
     watermark: Instant,
     reached: Instant,
     meter: StateMeter,
+    /// The version of the reference data of the combiner, if the job has any.
+    tables: Option<u64>,
 }
 
 /// The identity of a stream within the job.
@@ -41,6 +43,8 @@ pub(in crate::live) struct ExchangeStreamId {
     /// Its number among the partitions of the input.
     pub partition: usize,
     pub place: TopicPartition,
+    /// The version of the reference data of the combiner, if the job has any.
+    pub tables: Option<u64>,
 }
 
 impl ExchangeStream {
@@ -69,6 +73,7 @@ impl ExchangeStream {
             watermark: Instant::BEFORE_ALL,
             reached: Instant::BEFORE_ALL,
             meter,
+            tables: id.tables,
         }
     }
 
@@ -117,6 +122,7 @@ impl ExchangeStream {
                 input: self.input,
                 partition: self.partition,
                 items: &self.items,
+                has_tables: self.tables.is_some(),
             };
             let decoded = stream.decode(&assembled.body);
             let decoded = decoded.map_err(|error| {
@@ -125,6 +131,12 @@ impl ExchangeStream {
                     self.place
                 )
             })?;
+            if decoded.tables > self.tables {
+                return Err(format!(
+                    "the exchange of `{}` goes on with newer reference data",
+                    self.place
+                ));
+            }
             self.settled = Offset(last.0 + 1);
             self.keep_from = assembled.begin;
             if decoded.to <= self.position {

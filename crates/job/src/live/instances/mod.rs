@@ -9,7 +9,7 @@
 //! outputs (`key_spread.rs`); a group of the cluster gives the shards to the instances (`assignment.rs`, `group.rs`). Outputs of a job are a function of its input, so two owners of a shard at the
 //! same time would write the same. What they write is shut off all the same, because they would cut it at different
 //! places: the exchange and the time journal by claims of their partitions (`Log::claim`), checkpoints by manifests
-//! (`shard_state.rs`), the outputs by the epochs of their producers.
+//! (`shard_state.rs`), the outputs by the epochs of their producers. Reference data is the same for all (`references/`).
 
 mod assignment;
 mod combiner_shard;
@@ -17,6 +17,7 @@ mod exchange;
 mod exchange_stream;
 mod group;
 mod identity;
+mod references;
 mod stream_checkpoint;
 mod stream_exchange;
 mod stream_shard;
@@ -26,8 +27,9 @@ mod trim;
 use std::sync::Arc;
 
 use highwater_connect::{Cluster, StateStore};
-use highwater_engine::KeyRoutes;
+use highwater_engine::{KeyRoutes, PhysicalPlan};
 use highwater_log::HubName;
+use highwater_time::Instant;
 
 use super::input_logs::InputLogs;
 use super::partitions::PartitionSet;
@@ -37,6 +39,7 @@ use super::status::StatusHandle;
 use super::{JobContext, Options};
 use crate::load::Job;
 use identity::JobIdentity;
+use references::{ReferenceVersions, ShardVote, SharedReferences, VersionedTables};
 
 pub use assignment::{ShardAssignment, ShardAssignor, ShardMembership, ShardNumber};
 pub(super) use combiner_shard::CombinerStart;
@@ -71,6 +74,8 @@ struct InstanceContext {
     /// The folder of the job's shards in the store.
     folder: String,
     state_limit: StateLimit,
+    /// `None` without reference data.
+    references: Option<Arc<SharedReferences>>,
 }
 
 impl InstanceContext {
@@ -94,6 +99,106 @@ enum ShardEnd {
     TakenOver(String),
     /// It may be possible later.
     Delayed(String),
+    /// It goes on when this version of the reference data is decided.
+    AwaitsTables(u64),
     /// The job fails.
     Failed(String),
+}
+
+/// The reference data with which a shard starts.
+#[derive(Clone)]
+pub(super) struct ShardTables {
+    /// `None` without reference data.
+    tables: Option<Arc<VersionedTables>>,
+    /// The version that waits for votes.
+    pending: Option<u64>,
+}
+
+impl ShardTables {
+    /// To be called after the state of the shard was claimed.
+    async fn current(instance: &InstanceContext) -> Result<ShardTables, ShardEnd> {
+        let Some(references) = &instance.references else {
+            return Ok(ShardTables {
+                tables: None,
+                pending: None,
+            });
+        };
+        let (tables, pending) = references.current().await?;
+        Ok(ShardTables {
+            tables: Some(tables),
+            pending,
+        })
+    }
+
+    pub(super) fn version(&self) -> Option<u64> {
+        self.tables.as_ref().map(|tables| tables.version)
+    }
+
+    /// The plan with the tables.
+    pub(super) fn physical<'a>(&'a self, job: &'a Job) -> &'a PhysicalPlan {
+        let tables = self.tables.as_ref();
+        tables.map_or(&job.physical, |tables| &tables.physical)
+    }
+
+    /// Ready when a later version is decided.
+    async fn newer(&self, instance: &InstanceContext) -> u64 {
+        let (Some(own), Some(references)) = (self.version(), &instance.references) else {
+            return std::future::pending().await;
+        };
+        let mut versions = references.versions();
+        let newer = versions.wait_for(|versions| versions.decided > own).await;
+        let newer = newer.map(|versions| versions.decided);
+        match newer {
+            Ok(version) => version,
+            // The instance ends.
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// The later version that is decided, whether the instance knows of it or not.
+    async fn newer_in_store(&self, instance: &InstanceContext) -> Option<u64> {
+        let own = self.version()?;
+        let current = instance.references.as_ref()?.current().await.ok()?;
+        let decided = current.0.version;
+        (decided > own).then_some(decided)
+    }
+
+    /// Ready when a later version waits for votes.
+    async fn proposed(&self, instance: &InstanceContext) -> u64 {
+        let (Some(own), Some(references)) = (self.version(), &instance.references) else {
+            return std::future::pending().await;
+        };
+        let mut versions = references.versions();
+        let is_newer = |versions: &ReferenceVersions| versions.pending > Some(own);
+        let found = versions.wait_for(is_newer).await;
+        match found.ok().and_then(|versions| versions.pending) {
+            Some(version) => version,
+            // The instance ends.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Says how far a shard has come with these tables.
+    async fn vote(
+        &self,
+        instance: &InstanceContext,
+        shard: ShardNumber,
+        vote: ShardVote,
+    ) -> Result<(), ShardEnd> {
+        match (&instance.references, self.version()) {
+            (Some(references), Some(version)) => references.vote(version, shard, vote).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// A shard whose rows may be as early as `watermark` needs tables that are kept.
+    fn check(&self, watermark: Instant) -> Result<(), ShardEnd> {
+        match &self.tables {
+            Some(tables) if watermark < tables.base => Err(ShardEnd::Failed(format!(
+                "its state is of {watermark}, and the reference data of rows before {} is no longer kept",
+                tables.base
+            ))),
+            _ => Ok(()),
+        }
+    }
 }

@@ -23,6 +23,8 @@ pub(super) struct StreamExchange {
     ends: Vec<CombinerEnd>,
     /// Outputs up to there are in all partitions.
     processed: StreamPosition,
+    /// The version of the reference data, if the job has any.
+    tables: Option<u64>,
 }
 
 /// The partition of one combiner.
@@ -42,6 +44,7 @@ impl StreamExchange {
         partitions: Vec<Arc<dyn Partition>>,
         restored: &[Offset],
         position: StreamPosition,
+        tables: Option<u64>,
     ) -> Result<StreamExchange, ExchangeError> {
         let opened = partitions.into_iter().zip(restored);
         let opened = opened.map(async |(partition, restored)| {
@@ -57,6 +60,7 @@ impl StreamExchange {
             routes,
             ends: try_join_all(opened).await?,
             processed: position,
+            tables,
         })
     }
 
@@ -69,6 +73,11 @@ impl StreamExchange {
         };
         let lost = self.ends.iter().find(is_lost);
         lost.map(|end| end.writer.place())
+    }
+
+    /// Whether all outputs of earlier owners have been computed again.
+    pub(super) fn has_caught_up(&self) -> bool {
+        self.ends.iter().all(|end| self.processed >= end.last)
     }
 
     /// The positions at which fetches must end, ascending.
@@ -104,6 +113,7 @@ impl StreamExchange {
             output,
             deliveries: Vec::new(),
             has_side_rows,
+            tables: self.tables,
         };
         let combiners = self.ends.len();
         let mut parts: Vec<ExchangePart<'a>> = (0..combiners).map(|n| part(n == 0)).collect();

@@ -30,10 +30,12 @@ use super::super::watchdog::JobThread;
 use super::super::worker::{WorkItem, Worker};
 use super::assignment::ShardNumber;
 use super::exchange::ExchangeError;
+use super::references::ShardVote;
 use super::stream_checkpoint::StreamCheckpoint;
 use super::stream_exchange::StreamExchange;
-use super::{InstanceContext, ShardEnd};
+use super::{InstanceContext, ShardEnd, ShardTables};
 use crate::config::ArrivalTime;
+use crate::plan::InputPlan;
 
 pub(super) struct StreamShard {
     pub instance: Arc<InstanceContext>,
@@ -48,6 +50,7 @@ struct OwnedStream {
     state: Arc<ShardState>,
     /// The number of the last checkpoint.
     checkpoint: u64,
+    tables: ShardTables,
 }
 
 impl From<ExchangeError> for ShardEnd {
@@ -92,9 +95,10 @@ impl StreamShard {
         let state = instance.shard_state(&format!("stream-{number:04}"));
         let saved = saved_state(&state, instance).await?;
         let claimed = self.claim_exchange().await?;
+        let tables = ShardTables::current(instance).await?;
         let builder = JobBuilder {
             job: &instance.job,
-            physical: &instance.job.physical,
+            physical: tables.physical(&instance.job),
             clock: &instance.context.clock,
             status: &instance.status,
             state_limit: &instance.state_limit,
@@ -117,12 +121,14 @@ impl StreamShard {
             }
             None => stream.begin(instance.identity.starts[number]),
         }
+        tables.check(stream.watermark())?;
         let position = StreamPosition {
             next: stream.next(),
             arrived: stream.arrived(),
         };
         let routes = instance.routes.clone();
-        let exchange = StreamExchange::open(routes, claimed, &exchanged, position).await?;
+        let version = tables.version();
+        let exchange = StreamExchange::open(routes, claimed, &exchanged, position, version).await?;
         if let Some(place) = exchange.lost(saved.checkpoint.is_some()) {
             return Err(ShardEnd::Failed(format!(
                 "records of the exchange `{place}` are lost"
@@ -135,6 +141,7 @@ impl StreamShard {
             journal,
             state,
             checkpoint: saved.number,
+            tables,
         })
     }
 
@@ -192,9 +199,14 @@ impl StreamShard {
             journal,
             state,
             checkpoint,
+            tables,
         } = owned;
         let source = &instance.partitions.all[self.number];
         let arrival = kafka_input(&instance.job, source.input).map(|kafka| kafka.arrival);
+        let progress = ShardVote {
+            reached: stream.arrived().max(stream.watermark()),
+            watermark: stream.watermark(),
+        };
         let (to_worker, work) = mpsc::unbounded_channel();
         let (stop, stopped) = watch::channel(false);
         let permits = Arc::new(Semaphore::new(PERMITS));
@@ -210,6 +222,7 @@ impl StreamShard {
             log_append_only: arrival == Some(ArrivalTime::LogAppend),
             punctuates: arrival != Some(ArrivalTime::Create),
             stopovers: exchange.stopovers(),
+            ends_at_stopovers: tables.pending.is_some(),
             permits: permits.clone(),
             to: to_worker.clone(),
             clock: instance.context.clock.clone(),
@@ -239,6 +252,8 @@ impl StreamShard {
             checkpointed_at: instance.context.clock.elapsed(),
             copying: None,
             storing: None,
+            tables,
+            progress,
         })
     }
 }
@@ -321,6 +336,9 @@ struct StreamRun {
     /// Those who wait for the copy that was requested.
     copying: Option<Vec<CheckpointAnswer>>,
     storing: Option<StoringCheckpoint>,
+    tables: ShardTables,
+    /// How far the outputs have come that are in the exchange.
+    progress: ShardVote,
 }
 
 struct StoringCheckpoint {
@@ -339,7 +357,11 @@ impl StreamRun {
         let every = checkpoint_interval(&self.instance.job, &self.instance.options);
         let tick = (every / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
         let mut feeds = true;
+        let instance = self.instance.clone();
+        let tables = self.tables.clone();
+        let mut proposed = std::pin::pin!(tables.proposed(&instance));
         loop {
+            let has_caught_up = self.exchange.has_caught_up();
             let step = tokio::select! {
                 biased;
                 command = commands.recv() => match command {
@@ -351,9 +373,18 @@ impl StreamRun {
                     Some(Command::Kill) | None => return ShardEnd::Stopped,
                 },
                 stored = stored(&mut self.storing) => self.take_stored(stored),
+                version = &mut proposed, if has_caught_up => {
+                    return self.await_tables(version, feeds).await;
+                }
                 ended = &mut self.feed.0, if feeds => {
                     feeds = false;
-                    feed_ended(ended)
+                    match (feed_ended(ended), self.tables.pending) {
+                        // It has come to where its predecessor was.
+                        (NextStep::GoOn, Some(version)) => {
+                            return self.await_tables(version, feeds).await;
+                        }
+                        (step, _) => step,
+                    }
                 }
                 message = self.outputs.recv() => self.take(message).await,
                 () = tokio::time::sleep(tick) => {
@@ -371,6 +402,45 @@ impl StreamRun {
 
     /// Stops reading and stores a checkpoint.
     async fn finish(mut self, feeds: bool) -> ShardEnd {
+        match self.store_last(feeds).await {
+            Ok(_) => ShardEnd::Stopped,
+            Err(end) => end,
+        }
+    }
+
+    /// Stops where it is, for new reference data, and says how far it has come.
+    async fn await_tables(mut self, version: u64, feeds: bool) -> ShardEnd {
+        match self.store_last(feeds).await {
+            Ok(Ok(_)) => {}
+            // Without a checkpoint it may have a new owner that does not know of the version.
+            Ok(Err(reason)) => return ShardEnd::Delayed(reason),
+            Err(end) => return end,
+        }
+        let Some(references) = &self.instance.references else {
+            return ShardEnd::Stopped;
+        };
+        let vote = ShardVote {
+            reached: self.progress.reached + self.may_be_ahead(),
+            ..self.progress
+        };
+        match references.vote(version, self.number, vote).await {
+            Ok(()) => ShardEnd::AwaitsTables(version),
+            Err(end) => end,
+        }
+    }
+
+    /// By how much the rows of a substream may be ahead of the others.
+    fn may_be_ahead(&self) -> highwater_time::Duration {
+        let input = self.instance.partitions.all[self.number].input;
+        let (input, _) = InputPlan::of(&self.instance.job, input);
+        match input.plan.substream.is_empty() {
+            true => highwater_time::Duration::ZERO,
+            false => input.policy.early_arrival.unwrap_or_default(),
+        }
+    }
+
+    /// Stops reading and stores a checkpoint. The error says why the shard ends before.
+    async fn store_last(&mut self, feeds: bool) -> Result<Result<u64, String>, ShardEnd> {
         let _ = self.stop.send(true);
         if feeds {
             // It ends by the signal.
@@ -389,10 +459,12 @@ impl StreamRun {
             let step = tokio::select! {
                 stored = stored(&mut self.storing) => self.take_stored(stored),
                 message = self.outputs.recv() => self.take(message).await,
-                _ = &mut answered, if answer.is_none() => return ShardEnd::Stopped,
+                stored = &mut answered, if answer.is_none() => {
+                    return Ok(stored.unwrap_or_else(|_| Err("no checkpoint was stored".into())));
+                }
             };
             if let NextStep::End(end) = step {
-                return end;
+                return Err(end);
             }
         }
     }
@@ -427,6 +499,10 @@ impl StreamRun {
                 drop(in_flight);
                 self.permits.add_permits(1);
                 let status = *status;
+                self.progress = ShardVote {
+                    reached: output.arrived.max(output.watermark),
+                    watermark: output.watermark,
+                };
                 self.instance.status.update_partition(self.number, |shown| {
                     let backlog = shown.backlog;
                     *shown = super::super::status::PartitionStatus { backlog, ..status };

@@ -25,6 +25,7 @@ use super::assignment::{ShardAssignment, ShardAssignor, ShardMembership, ShardNu
 use super::combiner_shard::CombinerShard;
 use super::group::InstanceGroup;
 use super::identity::JobIdentity;
+use super::references::{ReferenceLook, ShardCounts, SharedReferences};
 use super::stream_shard::StreamShard;
 use super::{InstanceContext, ShardEnd};
 use crate::config::Start;
@@ -92,8 +93,8 @@ pub(crate) fn sharing_refusal(job: &Job) -> Option<String> {
             Some(_) => {}
         }
     }
-    if !job.plan.references.is_empty() {
-        return Some("its query uses reference data, which instances do not share yet".into());
+    if let Some(reason) = unbounded_substreams(job) {
+        return Some(reason);
     }
     if job.early.is_some() {
         return Some("it gives early results, which instances do not share yet".into());
@@ -117,6 +118,19 @@ pub(crate) fn sharing_refusal(job: &Job) -> Option<String> {
     })
 }
 
+/// Why reference data cannot take effect at one time for all partitions, if it cannot.
+fn unbounded_substreams(job: &Job) -> Option<String> {
+    let policy = job.file.time;
+    let is_unbounded = policy.early_arrival.is_none() && !job.plan.references.is_empty();
+    let mut inputs = job.plan.inputs.iter();
+    let input = inputs.find(|input| is_unbounded && !input.substream.is_empty())?;
+    Some(format!(
+        "the substreams of input \"{}\" may be ahead of each other by any time, so there is no time at which reference \
+         data could take effect; set `time.early_arrival`",
+        input.name
+    ))
+}
+
 impl Instance {
     /// Runs to the end of the job on this instance.
     pub(in crate::live) async fn run(self, commands: &mut mpsc::Receiver<Command>) -> JobState {
@@ -138,12 +152,15 @@ impl Instance {
             Err(reason) => return JobState::Failed { reason },
         };
         self.status.set_state(JobState::Running);
+        let look = context.references.clone().map(ReferenceLook::new);
         let supervisor = ShardSupervisor {
             instance: context,
             membership,
             tasks: JoinSet::new(),
             running: BTreeMap::new(),
             restarts: BTreeMap::new(),
+            look,
+            awaiting_tables: BTreeMap::new(),
             patience: self.options.stop_patience,
         };
         supervisor.run(commands).await
@@ -205,14 +222,21 @@ impl Instance {
         let exchange = internal_name("_highwater-exchange", &[&job.file.name, &id]);
         let exchange = HubName::new(&exchange);
         let exchange = exchange.map_err(|error| StartProblem::Final(error.to_string()))?;
+        let folder = format!("{folder}/{id}");
+        let shards = ShardCounts {
+            streams: partitions.all.len(),
+            combiners: combiners(job),
+        };
+        let references = SharedReferences::of(job, status, store.clone(), &folder, shards);
         let context = InstanceContext {
             job: job.clone(),
             context: self.context.clone(),
             options: self.options.clone(),
             status: status.clone(),
             logs: logs.clone(),
-            folder: format!("{folder}/{id}"),
+            folder,
             partitions,
+            references,
             identity,
             cluster,
             exchange,
@@ -225,6 +249,9 @@ impl Instance {
             state_limit: StateLimit::new(self.options.state_bytes_max),
         };
         context.ensure_exchange().await?;
+        if let Some(references) = &context.references {
+            references.begin().await?;
+        }
         context.show_layout();
         Ok(context)
     }
@@ -365,6 +392,14 @@ struct RunningShard {
     started: Duration,
 }
 
+/// Ready when a look for reference data is done.
+async fn looked(look: &mut Option<ReferenceLook>) {
+    match look {
+        Some(look) => look.looked().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// A shard that was held up.
 #[derive(Clone, Copy)]
 struct Restart {
@@ -378,6 +413,10 @@ struct ShardSupervisor {
     tasks: JoinSet<(ShardNumber, ShardEnd)>,
     running: BTreeMap<ShardNumber, RunningShard>,
     restarts: BTreeMap<ShardNumber, Restart>,
+    /// Set if the job has reference data.
+    look: Option<ReferenceLook>,
+    /// Shards that go on with this version of the reference data.
+    awaiting_tables: BTreeMap<ShardNumber, u64>,
     patience: Duration,
 }
 
@@ -410,8 +449,11 @@ impl ShardSupervisor {
                         return self.fail(reason).await;
                     }
                 }
+                () = looked(&mut self.look) => self.start_with_tables(),
                 () = tokio::time::sleep(PAUSE / 10) => {
                     self.start_delayed();
+                    self.start_with_tables();
+                    self.look_for_references();
                     if self.now() >= growth_checked + GROWTH_CHECK {
                         self.instance.check_growth();
                         growth_checked = self.now();
@@ -442,9 +484,37 @@ impl ShardSupervisor {
         let new = shards.into_iter();
         let new: Vec<ShardNumber> = new
             .filter(|shard| !self.running.contains_key(shard))
+            .filter(|shard| !self.awaiting_tables.contains_key(shard))
             .collect();
         for shard in new {
             self.start(shard);
+        }
+    }
+
+    /// The instance with the first combiner reads the files of reference data.
+    fn look_for_references(&mut self) {
+        let (now, combiner) = (self.now(), self.instance.partitions.all.len());
+        let reads_files = self.running.contains_key(&combiner);
+        if let Some(look) = &mut self.look {
+            look.look_if_due(now, reads_files);
+        }
+    }
+
+    /// Starts the shards again whose reference data is decided.
+    fn start_with_tables(&mut self) {
+        let Some(look) = &self.look else {
+            return;
+        };
+        let decided = look.versions().decided;
+        let assignment = self.membership.assignment.borrow().clone();
+        let awaiting = std::mem::take(&mut self.awaiting_tables).into_iter();
+        let (due, awaiting) = awaiting.partition(|(_, version)| *version <= decided);
+        self.awaiting_tables = awaiting;
+        let due: BTreeMap<ShardNumber, u64> = due;
+        for shard in due.into_keys() {
+            if assignment.has(shard) && !self.running.contains_key(&shard) {
+                self.start(shard);
+            }
         }
     }
 
@@ -492,6 +562,10 @@ impl ShardSupervisor {
         let name = self.instance.shard_name(shard);
         let reason = match end {
             ShardEnd::Failed(reason) => return Some(format!("{name}: {reason}")),
+            ShardEnd::AwaitsTables(version) => {
+                self.awaiting_tables.insert(shard, version);
+                return None;
+            }
             ShardEnd::Stopped => {
                 self.instance.status.log(format!("has given up {name}"));
                 self.reconcile();

@@ -19,7 +19,7 @@ use crate::live::repeatable::{QUERIES, runtime};
 use crate::live::world::{World, at, job, live, soon, to_the_end};
 
 /// The section of a job that instances share.
-const SHARED: &str = "[state]\npath = \"state\"\nshared = true\n";
+pub(super) const SHARED: &str = "[state]\npath = \"state\"\nshared = true\n";
 
 /// Gives shards out as a test says.
 struct Assignments {
@@ -108,13 +108,13 @@ fn job_text_with(sql: &str, key: Option<&str>, lines: &str) -> String {
     )
 }
 
-fn job_text(sql: &str, lines: &str) -> String {
+pub(super) fn job_text(sql: &str, lines: &str) -> String {
     job_text_with(sql, None, lines)
 }
 
 /// A query over topics that are filled while instances come and go.
-struct Play {
-    world: World,
+pub(super) struct Play {
+    pub world: World,
     job: Arc<Job>,
     random: Random,
     /// Partitions of `a`.
@@ -131,6 +131,11 @@ struct Play {
 
 impl Play {
     async fn new(seed: u64, sql: &str, partitions: u32) -> Play {
+        Play::of(seed, sql, partitions, &job_text(sql, SHARED)).await
+    }
+
+    /// The job of `text` runs the query.
+    pub(super) async fn of(seed: u64, sql: &str, partitions: u32, text: &str) -> Play {
         let world = World::new(seed);
         world
             .cluster
@@ -140,7 +145,7 @@ impl Play {
         let has_b = sql.contains("FROM b") || sql.contains("JOIN b");
         Play {
             world,
-            job: job(&job_text(sql, SHARED)),
+            job: job(text),
             random: Random::seeded(seed),
             partitions,
             shards: partitions as usize + usize::from(has_b) + 1,
@@ -155,15 +160,15 @@ impl Play {
 
     /// Several combiners, and keys of all kinds.
     async fn keyed(seed: u64, sql: &str, partitions: u32, combiners: usize) -> Play {
-        let mut play = Play::new(seed, sql, partitions).await;
-        play.job = job(&job_text_with(sql, Some("k"), &several(combiners)));
+        let text = job_text_with(sql, Some("k"), &several(combiners));
+        let mut play = Play::of(seed, sql, partitions, &text).await;
         play.shards += combiners - 1;
         play.combiners = combiners;
         play.keys = KEYS;
         play
     }
 
-    fn below(&mut self, bound: usize) -> usize {
+    pub(super) fn below(&mut self, bound: usize) -> usize {
         self.random.below(bound as u64) as usize
     }
 
@@ -195,7 +200,7 @@ impl Play {
         }
     }
 
-    fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         let options = Options {
             fetch_bytes: 100 + self.below(3000),
             ..live()
@@ -204,7 +209,7 @@ impl Play {
     }
 
     /// Gives every shard to somebody, and some to two at the same time.
-    fn assign(&mut self) {
+    pub(super) fn assign(&mut self) {
         let count = self.instances.len();
         let mut given = vec![BTreeSet::new(); count];
         for shard in 0..self.shards {
@@ -220,7 +225,7 @@ impl Play {
         }
     }
 
-    async fn step(&mut self) {
+    pub(super) async fn step(&mut self) {
         match self.below(16) {
             0..=6 => self.send().await,
             7..=8 => {
@@ -258,7 +263,7 @@ impl Play {
     }
 
     /// Everything goes to one instance, and time passes.
-    async fn finish(mut self) -> (World, usize, usize) {
+    pub(super) async fn finish(mut self) -> Played {
         while self.instances.len() > 1 {
             let instance = self.instances.remove(0);
             drop(soon(instance.handle.kill()).await);
@@ -288,12 +293,36 @@ impl Play {
         }
         let status = soon(self.instances[0].handle.stop()).await;
         assert_eq!(status.state, JobState::Stopped, "{:?}", status.log);
-        (self.world, self.kills, self.overlaps)
+        Played {
+            world: self.world,
+            kills: self.kills,
+            overlaps: self.overlaps,
+            log: status.log.into_iter().map(|line| line.text).collect(),
+        }
+    }
+
+    /// The lines in the logs of the instances that run.
+    pub(super) fn logs(&self) -> Vec<String> {
+        let statuses = self
+            .instances
+            .iter()
+            .map(|instance| instance.handle.status());
+        let lines = statuses.flat_map(|status| status.log);
+        lines.map(|line| line.text).collect()
     }
 }
 
+/// What is left of a play.
+pub(super) struct Played {
+    pub world: World,
+    pub kills: usize,
+    pub overlaps: usize,
+    /// Of the last instance.
+    pub log: Vec<String>,
+}
+
 /// The rows of one run over the same topics and time journals that nothing disturbs.
-async fn undisturbed(world: &World, job: &Arc<Job>) -> World {
+pub(super) async fn undisturbed(world: &World, job: &Arc<Job>) -> World {
     let own = world.afresh();
     let status = soon(own.start(job, to_the_end()).ended()).await;
     assert_eq!(status.state, JobState::Finished, "{:?}", status.log);
@@ -313,7 +342,8 @@ fn no_kill_no_zombie_and_no_move_shows_in_the_rows() {
             for _ in 0..60 {
                 play.step().await;
             }
-            let (world, killed, overlapped) = play.finish().await;
+            let played = play.finish().await;
+            let world = played.world;
             let expected = undisturbed(&world, &job(&job_text(sql, ""))).await;
             for output in ["out", "two", "Dead", "Late"] {
                 let (found, expected) =
@@ -321,8 +351,8 @@ fn no_kill_no_zombie_and_no_move_shows_in_the_rows() {
                 assert_eq!(found, expected, "seed {seed}, output {output} of {sql}");
                 rows += found.len();
             }
-            kills += killed;
-            overlaps += overlapped;
+            kills += played.kills;
+            overlaps += played.overlaps;
         });
     }
     assert!(rows > 500, "{rows} rows are few");
@@ -380,6 +410,23 @@ const KEYED: &[(&str, u32)] = &[
          GROUP BY k, TumblingWindow(second, 6)",
         3,
     ),
+    (
+        "WITH x AS (SELECT id, TRY_CAST(k AS nvarchar(max)) AS k FROM a TIMESTAMP BY t),
+              y AS (SELECT id, TRY_CAST(k AS nvarchar(max)) AS k FROM b TIMESTAMP BY t)
+         SELECT y.k AS k, x.id AS x, y.id AS y, System.Timestamp() AS ts INTO out
+         FROM x JOIN y ON x.k = y.k AND DATEDIFF(second, x, y) BETWEEN 0 AND 3",
+        3,
+    ),
+    (
+        "WITH x AS (SELECT id, TRY_CAST(k AS bigint) AS k FROM a TIMESTAMP BY t),
+              y AS (SELECT id, TRY_CAST(k AS bigint) AS k, v FROM b TIMESTAMP BY t),
+              z AS (SELECT x.k AS k, x.id AS x, y.v AS v FROM x LEFT JOIN y
+                    ON x.k = y.k AND DATEDIFF(second, x, y) BETWEEN -2 AND 4)
+         SELECT k, x, v, System.Timestamp() AS ts INTO out FROM z
+         SELECT k, COUNT(*) AS n, SUM(v) AS s, System.Timestamp() AS ts INTO two FROM z
+         GROUP BY k, TumblingWindow(second, 5)",
+        2,
+    ),
 ];
 
 /// The combiner of a row by its key.
@@ -400,9 +447,10 @@ fn combiner_of(row: &str, combiners: usize) -> usize {
 #[test]
 fn combiners_that_share_keys_give_the_rows_of_one() {
     let (mut kills, mut overlaps) = (0, 0);
-    let mut rows = [0; 3];
+    let (mut rows, mut rows_of_query) = ([0; 3], vec![0; KEYED.len()]);
     for seed in 0..3 * KEYED.len() as u64 {
-        let (sql, partitions) = KEYED[seed as usize % KEYED.len()];
+        let query = seed as usize % KEYED.len();
+        let (sql, partitions) = KEYED[query];
         let runtime = runtime();
         runtime.block_on(async {
             let combiners = 2 + seed as usize % 2;
@@ -412,7 +460,8 @@ fn combiners_that_share_keys_give_the_rows_of_one() {
             for _ in 0..60 {
                 play.step().await;
             }
-            let (world, killed, overlapped) = play.finish().await;
+            let played = play.finish().await;
+            let world = played.world;
             let alone = job(&job_text_with(sql, Some("k"), ""));
             let expected = undisturbed(&world, &alone).await;
             for output in ["out", "two", "Late"] {
@@ -426,13 +475,18 @@ fn combiners_that_share_keys_give_the_rows_of_one() {
                     let found = world.recorder.rows(&format!("{output}#{combiner}"));
                     assert_eq!(found, own, "seed {seed}, {output} of {combiner}, {sql}");
                     *rows += found.len();
+                    if output != "Late" {
+                        rows_of_query[query] += found.len();
+                    }
                 }
             }
-            kills += killed;
-            overlaps += overlapped;
+            kills += played.kills;
+            overlaps += played.overlaps;
         });
     }
     assert!(rows.iter().all(|rows| *rows > 80), "{rows:?} rows are few");
+    let has_few = rows_of_query.iter().any(|rows| *rows < 5);
+    assert!(!has_few, "{rows_of_query:?} rows of each query are few");
     assert!(
         kills > 20 && overlaps > 40,
         "{kills} kills, {overlaps} overlaps"

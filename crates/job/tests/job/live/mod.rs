@@ -13,6 +13,7 @@ mod properties;
 mod recorder;
 mod refresh;
 mod repeatable;
+mod shared_references;
 mod silence;
 mod starts;
 mod world;
