@@ -101,6 +101,7 @@ enum Command {
     /// Print a man page
     Man(generate::ManPage),
     /// Run benchmarks
+    #[command(subcommand)]
     Bench(bench::Bench),
 }
 
