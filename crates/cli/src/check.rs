@@ -48,11 +48,7 @@ impl Check {
         if !has_errors && !self.json {
             writeln!(stdout(), "{}: the query is fine", checked.name)?;
         }
-        Ok(if has_errors {
-            ExitStatus::Failure
-        } else {
-            ExitStatus::Success
-        })
+        Ok(ExitStatus::failure_if(has_errors))
     }
 
     fn check(&self) -> anyhow::Result<CheckedQuery> {

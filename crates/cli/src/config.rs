@@ -7,20 +7,14 @@ use serde_json::{Value, json};
 use crate::exit::ExitStatus;
 use crate::settings::SettingsArgs;
 
-#[derive(clap::Args)]
-pub(crate) struct Config {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(clap::Subcommand)]
-enum Command {
+pub(crate) enum Config {
     /// Print every setting, its value and its origin: file, variable, flag or default
     Show(Show),
 }
 
 #[derive(clap::Args)]
-struct Show {
+pub(crate) struct Show {
     #[command(flatten)]
     settings: SettingsArgs,
     /// Print JSON
@@ -30,7 +24,7 @@ struct Show {
 
 impl Config {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
-        let Command::Show(show) = self.command;
+        let Config::Show(show) = self;
         show.run()
     }
 }

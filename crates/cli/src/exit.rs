@@ -16,6 +16,22 @@ pub(crate) enum ExitStatus {
     DataLoss,
 }
 
+impl ExitStatus {
+    pub(crate) fn failure_if(failed: bool) -> ExitStatus {
+        match failed {
+            true => ExitStatus::Failure,
+            false => ExitStatus::Success,
+        }
+    }
+
+    pub(crate) fn data_loss_if(lost: bool) -> ExitStatus {
+        match lost {
+            true => ExitStatus::DataLoss,
+            false => ExitStatus::Success,
+        }
+    }
+}
+
 /// Wrong arguments, job file or query; the text says how.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]

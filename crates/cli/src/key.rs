@@ -2,21 +2,15 @@
 
 use std::io::Write;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::client::percent_encode;
 use crate::exit::ExitStatus;
-use crate::node_args::{Columns, NodeArgs, items, text};
+use crate::node_args::{Columns, NamedArgs, NodeArgs, given, items, text};
 use crate::runtime::block_on;
 
-#[derive(clap::Args)]
-pub(crate) struct Key {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(clap::Subcommand)]
-enum Command {
+pub(crate) enum Key {
     /// Add a key and print its secret, which is shown only once
     Add(Box<Add>),
     /// List the keys, without their secrets
@@ -24,29 +18,34 @@ enum Command {
     /// Give a key a new secret and print it; the previous one stays valid until the next rotation
     Rotate(Rotate),
     /// Revoke a key: it is refused from the next request on
-    Revoke(Revoke),
+    Revoke(NamedArgs),
 }
 
-#[derive(clap::Args)]
-struct Add {
+#[derive(clap::Args, serde::Serialize)]
+pub(crate) struct Add {
     name: String,
     /// A right: send, listen, manage or deploy; may be repeated
     #[arg(long = "right", value_name = "RIGHT", required = true)]
     rights: Vec<String>,
     /// A hub or queue that the key is limited to, by name or prefix (app-*); may be repeated [default: no limit]
     #[arg(long = "hub", value_name = "NAME")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     hubs: Vec<String>,
     /// A consumer group of the key, by name or prefix [default: all; with --hub, those that begin with the key's name]
     #[arg(long = "group", value_name = "NAME")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     groups: Vec<String>,
     /// A transactional id of the key, by name or prefix [default: as for --group]
     #[arg(long = "transactional-id", value_name = "NAME")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     transactional_ids: Vec<String>,
     /// A job or processor of the key, by name or prefix [default: as for --group]
     #[arg(long = "deployment", value_name = "NAME")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     deployments: Vec<String>,
     /// A client certificate that acts for the key, by its CN, DNS name, URI or e-mail address; may be repeated
     #[arg(long = "certificate", value_name = "NAME")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     certificates: Vec<String>,
     /// The key expires after this time, such as 90d
     #[arg(long, value_name = "TIME")]
@@ -54,6 +53,16 @@ struct Add {
     /// Let the key sign shared access signatures; the node then stores the secret itself
     #[arg(long)]
     sas: bool,
+    #[command(flatten)]
+    #[serde(skip)]
+    quota: Quota,
+    #[command(flatten)]
+    #[serde(skip)]
+    node: NodeArgs,
+}
+
+#[derive(clap::Args, serde::Serialize)]
+struct Quota {
     /// Quota: requests a second
     #[arg(long, value_name = "COUNT")]
     requests_per_second: Option<u64>,
@@ -69,12 +78,10 @@ struct Add {
     /// Quota: partitions created in an hour
     #[arg(long, value_name = "COUNT")]
     partitions_per_hour: Option<u64>,
-    #[command(flatten)]
-    node: NodeArgs,
 }
 
 #[derive(clap::Args)]
-struct Rotate {
+pub(crate) struct Rotate {
     name: String,
     /// Revoke the previous secret at once
     #[arg(long)]
@@ -83,21 +90,14 @@ struct Rotate {
     node: NodeArgs,
 }
 
-#[derive(clap::Args)]
-struct Revoke {
-    name: String,
-    #[command(flatten)]
-    node: NodeArgs,
-}
-
 impl Key {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         block_on(async {
-            match self.command {
-                Command::Add(command) => command.run().await,
-                Command::List(node) => list(&node).await,
-                Command::Rotate(command) => command.run().await,
-                Command::Revoke(Revoke { name, node }) => {
+            match self {
+                Key::Add(command) => command.run().await,
+                Key::List(node) => list(&node).await,
+                Key::Rotate(command) => command.run().await,
+                Key::Revoke(NamedArgs { name, node }) => {
                     node.delete(&path(&name), "key", &name).await
                 }
             }
@@ -111,34 +111,9 @@ fn path(name: &str) -> String {
 
 impl Add {
     async fn run(self) -> anyhow::Result<ExitStatus> {
-        let mut body = json!({"name": self.name, "rights": self.rights, "sas": self.sas});
-        let lists = [
-            ("hubs", &self.hubs),
-            ("groups", &self.groups),
-            ("transactional_ids", &self.transactional_ids),
-            ("deployments", &self.deployments),
-            ("certificates", &self.certificates),
-        ];
-        for (name, list) in lists {
-            if !list.is_empty() {
-                body[name] = json!(list);
-            }
-        }
-        if let Some(expires_in) = &self.expires_in {
-            body["expires_in"] = json!(expires_in);
-        }
-        let limits = [
-            ("requests_per_second", self.requests_per_second),
-            ("bytes_in_per_second", self.bytes_in_per_second),
-            ("bytes_out_per_second", self.bytes_out_per_second),
-            ("connections_max", self.connections_max.map(u64::from)),
-            ("partitions_per_hour", self.partitions_per_hour),
-        ];
-        let limits = limits
-            .into_iter()
-            .filter_map(|(name, limit)| Some((name.to_owned(), limit?.into())));
-        body["quota"] = limits.collect::<Map<String, Value>>().into();
-        let added = self.node.post("/api/keys", &body).await?;
+        let mut body = given(&self);
+        body.insert("quota".into(), given(&self.quota).into());
+        let added = self.node.post("/api/keys", &body.into()).await?;
         print_secret(&self.node, &added)
     }
 }

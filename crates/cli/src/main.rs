@@ -61,26 +61,36 @@ enum Command {
     /// Run a node: hubs for Kafka and HTTP clients, jobs, queues, processors and workflows
     Up(up::Up),
     /// Manage and use the hubs of a running node
+    #[command(subcommand)]
     Hub(hub::Hub),
     /// Manage the jobs of a running node
+    #[command(subcommand)]
     Job(job::Job),
     /// Add, list, rotate and revoke the keys of a running node
+    #[command(subcommand)]
     Key(key::Key),
     /// Manage and use the queues of a running node
+    #[command(subcommand)]
     Queue(queue::Queue),
     /// Manage the topics of a running node, their subscriptions and rules
+    #[command(subcommand)]
     Topic(topic::Topic),
     /// Show the processors of a running node
+    #[command(subcommand)]
     Processor(processing::Processor),
     /// Show, open and close the circuit breakers of a running node
+    #[command(subcommand)]
     Circuit(processing::Circuit),
     /// Show, replay and purge the dead letters of a running node
+    #[command(subcommand)]
     Dlq(processing::Dlq),
     /// Start and manage workflows: transactions across services
+    #[command(subcommand)]
     Workflow(workflow::Workflow),
     /// Show the nodes over a cluster: which one has what, how far it is, and why something waits
     Cluster(cluster::Cluster),
     /// Show the settings of a node
+    #[command(subcommand)]
     Config(config::Config),
     /// Run a job over files, to the end of its inputs
     Run(run::Run),
@@ -101,6 +111,7 @@ enum Command {
     /// Print a man page
     Man(generate::ManPage),
     /// Run benchmarks
+    #[command(subcommand)]
     Bench(bench::Bench),
 }
 

@@ -4,7 +4,8 @@ use std::io::{StdoutLock, Write, stdout};
 
 use bytes::Bytes;
 use hyper::Method;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
 
 use crate::client::{Client, Server};
 use crate::exit::ExitStatus;
@@ -84,6 +85,14 @@ impl NodeArgs {
     }
 }
 
+/// A resource of the node, by its name.
+#[derive(clap::Args)]
+pub(crate) struct NamedArgs {
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
+}
+
 /// A resource to delete, confirmed by typing its name.
 #[derive(clap::Args)]
 pub(crate) struct DeleteArgs {
@@ -130,6 +139,15 @@ impl Confirmation {
         }
         Ok(confirmed)
     }
+}
+
+/// The settings that were given, as the body of a request. An absent one has its default at creation, and is unchanged by a
+/// change.
+pub(crate) fn given(settings: &impl Serialize) -> Map<String, Value> {
+    let fields = serde_json::to_value(settings).expect("arguments are plain values");
+    let fields = fields.as_object().cloned().unwrap_or_default();
+    let given = fields.into_iter().filter(|(_, value)| !value.is_null());
+    given.collect()
 }
 
 /// The items of a JSON array; none if `list` is no array.

@@ -55,11 +55,7 @@ impl Run {
         } else {
             eprint!("{}", summary::text(&job, &report));
         }
-        Ok(if report.lost_data() {
-            ExitStatus::DataLoss
-        } else {
-            ExitStatus::Success
-        })
+        Ok(ExitStatus::data_loss_if(report.lost_data()))
     }
 }
 
@@ -102,11 +98,7 @@ fn run_stored_hubs(
         );
         rows.for_each(|(name, rows)| eprintln!("  {name}: {rows} rows"));
     }
-    Ok(if lost > 0 {
-        ExitStatus::DataLoss
-    } else {
-        ExitStatus::Success
-    })
+    Ok(ExitStatus::data_loss_if(lost > 0))
 }
 
 /// Loads the job and prints the warnings of its query; with `json` the output holds them instead.

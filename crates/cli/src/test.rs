@@ -41,11 +41,7 @@ impl Test {
         if !self.json {
             writeln!(stdout(), "{} passed, {failed} failed", cases.len() - failed)?;
         }
-        Ok(if failed > 0 {
-            ExitStatus::Failure
-        } else {
-            ExitStatus::Success
-        })
+        Ok(ExitStatus::failure_if(failed > 0))
     }
 
     fn show(&self, name: &str, failure: Option<String>) -> std::io::Result<()> {

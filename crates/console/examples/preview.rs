@@ -20,7 +20,7 @@ use highwater_console::job::{
 use highwater_console::job_list::{JobList, JobRow};
 use highwater_console::login::Login;
 use highwater_console::message::Message;
-use highwater_console::overview::{Backlog, HubRate, Overview, Problem};
+use highwater_console::overview::{Backlog, Overview, Problem};
 use highwater_console::parts::{Action, Figure, Pager, Tone};
 use highwater_console::payload::{Payload, PayloadForm};
 use highwater_console::plan::Step;
@@ -239,7 +239,7 @@ fn overview() -> Overview {
             Backlog { kind: "processor", name: "charge".into(), link: "/console/processors".into(), events: 4_112, seconds_left: None },
         ],
         hubs: (0..4)
-            .map(|n| HubRate { name: format!("toll-{n}"), per_second: 1000.0 / f64::from(n + 1), history: wave(100.0, n as usize), bytes: 27_000_000 })
+            .map(|n| HubRow { name: format!("toll-{n}"), per_second: 1000.0 / f64::from(n + 1), history: wave(100.0, n as usize), bytes: 27_000_000, ..HubRow::default() })
             .collect(),
         uptime_seconds: 8040.0,
         version: "0.1.0".into(),

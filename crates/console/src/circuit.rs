@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use crate::format::{self, Precision};
-use crate::layout::{Panel, Screen, Span, View};
+use crate::layout::{Screen, Span, View};
 use crate::parts::{self, Action, Tone};
 use crate::processor_list::circuit_pill;
 
@@ -74,22 +74,24 @@ impl From<&CircuitList> for View {
                 "[processors.charge]\nhub = \"orders\"\nhandler = { url = \"http://127.0.0.1:9000/charge\" }\n\
                  circuit = { failures = 10, window = \"30s\", open_for = \"30s\" }",
             );
-            view.panels = vec![Panel::live("circuits", Span::Full, content)];
+            view.live("circuits", Span::Full, content);
             return view;
         }
-        let panels = list.circuits.iter().map(|circuit| {
+        for circuit in &list.circuits {
             let id = format!("circuit-{}", circuit.name);
-            let content = panel(circuit, html! {
-                a href={ "/console/processors/" (format::segment(&circuit.name)) } { (circuit.name) }
-            });
-            Panel::live(id, Span::Half, content)
-        });
-        view.panels = panels.collect();
+            let content = panel(
+                circuit,
+                html! {
+                    a href={ "/console/processors/" (format::segment(&circuit.name)) } { (circuit.name) }
+                },
+            );
+            view.live(id, Span::Half, content);
+        }
         if list.more > 0 {
             let text = format::plural(list.more, "circuit");
             let content =
                 html! { div class="body sub" { (text) " more: GET /api/circuits lists all." } };
-            view.panels.push(Panel::live("more", Span::Full, content));
+            view.live("more", Span::Full, content);
         }
         view.dialogs = html! { @for circuit in &list.circuits { (open_dialog(circuit)) } };
         view
@@ -171,10 +173,7 @@ pub(crate) fn open_dialog(circuit: &Circuit) -> Markup {
                     h2 id=(title) { "Stop the deliveries of " (circuit.name) "?" }
                     p class="sub" { "Its events wait until a person resumes. Nothing is lost." }
                     label class="field" { span { "Reason, shown while the circuit is open" } input name="why" maxlength="500" placeholder="maintenance of the handler"; }
-                    div class="buttons" {
-                        button type="button" data-close { "Cancel" }
-                        button class="danger" { "Open the circuit" }
-                    }
+                    (parts::dialog_buttons("Cancel", "danger", "Open the circuit"))
                 }
             }
         }

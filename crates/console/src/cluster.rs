@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use crate::format;
-use crate::layout::{Panel, Screen, Span, View};
+use crate::layout::{Screen, Span, View};
 use crate::parts::{self, Tone, none};
 
 #[derive(Clone, Debug, Default)]
@@ -53,10 +53,8 @@ impl From<&Cluster> for View {
             span class="sub" { (format::plural(cluster.nodes.len() as u64, "node")) }
         };
         let mut view = View::new(Screen::Cluster, "Cluster", heading);
-        view.panels = vec![
-            Panel::live("nodes", Span::Full, nodes(cluster)),
-            Panel::live("owned", Span::Full, rows(cluster)),
-        ];
+        view.live("nodes", Span::Full, nodes(cluster));
+        view.live("owned", Span::Full, rows(cluster));
         view
     }
 }
@@ -65,15 +63,14 @@ fn nodes(cluster: &Cluster) -> Markup {
     html! {
         (parts::heading("Nodes", "", none()))
         @if cluster.shared {
-            div class="scroll" tabindex="0" { table {
-                thead { tr { th { "node" } th { "address" } th { "version" } th class="num" { "slots" } } }
-                tbody { @for node in &cluster.nodes { tr {
+            div class="scroll" tabindex="0" { (parts::table(&["node", "address", "version", "#slots"], html! {
+                @for node in &cluster.nodes { tr {
                     td { b { (node.name) } @if node.this { " " span class="sub" { "this node" } } }
                     td { (address(&node.url)) }
                     td { (node.version) }
                     td class="num" { (format::count(node.slots)) }
-                } } }
-            } }
+                } }
+            })) }
         } @else {
             div class="body sub" {
                 "The log is in the data folder of this node, so it has everything. With " code { "log = \"kafka://..\"" }
@@ -101,12 +98,10 @@ fn rows(cluster: &Cluster) -> Markup {
         @if cluster.rows.is_empty() {
             div class="body sub" { "There is no queue, workflow, processor or job." }
         } @else {
-            div class="scroll" tabindex="0" { table {
-                thead { tr {
-                    th { "kind" } th { "name" } th { "node" } th { "state" } th class="num" { "backlog" } th class="num" { "partitions" } th { "why it waits" }
-                } }
-                tbody { @for row in &cluster.rows { (item(row)) } }
-            } }
+            div class="scroll" tabindex="0" { (parts::table(&["kind", "name", "node", "state", "#backlog",
+                "#partitions", "why it waits"], html! {
+                @for row in &cluster.rows { (item(row)) }
+            })) }
             @if cluster.more > 0 {
                 div class="body sub" { (format::count(cluster.more)) " more: GET /api/cluster lists all." }
             }

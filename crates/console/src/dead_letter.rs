@@ -6,7 +6,7 @@ use crate::bulk::{self, Bulk, BulkCall};
 use crate::dead_letter_list::DeadLetterRow;
 use crate::format::{self, Precision};
 use crate::json::json_text;
-use crate::layout::{Panel, Screen, Span, View};
+use crate::layout::{Screen, Span, View};
 use crate::parts::{self, Tone, none};
 use crate::payload::Payload;
 
@@ -46,12 +46,10 @@ impl From<&DeadLetterPage> for View {
             @if page.may_manage { (actions(row)) }
         };
         let mut view = View::new(Screen::DeadLetters, row.id.clone(), heading);
-        view.panels = vec![
-            Panel::fixed("attempts", Span::Main, attempts(page)),
-            Panel::fixed("facts", Span::Side, facts(page)),
-            Panel::fixed("event", Span::Main, event(page)),
-            Panel::fixed("headers", Span::Side, headers(page)),
-        ];
+        view.fixed("attempts", Span::Main, attempts(page));
+        view.fixed("facts", Span::Side, facts(page));
+        view.fixed("event", Span::Main, event(page));
+        view.fixed("headers", Span::Side, headers(page));
         view.dialogs = bulk::dialog();
         view.scripts = bulk::SCRIPT;
         view
@@ -83,18 +81,15 @@ fn actions(row: &DeadLetterRow) -> Markup {
 fn attempts(page: &DeadLetterPage) -> Markup {
     html! {
         (parts::heading("Attempts", &format::plural(page.row.tries.into(), "attempt"), none()))
-        div class="scroll" tabindex="0" { table {
-            thead { tr { th class="num" { "number" } th { "at" } th { "reason" } } }
-            tbody {
-                @for attempt in &page.attempts {
-                    tr {
-                        td class="num" { (attempt.number) }
-                        td class="nowrap" { @match attempt.at_ms { Some(at) => (parts::time(at, Precision::Full)), None => span class="sub" { "not attempted" } } }
-                        td class="reason" { (attempt.reason) }
-                    }
+        div class="scroll" tabindex="0" { (parts::table(&["#number", "at", "reason"], html! {
+            @for attempt in &page.attempts {
+                tr {
+                    td class="num" { (attempt.number) }
+                    td class="nowrap" { @match attempt.at_ms { Some(at) => (parts::time(at, Precision::Full)), None => span class="sub" { "not attempted" } } }
+                    td class="reason" { (attempt.reason) }
                 }
             }
-        } }
+        })) }
         @if page.attempts.len() < page.row.tries as usize {
             div class="note" { "The first and the last attempts are kept." }
         }

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use crate::bulk::{self, Bulk, BulkCall};
 use crate::format::{self, Precision};
 use crate::json::json_object;
-use crate::layout::{Panel, Screen, Span, View};
+use crate::layout::{Screen, Span, View};
 use crate::parts::{self, none};
 use crate::processor_list::letters_link;
 
@@ -119,14 +119,12 @@ impl From<&DeadLetterList> for View {
                 "No processor, so no dead letters. A processor sets an event aside here when its handler refuses it for good.",
                 "[processors.charge]\nhub = \"orders\"\nhandler = { url = \"http://127.0.0.1:9000/charge\" }",
             );
-            view.panels = vec![Panel::live("letters", Span::Full, content)];
+            view.live("letters", Span::Full, content);
             return view;
         }
-        view.panels = vec![
-            Panel::live("counts", Span::Full, counts(list, total)),
-            // The reader puts check marks on rows, so they must not move below them.
-            Panel::fixed("letters", Span::Full, letters(list)),
-        ];
+        view.live("counts", Span::Full, counts(list, total));
+        // The reader puts check marks on rows, so they must not move below them.
+        view.fixed("letters", Span::Full, letters(list));
         view.dialogs = bulk::dialog();
         view.scripts = bulk::SCRIPT;
         view
@@ -136,22 +134,19 @@ impl From<&DeadLetterList> for View {
 fn counts(list: &DeadLetterList, total: u64) -> Markup {
     html! {
         (parts::heading("Processors", &format!("{} in all", format::plural(total, "dead letter")), none()))
-        div class="scroll" { table {
-            thead { tr { th { "processor" } th { "dead-letter hub" } th { "circuit" } th class="num" { "dead letters" } } }
-            tbody {
-                @for count in &list.processors {
-                    tr {
-                        td { a href={ "/console/processors/" (format::segment(&count.processor)) } { (parts::name(&count.processor)) } }
-                        td { code { (count.hub) } }
-                        td {
-                            (count.circuit)
-                            @if count.circuit != "closed" { span class="sub" { ": resume before you replay" } }
-                        }
-                        td class="num" { (letters_link(&count.processor, count.letters)) }
+        div class="scroll" { (parts::table(&["processor", "dead-letter hub", "circuit", "#dead letters"], html! {
+            @for count in &list.processors {
+                tr {
+                    td { a href={ "/console/processors/" (format::segment(&count.processor)) } { (parts::name(&count.processor)) } }
+                    td { code { (count.hub) } }
+                    td {
+                        (count.circuit)
+                        @if count.circuit != "closed" { span class="sub" { ": resume before you replay" } }
                     }
+                    td class="num" { (letters_link(&count.processor, count.letters)) }
                 }
             }
-        } }
+        })) }
     }
 }
 

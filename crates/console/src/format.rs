@@ -105,7 +105,7 @@ pub fn segment(name: &str) -> String {
 
 /// The precision of a shown time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Precision {
+pub(crate) enum Precision {
     /// `10:04:58`
     Second,
     /// `10:04:58.917`
@@ -115,7 +115,7 @@ pub enum Precision {
 }
 
 /// A time in UTC, given in milliseconds since 1970.
-pub fn time(unix_ms: i64, precision: Precision) -> String {
+pub(crate) fn time(unix_ms: i64, precision: Precision) -> String {
     let (year, month, day) = civil(unix_ms.div_euclid(86_400_000));
     let ms = unix_ms.rem_euclid(86_400_000);
     let clock = format!(

@@ -3,73 +3,13 @@
 use maud::{Markup, PreEscaped, html};
 
 /// The words that SAQL reserves or uses as clauses.
-const KEYWORDS: &[&str] = &[
-    "SELECT",
-    "INTO",
-    "FROM",
-    "WHERE",
-    "GROUP",
-    "BY",
-    "HAVING",
-    "TIMESTAMP",
-    "OVER",
-    "PARTITION",
-    "WITH",
-    "AS",
-    "JOIN",
-    "LEFT",
-    "INNER",
-    "OUTER",
-    "CROSS",
-    "APPLY",
-    "ON",
-    "UNION",
-    "ALL",
-    "AND",
-    "OR",
-    "NOT",
-    "IN",
-    "IS",
-    "NULL",
-    "LIKE",
-    "BETWEEN",
-    "CASE",
-    "WHEN",
-    "THEN",
-    "ELSE",
-    "END",
-    "DISTINCT",
-    "TOP",
-    "CREATE",
-    "TABLE",
-    "FUNCTION",
-    "RETURNS",
-    "LIMIT",
-    "DURATION",
-    "ORDER",
-    "ASC",
-    "DESC",
-    "MATCH_RECOGNIZE",
-    "MEASURES",
-    "PATTERN",
-    "DEFINE",
-    "AFTER",
-    "MATCH",
-    "SKIP",
-    "PAST",
-    "LAST",
-    "ROW",
-    "CAST",
-    "TRY_CAST",
-    "BIGINT",
-    "FLOAT",
-    "NVARCHAR",
-    "MAX",
-    "DATETIME",
-    "BIT",
-    "RECORD",
-    "ARRAY",
-];
+const KEYWORDS: &str = "
+    SELECT INTO FROM WHERE GROUP BY HAVING TIMESTAMP OVER PARTITION WITH AS JOIN LEFT INNER OUTER
+    CROSS APPLY ON UNION ALL AND OR NOT IN IS NULL LIKE BETWEEN CASE WHEN THEN ELSE END DISTINCT TOP
+    CREATE TABLE FUNCTION RETURNS LIMIT DURATION ORDER ASC DESC MATCH_RECOGNIZE MEASURES PATTERN
+    DEFINE AFTER MATCH SKIP PAST LAST ROW CAST TRY_CAST BIGINT FLOAT NVARCHAR MAX DATETIME BIT
+    RECORD ARRAY
+";
 
 /// The query as numbered, coloured lines for a `<pre>`.
 pub(crate) fn highlight(query: &str) -> Markup {
@@ -130,11 +70,10 @@ impl Colours {
         let is_name = |c: char| is_word(c) || c == '.';
         let length = rest.find(|c: char| !is_name(c)).unwrap_or(rest.len());
         let word = &rest[..length];
-        let class = if KEYWORDS
-            .iter()
-            .any(|known| known.eq_ignore_ascii_case(word))
-            && !calls(word, &rest[length..])
-        {
+        let is_keyword = KEYWORDS
+            .split_whitespace()
+            .any(|known| known.eq_ignore_ascii_case(word));
+        let class = if is_keyword && !calls(word, &rest[length..]) {
             Some("k")
         } else if rest[length..].trim_start().starts_with('(') {
             Some("f")

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use crate::format::{self, Precision};
-use crate::layout::{Panel, Screen, Span, View};
+use crate::layout::{Screen, Span, View};
 use crate::parts::{self, Figure, Pager, Tone, none};
 use crate::payload::Payload;
 
@@ -112,20 +112,13 @@ pub struct HubEvent {
 impl From<&HubPage> for View {
     fn from(hub: &HubPage) -> View {
         let mut view = View::new(Screen::Hubs, &hub.name, heading(hub));
-        view.panels.push(Panel::live(
-            "figures",
-            Span::Figures,
-            parts::figures(&hub.figures),
-        ));
+        view.figures(&hub.figures);
         if let Some(browser) = &hub.browser {
             let content = html! { (event_browser(hub, browser)) (tail(hub)) };
-            view.panels
-                .push(Panel::fixed("events", Span::Full, content));
+            view.fixed("events", Span::Full, content);
         }
-        view.panels.extend([
-            Panel::live("partitions", Span::Main, partitions(hub)),
-            Panel::live("groups", Span::Side, groups(hub)),
-        ]);
+        view.live("partitions", Span::Main, partitions(hub));
+        view.live("groups", Span::Side, groups(hub));
         view.dialogs = html! { @if hub.may_send { (send_dialog(hub)) } (reset_dialog(hub)) };
         view.scripts = &["messages.js"];
         view
@@ -284,31 +277,26 @@ fn partitions(hub: &HubPage) -> Markup {
     let number = |offset: i64| format::count(offset.max(0) as u64);
     html! {
         (parts::heading("Partitions", "", none()))
-        div class="scroll" { table {
-            thead { tr {
-                th class="num" { "no." } th class="num" { "events" } th class="num" { "stored" } th class="num" { "first offset" }
-                th class="num" { "last offset" } th { "last written" } th { "state" }
-            } }
-            tbody {
-                @for part in &hub.partitions {
-                    tr class=[part.trouble.as_ref().map(|_| "with")] {
-                        td class="num" { a href={ "/console/hubs/" (format::segment(&hub.name)) "?partition=" (part.number) } { (part.number) } }
-                        td class="num" { @match part.per_second { Some(rate) => (format::rate(rate)), None => "–" } }
-                        td class="num" { (format::bytes(part.bytes)) }
-                        td class="num" { @if part.end > part.start { (number(part.start)) } @else { "–" } }
-                        td class="num" { @if part.end > part.start { (number(part.end - 1)) } @else { "–" } }
-                        td class="nowrap" { @match part.last_ms { Some(at) => (parts::time(at, Precision::Second)), None => "never" } }
-                        td class="nowrap" {
-                            @match &part.trouble {
-                                Some(_) => (parts::pill(Tone::Bad, "stopped")),
-                                None => (parts::pill(Tone::Good, "fine")),
-                            }
+        div class="scroll" { (parts::table(&["#no.", "#events", "#stored", "#first offset", "#last offset",
+            "last written", "state"], html! {
+            @for part in &hub.partitions {
+                tr class=[part.trouble.as_ref().map(|_| "with")] {
+                    td class="num" { a href={ "/console/hubs/" (format::segment(&hub.name)) "?partition=" (part.number) } { (part.number) } }
+                    td class="num" { @match part.per_second { Some(rate) => (format::rate(rate)), None => "–" } }
+                    td class="num" { (format::bytes(part.bytes)) }
+                    td class="num" { @if part.end > part.start { (number(part.start)) } @else { "–" } }
+                    td class="num" { @if part.end > part.start { (number(part.end - 1)) } @else { "–" } }
+                    td class="nowrap" { @match part.last_ms { Some(at) => (parts::time(at, Precision::Second)), None => "never" } }
+                    td class="nowrap" {
+                        @match &part.trouble {
+                            Some(_) => (parts::pill(Tone::Bad, "stopped")),
+                            None => (parts::pill(Tone::Good, "fine")),
                         }
                     }
-                    @if let Some(trouble) = &part.trouble { tr { td class="trouble" colspan="7" { (trouble) } } }
                 }
+                @if let Some(trouble) = &part.trouble { tr { td class="trouble" colspan="7" { (trouble) } } }
             }
-        } }
+        })) }
         (parts::pages(&hub.pager))
     }
 }
@@ -336,19 +324,16 @@ fn group_entry(group: &HubGroup) -> Markup {
                 span class="grow" {}
                 span class=[(group.lag > 0).then_some("warn-text")] { (format::plural(group.lag, "event")) " behind" }
             }
-            div class="scroll short" { table {
-                thead { tr { th class="num" { "partition" } th class="num" { "position" } th class="num" { "end" } th class="num" { "behind" } } }
-                tbody {
-                    @for position in &group.positions {
-                        tr {
-                            td class="num" { (position.partition) }
-                            td class="num" { (format::count(position.offset.max(0) as u64)) }
-                            td class="num" { (format::count(position.end.max(0) as u64)) }
-                            td class="num" { (format::plural(position.lag, "event")) }
-                        }
+            div class="scroll short" { (parts::table(&["#partition", "#position", "#end", "#behind"], html! {
+                @for position in &group.positions {
+                    tr {
+                        td class="num" { (position.partition) }
+                        td class="num" { (format::count(position.offset.max(0) as u64)) }
+                        td class="num" { (format::count(position.end.max(0) as u64)) }
+                        td class="num" { (format::plural(position.lag, "event")) }
                     }
                 }
-            } }
+            })) }
             @if group.positions_more > 0 { p class="note" { "And " (format::plural(group.positions_more, "partition")) " more." } }
             @if group.may_reset {
                 p class="note tools" {
@@ -377,10 +362,7 @@ fn send_dialog(hub: &HubPage) -> Markup {
                     input data-partition inputmode="numeric" pattern="[0-9]*" autocomplete="off" placeholder="that of the key, or the next";
                 }
                 p class="field-error" role="alert" {}
-                div class="buttons" {
-                    button type="button" data-close { "Close" }
-                    button class="primary" { "Send" }
-                }
+                (parts::dialog_buttons("Close", "primary", "Send"))
             }
         }
     }

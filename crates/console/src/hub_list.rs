@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use crate::format;
-use crate::layout::{Panel, Screen, Span, View};
+use crate::layout::{Screen, Span, View};
 use crate::parts::{self, Pager, Tone, none};
 
 #[derive(Clone, Debug, Default)]
@@ -48,11 +48,9 @@ impl From<&HubList> for View {
             @if list.may_create { button type="button" data-dialog="new-hub" { "New hub" } }
         };
         let mut view = View::new(Screen::Hubs, "Hubs", heading);
-        view.panels
-            .push(Panel::live("hubs", Span::Full, content(list)));
+        view.live("hubs", Span::Full, content(list));
         if !list.sharded.is_empty() {
-            view.panels
-                .push(Panel::fixed("sharded", Span::Full, sharded(&list.sharded)));
+            view.fixed("sharded", Span::Full, sharded(&list.sharded));
         }
         if list.may_create {
             view.dialogs = new_hub();
@@ -70,13 +68,10 @@ fn content(list: &HubList) -> Markup {
     }
     html! {
         (parts::heading("Hubs", "", none()))
-        div class="scroll" { table {
-            thead { tr {
-                th { "hub" } th class="num" { "partitions" } th class="num" { "events" } th { span class="faint" { "minute" } }
-                th class="num" { "stored" } th { "kept for" } th class="num" { "groups" } th { "state" }
-            } }
-            tbody { @for hub in &list.hubs { (row(hub)) } }
-        } }
+        div class="scroll" { (parts::table(&["hub", "#partitions", "#events", "~minute", "#stored", "kept for",
+            "#groups", "state"], html! {
+            @for hub in &list.hubs { (row(hub)) }
+        })) }
         (parts::pages(&list.pager))
     }
 }
@@ -105,19 +100,16 @@ fn row(hub: &HubRow) -> Markup {
 fn sharded(rows: &[ShardedRow]) -> Markup {
     html! {
         (parts::heading("Sharded hubs", "one name for several hubs; a key goes to one of them", none()))
-        div class="scroll" { table {
-            thead { tr { th { "name" } th { "hubs" } } }
-            tbody {
-                @for row in rows {
-                    tr {
-                        td class="nowrap" { (parts::name(&row.name)) }
-                        td {
-                            @for hub in &row.hubs { a href={ "/console/hubs/" (format::segment(hub)) } { (hub) } " " }
-                        }
+        div class="scroll" { (parts::table(&["name", "hubs"], html! {
+            @for row in rows {
+                tr {
+                    td class="nowrap" { (parts::name(&row.name)) }
+                    td {
+                        @for hub in &row.hubs { a href={ "/console/hubs/" (format::segment(hub)) } { (hub) } " " }
                     }
                 }
             }
-        } }
+        })) }
     }
 }
 
@@ -130,10 +122,7 @@ fn new_hub() -> Markup {
                 label class="field" { span { "Partitions" } input name="partitions" data-type="number" type="number" min="1" value="4"; }
                 label class="field" { span { "Events are kept for (12h, 7d, forever)" } input name="retention" placeholder="7d"; }
                 p class="field-error" role="alert" {}
-                div class="buttons" {
-                    button type="button" data-close { "Cancel" }
-                    button class="primary" { "Create" }
-                }
+                (parts::dialog_buttons("Cancel", "primary", "Create"))
             }
         }
     }

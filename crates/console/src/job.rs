@@ -6,7 +6,7 @@ use crate::format::{self, Precision, segment};
 use crate::highlight::highlight;
 use crate::job_list::state_tone;
 use crate::json::json_text;
-use crate::layout::{Panel, Screen, Span, View};
+use crate::layout::{Screen, Span, View};
 use crate::parts::{self, Action, Figure, Tone, none};
 use crate::plan::{self, Step};
 
@@ -127,25 +127,18 @@ impl JobPage {
 impl From<&JobPage> for View {
     fn from(job: &JobPage) -> View {
         let mut view = View::new(Screen::Jobs, job.name.clone(), heading(job));
-        view.panels = vec![Panel::live(
-            "figures",
-            Span::Figures,
-            parts::figures(&job.figures),
-        )];
+        view.figures(&job.figures);
         if job.reason.is_some() || !job.alarms.is_empty() {
-            view.panels
-                .push(Panel::live("troubles", Span::Full, troubles(job)));
+            view.live("troubles", Span::Full, troubles(job));
         }
-        view.panels.extend([
-            Panel::fixed("time", Span::Main, picture(job)),
-            Panel::fixed("fate", Span::Side, fate()),
-            Panel::live("plan", Span::Full, plan_panel(job)),
-            Panel::live("query", Span::Main, query(job)),
-            Panel::live("partitions", Span::Side, partitions(job)),
-            Panel::live("errors", Span::Main, data_errors(job)),
-            Panel::live("outputs", Span::Side, outputs(job)),
-            Panel::live("log", Span::Full, log(job)),
-        ]);
+        view.fixed("time", Span::Main, picture(job));
+        view.fixed("fate", Span::Side, fate());
+        view.live("plan", Span::Full, plan_panel(job));
+        view.live("query", Span::Main, query(job));
+        view.live("partitions", Span::Side, partitions(job));
+        view.live("errors", Span::Main, data_errors(job));
+        view.live("outputs", Span::Side, outputs(job));
+        view.live("log", Span::Full, log(job));
         view.dialogs = dialogs(job);
         view.scripts = &["picture.js", "job.js"];
         view
@@ -316,19 +309,16 @@ fn partitions(job: &JobPage) -> Markup {
         (parts::heading("Partitions", "", none()))
         @if job.partitions.is_empty() { div class="empty" { "No partition is read at the moment." } }
         @else {
-            div class="scroll short" tabindex="0" { table {
-                thead { tr { th { "input" } th class="num" { "events" } th class="num" { "backlog" } th { "watermark" } } }
-                tbody {
-                    @for row in &job.partitions {
-                        tr {
-                            td class="nowrap" title=(row.hub) { (row.input) " / " (row.partition) br; span class="faint" { "offset " (format::count(row.offset)) } }
-                            td class="num" { @match row.per_second { Some(rate) => (format::rate(rate)), None => "–" } }
-                            td class="num nowrap" { (format::plural(row.backlog, "event")) }
-                            td class="nowrap" { (watermark(row)) }
-                        }
+            div class="scroll short" tabindex="0" { (parts::table(&["input", "#events", "#backlog", "watermark"], html! {
+                @for row in &job.partitions {
+                    tr {
+                        td class="nowrap" title=(row.hub) { (row.input) " / " (row.partition) br; span class="faint" { "offset " (format::count(row.offset)) } }
+                        td class="num" { @match row.per_second { Some(rate) => (format::rate(rate)), None => "–" } }
+                        td class="num nowrap" { (format::plural(row.backlog, "event")) }
+                        td class="nowrap" { (watermark(row)) }
                     }
                 }
-            } }
+            })) }
             @if job.partitions_more > 0 { div class="note" { "and " (format::count(job.partitions_more)) " more" } }
         }
     }
@@ -357,17 +347,16 @@ fn outputs(job: &JobPage) -> Markup {
     html! {
         (parts::heading("Outputs", "", none()))
         @if job.outputs.is_empty() { div class="empty" { "The outputs are known when the job has started." } }
-        @else { div class="scroll short" tabindex="0" { table {
-            thead { tr { th { "output" } th class="num" { "rows" } th { "state" } } }
-            tbody { @for output in &job.outputs {
+        @else { div class="scroll short" tabindex="0" { (parts::table(&["output", "#rows", "state"], html! {
+            @for output in &job.outputs {
                 tr class=[output.trouble.as_ref().map(|_| "with")] {
                     td { (parts::name(&output.name)) }
                     td class="num" { (format::count(output.rows)) }
                     td { (output_state(output)) }
                 }
                 @if let Some(trouble) = &output.trouble { tr { td class="trouble" colspan="3" { (trouble) } } }
-            } }
-        } } }
+            }
+        })) } }
     }
 }
 
@@ -429,7 +418,7 @@ fn dialogs(job: &JobPage) -> Markup {
             form data-call={ "POST /api/jobs/" (segment(&job.name)) "/start" } data-done={ (job.name) " starts." } {
                 h2 id="start-title" { "Start " (job.name) }
                 (start_point())
-                div class="buttons" { button type="button" data-close { "Cancel" } button class="primary" { "Start" } }
+                (parts::dialog_buttons("Cancel", "primary", "Start"))
             }
         }
         @if !job.in_settings {

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use crate::format;
-use crate::layout::{Panel, Screen, Span, View};
+use crate::layout::{Screen, Span, View};
 use crate::parts::{self, Tone, none};
 
 #[derive(Clone, Debug, Default)]
@@ -56,34 +56,29 @@ impl From<&JobList> for View {
             ),
             false => html! { (parts::heading("Jobs", "", none())) (job_rows(&list.jobs)) },
         };
-        view.panels = vec![Panel::live("jobs", Span::Full, content)];
+        view.live("jobs", Span::Full, content);
         view
     }
 }
 
 pub(crate) fn job_rows(jobs: &[JobRow]) -> Markup {
     html! {
-        div class="scroll" { table {
-            thead { tr {
-                th { "job" } th { "state" } th class="num" { "events in" } th { span class="faint" { "minute" } } th class="num" { "rows out" }
-                th class="num" { "delay" } th class="num" { "backlog" }
-            } }
-            tbody {
-                @for job in jobs {
-                    tr class=[job.trouble.as_ref().map(|_| "with")] {
-                        td class="nowrap" { a href={ "/console/jobs/" (format::segment(&job.name)) } { (parts::name(&job.name)) } }
-                        td {
-                            (parts::pill(state_tone(job.state, job.trouble.is_some()), job.state))
-                        }
-                        td class="num" { (format::rate(job.events_per_second)) }
-                        td { (parts::sparkline(&job.history, true)) }
-                        td class="num" { (format::rate(job.rows_per_second)) }
-                        td class="num" { @match job.watermark_delay_seconds { Some(delay) => (format::seconds(delay)), None => "–" } }
-                        td class="num nowrap" { (format::plural(job.backlog, "event")) }
+        div class="scroll" { (parts::table(&["job", "state", "#events in", "~minute", "#rows out", "#delay",
+            "#backlog"], html! {
+            @for job in jobs {
+                tr class=[job.trouble.as_ref().map(|_| "with")] {
+                    td class="nowrap" { a href={ "/console/jobs/" (format::segment(&job.name)) } { (parts::name(&job.name)) } }
+                    td {
+                        (parts::pill(state_tone(job.state, job.trouble.is_some()), job.state))
                     }
-                    @if let Some(trouble) = &job.trouble { tr { td class="trouble" colspan="7" { (trouble) } } }
+                    td class="num" { (format::rate(job.events_per_second)) }
+                    td { (parts::sparkline(&job.history, true)) }
+                    td class="num" { (format::rate(job.rows_per_second)) }
+                    td class="num" { @match job.watermark_delay_seconds { Some(delay) => (format::seconds(delay)), None => "–" } }
+                    td class="num nowrap" { (format::plural(job.backlog, "event")) }
                 }
+                @if let Some(trouble) = &job.trouble { tr { td class="trouble" colspan="7" { (trouble) } } }
             }
-        } }
+        })) }
     }
 }

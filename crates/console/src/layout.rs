@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use maud::{DOCTYPE, Markup, html};
 
+use crate::parts::{self, Figure};
 use crate::version;
 
 /// Forbids inline script and style, frames, and everything from elsewhere.
@@ -25,33 +26,19 @@ pub enum Screen {
 }
 
 impl Screen {
-    fn path(self) -> &'static str {
+    /// Its address, and its name in the navigation.
+    fn link(self) -> (&'static str, &'static str) {
         match self {
-            Screen::Overview => "/",
-            Screen::Jobs => "/console/jobs",
-            Screen::Hubs => "/console/hubs",
-            Screen::Queues => "/console/queues",
-            Screen::Processors => "/console/processors",
-            Screen::Workflows => "/console/workflows",
-            Screen::DeadLetters => "/console/dead-letters",
-            Screen::Circuits => "/console/circuits",
-            Screen::Cluster => "/console/cluster",
-            Screen::Playground => "/console/playground",
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Screen::Overview => "Overview",
-            Screen::Jobs => "Jobs",
-            Screen::Hubs => "Hubs",
-            Screen::Queues => "Queues",
-            Screen::Processors => "Processors",
-            Screen::Workflows => "Workflows",
-            Screen::DeadLetters => "Dead letters",
-            Screen::Circuits => "Circuits",
-            Screen::Cluster => "Cluster",
-            Screen::Playground => "Playground",
+            Screen::Overview => ("/", "Overview"),
+            Screen::Jobs => ("/console/jobs", "Jobs"),
+            Screen::Hubs => ("/console/hubs", "Hubs"),
+            Screen::Queues => ("/console/queues", "Queues"),
+            Screen::Processors => ("/console/processors", "Processors"),
+            Screen::Workflows => ("/console/workflows", "Workflows"),
+            Screen::DeadLetters => ("/console/dead-letters", "Dead letters"),
+            Screen::Circuits => ("/console/circuits", "Circuits"),
+            Screen::Cluster => ("/console/cluster", "Cluster"),
+            Screen::Playground => ("/console/playground", "Playground"),
         }
     }
 }
@@ -88,7 +75,7 @@ pub struct Shell {
 
 /// The width of a panel, of a grid of twelve columns. Below 1100 pixels every panel is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Span {
+pub(crate) enum Span {
     /// The row of figures: no border of its own.
     Figures,
     Full,
@@ -98,33 +85,16 @@ pub enum Span {
 }
 
 /// A part of a page that is replaced as a whole while the page is open.
-pub struct Panel {
+struct Panel {
     /// Unique in the page.
-    pub id: Cow<'static, str>,
-    pub span: Span,
+    id: Cow<'static, str>,
+    span: Span,
     /// Whether the live stream renders it again. A panel with state of the reader, such as a form, is not live.
-    pub live: bool,
-    pub content: Markup,
+    live: bool,
+    content: Markup,
 }
 
 impl Panel {
-    pub fn live(id: impl Into<Cow<'static, str>>, span: Span, content: Markup) -> Panel {
-        Panel {
-            id: id.into(),
-            span,
-            live: true,
-            content,
-        }
-    }
-
-    /// A panel that the live stream leaves alone.
-    pub fn fixed(id: impl Into<Cow<'static, str>>, span: Span, content: Markup) -> Panel {
-        Panel {
-            live: false,
-            ..Panel::live(id, span, content)
-        }
-    }
-
     fn class(&self) -> &'static str {
         match self.span {
             Span::Figures => "kpis",
@@ -142,7 +112,7 @@ pub struct View {
     pub title: String,
     /// The content of the page's heading; live.
     pub heading: Markup,
-    pub panels: Vec<Panel>,
+    panels: Vec<Panel>,
     /// `<dialog>` elements, which buttons open with `data-dialog`.
     pub dialogs: Markup,
     /// Further scripts, by the names of their assets.
@@ -159,6 +129,31 @@ impl View {
             dialogs: html! {},
             scripts: &[],
         }
+    }
+
+    /// Adds a panel that the live stream renders again.
+    pub(crate) fn live(&mut self, id: impl Into<Cow<'static, str>>, span: Span, content: Markup) {
+        self.panels.push(Panel {
+            id: id.into(),
+            span,
+            live: true,
+            content,
+        });
+    }
+
+    /// Adds a panel that the live stream leaves alone.
+    pub(crate) fn fixed(&mut self, id: &'static str, span: Span, content: Markup) {
+        self.panels.push(Panel {
+            id: id.into(),
+            span,
+            live: false,
+            content,
+        });
+    }
+
+    /// Adds the row of figures.
+    pub(crate) fn figures(&mut self, figures: &[Figure]) {
+        self.live("figures", Span::Figures, parts::figures(figures));
     }
 
     /// The live parts by id: navigation, heading, panels.
@@ -269,8 +264,8 @@ fn links(screen: Screen, counts: &NavCounts) -> Markup {
     let red =
         |count: u64, unit: &str| (format!("{}{unit}", crate::format::count(count)), count > 0);
     let link = |to: Screen, count: Option<(String, bool)>| {
-        let current = (to == screen).then_some("page");
-        entry(to.path(), to.name(), current, count)
+        let (path, name) = to.link();
+        entry(path, name, (to == screen).then_some("page"), count)
     };
     html! {
         (link(Screen::Overview, None))

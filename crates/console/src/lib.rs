@@ -5,7 +5,7 @@
 //! no script of its own to stay current. Nothing here knows another crate of the workspace: `examples/preview.rs`
 //! shows every screen with made-up data.
 //!
-//! A new screen is a file with its view struct and `impl From<&TheView> for View`: a heading and [`Panel`]s, made of
+//! A new screen is a file with its view struct and `impl From<&TheView> for View`: a heading and panels, made of
 //! the parts in [`parts`]. Actions are buttons and forms with `data-call="POST /api/.."` ([`parts::action`]), which
 //! `assets/shell.js` sends with the session's token. Neither inline script nor inline style works: the content
 //! security policy forbids both.
@@ -39,7 +39,5 @@ pub mod workflow;
 pub mod workflow_list;
 
 pub use assets::{Asset, asset, version};
-pub use layout::{
-    Attention, CONTENT_SECURITY_POLICY, NavCounts, Panel, Screen, Shell, Span, View, page,
-};
+pub use layout::{Attention, CONTENT_SECURITY_POLICY, NavCounts, Screen, Shell, View, page};
 pub use playground::playground;

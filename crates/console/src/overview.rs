@@ -2,8 +2,9 @@
 
 use maud::{Markup, html};
 
+use crate::hub_list::HubRow;
 use crate::job_list::{JobRow, job_rows};
-use crate::layout::{Panel, Screen, Span, View};
+use crate::layout::{Screen, Span, View};
 use crate::parts::{self, Action, Figure, Tone};
 use crate::{format, parts::none};
 
@@ -13,7 +14,7 @@ pub struct Overview {
     pub problems: Vec<Problem>,
     pub jobs: Vec<JobRow>,
     pub backlogs: Vec<Backlog>,
-    pub hubs: Vec<HubRate>,
+    pub hubs: Vec<HubRow>,
     /// How long the node has been up, in seconds.
     pub uptime_seconds: f64,
     pub version: String,
@@ -43,15 +44,6 @@ pub struct Backlog {
     pub seconds_left: Option<f64>,
 }
 
-/// A hub with the rate of its appends.
-#[derive(Clone, Debug, Default)]
-pub struct HubRate {
-    pub name: String,
-    pub per_second: f64,
-    pub history: Vec<f64>,
-    pub bytes: u64,
-}
-
 impl From<&Overview> for View {
     fn from(overview: &Overview) -> View {
         let bad = overview
@@ -74,13 +66,11 @@ impl From<&Overview> for View {
             }
         };
         let mut view = View::new(Screen::Overview, "Overview", heading);
-        view.panels = vec![
-            Panel::live("figures", Span::Figures, parts::figures(&overview.figures)),
-            Panel::live("problems", Span::Main, problems(&overview.problems)),
-            Panel::live("backlogs", Span::Side, backlogs(&overview.backlogs)),
-            Panel::live("jobs", Span::Main, jobs(&overview.jobs)),
-            Panel::live("hubs", Span::Side, hubs(&overview.hubs)),
-        ];
+        view.figures(&overview.figures);
+        view.live("problems", Span::Main, problems(&overview.problems));
+        view.live("backlogs", Span::Side, backlogs(&overview.backlogs));
+        view.live("jobs", Span::Main, jobs(&overview.jobs));
+        view.live("hubs", Span::Side, hubs(&overview.hubs));
         view
     }
 }
@@ -116,23 +106,20 @@ fn backlogs(backlogs: &[Backlog]) -> Markup {
         @if backlogs.is_empty() {
             div class="empty" { "Every job, processor and queue keeps up." }
         } @else {
-            div class="scroll" { table {
-                thead { tr { th { "reader" } th class="num" { "events" } th { "caught up in" } } }
-                tbody {
-                    @for backlog in backlogs {
-                        tr {
-                            td { a href=(backlog.link) { (parts::name(&backlog.name)) } " " span class="sub" { (backlog.kind) } }
-                            td class="num" { (format::count(backlog.events)) }
-                            td class="nowrap" {
-                                @match backlog.seconds_left {
-                                    Some(seconds) => (format::seconds(seconds)),
-                                    None => span class="warn-text" { "not at this rate" },
-                                }
+            div class="scroll" { (parts::table(&["reader", "#events", "caught up in"], html! {
+                @for backlog in backlogs {
+                    tr {
+                        td { a href=(backlog.link) { (parts::name(&backlog.name)) } " " span class="sub" { (backlog.kind) } }
+                        td class="num" { (format::count(backlog.events)) }
+                        td class="nowrap" {
+                            @match backlog.seconds_left {
+                                Some(seconds) => (format::seconds(seconds)),
+                                None => span class="warn-text" { "not at this rate" },
                             }
                         }
                     }
                 }
-            } }
+            })) }
         }
     }
 }
@@ -146,25 +133,22 @@ fn jobs(jobs: &[JobRow]) -> Markup {
     }
 }
 
-fn hubs(hubs: &[HubRate]) -> Markup {
+fn hubs(hubs: &[HubRow]) -> Markup {
     html! {
         (parts::heading("Hubs", "busiest first", html! { a href="/console/hubs" { "all hubs" } }))
         @if hubs.is_empty() {
             (parts::empty("No hub has events yet.", "curl -d '{\"n\":1}' http://127.0.0.1:8080/hubs/first/messages"))
         } @else {
-            div class="scroll" { table {
-                thead { tr { th { "hub" } th class="num" { "events" } th { span class="faint" { "minute" } } th class="num" { "stored" } } }
-                tbody {
-                    @for hub in hubs {
-                        tr {
-                            td { a href={ "/console/hubs/" (format::segment(&hub.name)) } { (parts::name(&hub.name)) } }
-                            td class="num" { (format::rate(hub.per_second)) }
-                            td { (parts::sparkline(&hub.history, true)) }
-                            td class="num" { (format::bytes(hub.bytes)) }
-                        }
+            div class="scroll" { (parts::table(&["hub", "#events", "~minute", "#stored"], html! {
+                @for hub in hubs {
+                    tr {
+                        td { a href={ "/console/hubs/" (format::segment(&hub.name)) } { (parts::name(&hub.name)) } }
+                        td class="num" { (format::rate(hub.per_second)) }
+                        td { (parts::sparkline(&hub.history, true)) }
+                        td class="num" { (format::bytes(hub.bytes)) }
                     }
                 }
-            } }
+            })) }
         }
     }
 }

@@ -35,8 +35,27 @@ pub struct Figure {
     pub history: Vec<f64>,
 }
 
-/// The row of figures, as the content of a panel with [`crate::Span::Figures`].
-pub fn figures(figures: &[Figure]) -> Markup {
+impl Figure {
+    pub fn new(label: &'static str, value: String) -> Figure {
+        Figure {
+            label,
+            value,
+            ..Figure::default()
+        }
+    }
+
+    pub fn history(self, history: Vec<f64>) -> Figure {
+        Figure { history, ..self }
+    }
+
+    pub fn bad_if(self, is_bad: bool) -> Figure {
+        let tone = if is_bad { Tone::Bad } else { self.tone };
+        Figure { tone, ..self }
+    }
+}
+
+/// The row of figures.
+pub(crate) fn figures(figures: &[Figure]) -> Markup {
     html! {
         @for figure in figures {
             div class={ "panel kpi " (figure.tone.class()) } {
@@ -53,7 +72,7 @@ pub(crate) fn pill(tone: Tone, text: &str) -> Markup {
 }
 
 /// A line over the points, scaled to its own range; `inline` is the size of a table cell.
-pub fn sparkline(points: &[f64], inline: bool) -> Markup {
+pub(crate) fn sparkline(points: &[f64], inline: bool) -> Markup {
     let class = if inline { "spark inline" } else { "spark" };
     let line = spark_path(points);
     html! {
@@ -99,7 +118,7 @@ pub(crate) fn bar(share: f64, series: usize) -> Markup {
 }
 
 /// A time that the script shows in the reader's zone.
-pub fn time(unix_ms: i64, precision: Precision) -> Markup {
+pub(crate) fn time(unix_ms: i64, precision: Precision) -> Markup {
     let short = match precision {
         Precision::Second => "s",
         Precision::Millisecond => "ms",
@@ -114,7 +133,7 @@ pub fn time(unix_ms: i64, precision: Precision) -> Markup {
 }
 
 /// A name, cut in the middle if it is long.
-pub fn name(name: &str) -> Markup {
+pub(crate) fn name(name: &str) -> Markup {
     html! { span title=(name) { (format::shortened(name, 40)) } }
 }
 
@@ -128,7 +147,7 @@ pub(crate) const FIRST_JOB: &str = "highwater init my-project\n\
     highwater job start my-project/jobs/averages";
 
 /// What a screen or panel without content says: what would be here, and how to get it.
-pub fn empty(sentence: &str, command: &str) -> Markup {
+pub(crate) fn empty(sentence: &str, command: &str) -> Markup {
     html! {
         div class="empty" {
             p { (sentence) }
@@ -161,7 +180,7 @@ pub struct Action {
     pub danger: bool,
 }
 
-pub fn action(action: &Action) -> Markup {
+pub(crate) fn action(action: &Action) -> Markup {
     let class = if action.danger { "danger" } else { "" };
     let confirm = (!action.confirm.is_empty()).then_some(&action.confirm);
     html! {
@@ -180,7 +199,7 @@ pub struct Pager {
     pub text: String,
 }
 
-pub fn pages(pager: &Pager) -> Markup {
+pub(crate) fn pages(pager: &Pager) -> Markup {
     let Pager {
         before,
         after,
@@ -199,13 +218,39 @@ pub fn pages(pager: &Pager) -> Markup {
 }
 
 /// The heading of a panel; `more` stands at its right end.
-pub fn heading(title: &str, sub: &str, more: Markup) -> Markup {
+pub(crate) fn heading(title: &str, sub: &str, more: Markup) -> Markup {
     html! {
         header {
             h2 { (title) }
             @if !sub.is_empty() { span class="sub" { (sub) } }
             span class="grow" {}
             (more)
+        }
+    }
+}
+
+/// A table. A heading that begins with `#` is that of a column of numbers, one with `~` is faint.
+pub(crate) fn table(headings: &[&str], rows: Markup) -> Markup {
+    html! {
+        table {
+            thead { tr {
+                @for heading in headings {
+                    @if let Some(number) = heading.strip_prefix('#') { th class="num" { (number) } }
+                    @else if let Some(faint) = heading.strip_prefix('~') { th { span class="faint" { (faint) } } }
+                    @else { th { (heading) } }
+                }
+            } }
+            tbody { (rows) }
+        }
+    }
+}
+
+/// The end of a dialog's form: the button that does it, of this class, and one that closes the dialog.
+pub(crate) fn dialog_buttons(close: &str, class: &str, go: &str) -> Markup {
+    html! {
+        div class="buttons" {
+            button type="button" data-close { (close) }
+            button class=(class) { (go) }
         }
     }
 }
@@ -220,7 +265,7 @@ pub(crate) fn next_page(next: Option<&str>) -> Markup {
 }
 
 /// Nothing.
-pub fn none() -> Markup {
+pub(crate) fn none() -> Markup {
     PreEscaped(String::new())
 }
 

@@ -3,7 +3,7 @@
 
 use maud::{Markup, html};
 
-use crate::layout::{Panel, Screen, Span, View};
+use crate::layout::{Screen, Span, View};
 use crate::parts::{self, none};
 
 /// The page; it needs nothing of the node.
@@ -19,15 +19,13 @@ pub fn playground() -> View {
         button type="button" class="primary" id="copy-link" title="the link carries query, events and policy" { "Copy link" }
     };
     let mut view = View::new(Screen::Playground, "Playground", heading);
-    view.panels = vec![
-        Panel::fixed("query", Span::Half, query()),
-        Panel::fixed("policy", Span::Half, policy()),
-        Panel::fixed("events", Span::Half, events()),
-        Panel::fixed("time", Span::Half, picture()),
-        Panel::fixed("rows", Span::Half, rows()),
-        Panel::fixed("fate", Span::Half, fate()),
-        Panel::fixed("plan", Span::Full, plan()),
-    ];
+    view.fixed("query", Span::Half, query());
+    view.fixed("policy", Span::Half, policy());
+    view.fixed("events", Span::Half, events());
+    view.fixed("time", Span::Half, picture());
+    view.fixed("rows", Span::Half, rows());
+    view.fixed("fate", Span::Half, fate());
+    view.fixed("plan", Span::Full, plan());
     view.dialogs = dialogs();
     view.scripts = &["picture.js", "playground.js"];
     view
@@ -159,7 +157,7 @@ fn dialogs() -> Markup {
                 label class="field" { span { "Hub" } select name="hub" {} }
                 label class="field" { span { "Events" } input name="max" type="number" min="1" max="500" value="50"; }
                 p class="field-error" role="alert" {}
-                div class="buttons" { button type="button" data-close { "Cancel" } button class="primary" { "Take" } }
+                (parts::dialog_buttons("Cancel", "primary", "Take"))
             }
         }
     }

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use crate::circuit::{self, Circuit};
 use crate::dead_letter_list::{DeadLetterRow, dead_letter_rows};
 use crate::format;
-use crate::layout::{Panel, Screen, Span, View};
+use crate::layout::{Screen, Span, View};
 use crate::parts::{self, Figure, none};
 use crate::processor_list::{ProcessorRow, behind};
 
@@ -51,18 +51,16 @@ impl From<&ProcessorPage> for View {
             }
         };
         let mut view = View::new(Screen::Processors, row.name.clone(), heading);
-        view.panels = vec![
-            Panel::live("figures", Span::Figures, parts::figures(&page.figures)),
-            Panel::live(
-                "circuit",
-                Span::Half,
-                circuit::panel(&page.circuit, html! { "Circuit" }),
-            ),
-            Panel::live("settings", Span::Half, settings(page)),
-            Panel::live("partitions", Span::Full, partitions(page)),
-            // Reading them scans their hub, which is too much for every second.
-            Panel::fixed("letters", Span::Full, letters(page)),
-        ];
+        view.figures(&page.figures);
+        view.live(
+            "circuit",
+            Span::Half,
+            circuit::panel(&page.circuit, html! { "Circuit" }),
+        );
+        view.live("settings", Span::Half, settings(page));
+        view.live("partitions", Span::Full, partitions(page));
+        // Reading them scans their hub, which is too much for every second.
+        view.fixed("letters", Span::Full, letters(page));
         view.dialogs = circuit::open_dialog(&page.circuit);
         view
     }
@@ -87,21 +85,19 @@ fn partitions(page: &ProcessorPage) -> Markup {
                 "curl -d '{{\"n\":1}}' http://127.0.0.1:8080/hubs/{}/messages", page.row.hub
             )))
         } @else {
-            div class="scroll" tabindex="0" { table {
-                thead { tr { th { "partition" } th { "delivered by" } th class="num" { "next offset" } th class="num" { "end" } th class="num" { "behind" } th { "trouble" } } }
-                tbody {
-                    @for partition in &page.partitions {
-                        tr {
-                            td { (partition.number) }
-                            td { @if partition.here { "this node" } @else { span class="sub" { "another instance" } } }
-                            td class="num" { @match partition.position { Some(offset) => (format::count(offset.max(0) as u64)), None => span class="sub" { "none yet" } } }
-                            td class="num" { (format::count(partition.end.max(0) as u64)) }
-                            td class="num" { (behind(Some(partition.behind))) }
-                            td { @if let Some(trouble) = &partition.trouble { span class="bad-text" { (trouble) } } @else { span class="faint" { "–" } } }
-                        }
+            div class="scroll" tabindex="0" { (parts::table(&["partition", "delivered by", "#next offset", "#end",
+                "#behind", "trouble"], html! {
+                @for partition in &page.partitions {
+                    tr {
+                        td { (partition.number) }
+                        td { @if partition.here { "this node" } @else { span class="sub" { "another instance" } } }
+                        td class="num" { @match partition.position { Some(offset) => (format::count(offset.max(0) as u64)), None => span class="sub" { "none yet" } } }
+                        td class="num" { (format::count(partition.end.max(0) as u64)) }
+                        td class="num" { (behind(Some(partition.behind))) }
+                        td { @if let Some(trouble) = &partition.trouble { span class="bad-text" { (trouble) } } @else { span class="faint" { "–" } } }
                     }
                 }
-            } }
+            })) }
             (parts::next_page(page.next.as_deref()))
         }
     }

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use crate::format;
-use crate::layout::{Panel, Screen, Span, View};
+use crate::layout::{Screen, Span, View};
 use crate::parts::{self, Tone};
 
 #[derive(Clone, Debug, Default)]
@@ -94,39 +94,33 @@ impl From<&ProcessorList> for View {
                 @if list.more > 0 { div class="note" { (format::plural(list.more, "processor")) " more: GET /api/processors lists all." } }
             },
         };
-        view.panels = vec![Panel::live("processors", Span::Full, content)];
+        view.live("processors", Span::Full, content);
         view
     }
 }
 
 fn rows(processors: &[ProcessorRow]) -> Markup {
     html! {
-        div class="scroll" { table {
-            thead { tr {
-                th { "processor" } th { "state" } th { "from → to" } th class="num" { "handled" }
-                th { span class="faint" { "minute" } } th class="num" { "failed calls" } th class="num" { "behind" }
-                th class="num" { "dead letters" } th { "circuit" }
-            } }
-            tbody {
-                @for row in processors {
-                    tr class=[row.trouble.as_ref().map(|_| "with")] {
-                        td class="nowrap" { a href={ "/console/processors/" (format::segment(&row.name)) } { (parts::name(&row.name)) } }
-                        td { (row.state()) }
-                        td {
-                            a href={ "/console/hubs/" (format::segment(&row.hub)) } { (parts::name(&row.hub)) }
-                            " → " span class="sub" title=(row.target) { (format::shortened(&row.target, 28)) }
-                        }
-                        td class="num" { (format::rate(row.handled_per_second)) }
-                        td { (parts::sparkline(&row.history, true)) }
-                        td class="num" { (format::count(row.failures)) }
-                        td class="num" { (behind(row.behind)) }
-                        td class="num" { (letters_link(&row.name, row.dead_letters)) }
-                        td { (circuit_pill(row.circuit)) }
+        div class="scroll" { (parts::table(&["processor", "state", "from → to", "#handled", "~minute",
+            "#failed calls", "#behind", "#dead letters", "circuit"], html! {
+            @for row in processors {
+                tr class=[row.trouble.as_ref().map(|_| "with")] {
+                    td class="nowrap" { a href={ "/console/processors/" (format::segment(&row.name)) } { (parts::name(&row.name)) } }
+                    td { (row.state()) }
+                    td {
+                        a href={ "/console/hubs/" (format::segment(&row.hub)) } { (parts::name(&row.hub)) }
+                        " → " span class="sub" title=(row.target) { (format::shortened(&row.target, 28)) }
                     }
-                    @if let Some(trouble) = &row.trouble { tr { td class="trouble" colspan="9" { (trouble) } } }
+                    td class="num" { (format::rate(row.handled_per_second)) }
+                    td { (parts::sparkline(&row.history, true)) }
+                    td class="num" { (format::count(row.failures)) }
+                    td class="num" { (behind(row.behind)) }
+                    td class="num" { (letters_link(&row.name, row.dead_letters)) }
+                    td { (circuit_pill(row.circuit)) }
                 }
+                @if let Some(trouble) = &row.trouble { tr { td class="trouble" colspan="9" { (trouble) } } }
             }
-        } }
+        })) }
     }
 }
 

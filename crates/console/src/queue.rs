@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use crate::format::{self, Precision};
-use crate::layout::{Panel, Screen, Span, View};
+use crate::layout::{Screen, Span, View};
 use crate::parts::{self, Action, Figure, Pager, Tone, none};
 use crate::payload::Payload;
 use crate::queue_list::QueueCounts;
@@ -80,25 +80,20 @@ pub struct QueueSession {
 impl From<&QueuePage> for View {
     fn from(queue: &QueuePage) -> View {
         let mut view = View::new(Screen::Queues, &queue.name, heading(queue));
-        let figures = parts::figures(&queue.figures);
-        view.panels
-            .push(Panel::live("figures", Span::Figures, figures));
+        view.figures(&queue.figures);
         let Some(lists) = &queue.lists else {
-            view.panels
-                .push(Panel::live("totals", Span::Side, totals(queue)));
+            view.live("totals", Span::Side, totals(queue));
             return view;
         };
-        let fixed = |id: &'static str, span: Span, content: Markup| Panel::fixed(id, span, content);
-        let panels = &mut view.panels;
-        panels.push(fixed("messages", Span::Main, messages(queue, lists)));
-        panels.push(fixed("settings", Span::Side, settings(queue)));
-        panels.push(fixed("dead", Span::Main, dead_letters(queue, lists)));
-        panels.push(Panel::live("totals", Span::Side, totals(queue)));
+        view.fixed("messages", Span::Main, messages(queue, lists));
+        view.fixed("settings", Span::Side, settings(queue));
+        view.fixed("dead", Span::Main, dead_letters(queue, lists));
+        view.live("totals", Span::Side, totals(queue));
         if !lists.scheduled.is_empty() {
-            panels.push(fixed("scheduled", Span::Main, scheduled(queue, lists)));
+            view.fixed("scheduled", Span::Main, scheduled(queue, lists));
         }
         if queue.has_sessions {
-            panels.push(fixed("sessions", Span::Main, sessions(lists)));
+            view.fixed("sessions", Span::Main, sessions(lists));
         }
         if queue.may_send {
             view.dialogs = send_dialog(queue);
@@ -304,25 +299,22 @@ fn sessions(lists: &QueueLists) -> Markup {
         (parts::heading("Sessions", "", none()))
         @if lists.sessions.is_empty() { div class="empty" { "No session has a message, a lock or a state." } }
         @else {
-            div class="scroll" { table {
-                thead { tr { th { "session" } th class="num" { "active" } th class="num" { "locked" } th { "receiver" } th class="num" { "state" } } }
-                tbody {
-                    @for session in &lists.sessions {
-                        tr {
-                            td { (parts::name(&session.name)) }
-                            td class="num" { (format::plural(session.ready, "message")) }
-                            td class="num" { (format::plural(session.locked, "message")) }
-                            td class="nowrap" {
-                                @match session.locked_until_ms {
-                                    Some(until) => { "until " (parts::time(until, Precision::Second)) },
-                                    None => "none",
-                                }
+            div class="scroll" { (parts::table(&["session", "#active", "#locked", "receiver", "#state"], html! {
+                @for session in &lists.sessions {
+                    tr {
+                        td { (parts::name(&session.name)) }
+                        td class="num" { (format::plural(session.ready, "message")) }
+                        td class="num" { (format::plural(session.locked, "message")) }
+                        td class="nowrap" {
+                            @match session.locked_until_ms {
+                                Some(until) => { "until " (parts::time(until, Precision::Second)) },
+                                None => "none",
                             }
-                            td class="num" { (format::bytes(session.state_bytes)) }
                         }
+                        td class="num" { (format::bytes(session.state_bytes)) }
                     }
                 }
-            } }
+            })) }
         }
         (parts::pages(&lists.sessions_pager))
     }
@@ -363,10 +355,7 @@ fn send_dialog(queue: &QueuePage) -> Markup {
                 label class="field" { span { "Not before" } input data-header="x-schedule-at" autocomplete="off" placeholder="at once, or a time such as 2026-12-24T18:00:00Z"; }
                 label class="field" { span { "Lives for" } input data-header="x-time-to-live" autocomplete="off" placeholder="as the queue says, or 90s"; }
                 p class="field-error" role="alert" {}
-                div class="buttons" {
-                    button type="button" data-close { "Close" }
-                    button class="primary" { "Send" }
-                }
+                (parts::dialog_buttons("Close", "primary", "Send"))
             }
         }
     }

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use crate::format;
-use crate::layout::{Panel, Screen, Span, View};
+use crate::layout::{Screen, Span, View};
 use crate::parts::{self, Pager, Tone, none};
 
 #[derive(Clone, Debug, Default)]
@@ -49,8 +49,7 @@ impl From<&QueueList> for View {
             @if list.may_create { button type="button" data-dialog="new-queue" { "New queue" } }
         };
         let mut view = View::new(Screen::Queues, "Queues", heading);
-        view.panels
-            .push(Panel::live("queues", Span::Full, content(list)));
+        view.live("queues", Span::Full, content(list));
         if list.may_create {
             view.dialogs = new_queue();
         }
@@ -67,14 +66,10 @@ fn content(list: &QueueList) -> Markup {
     }
     html! {
         (parts::heading("Queues", "", none()))
-        div class="scroll" { table {
-            thead { tr {
-                th { "queue" } th class="num" { "active" } th class="num" { "locked" } th class="num" { "scheduled" } th class="num" { "deferred" }
-                th class="num" { "dead letters" } th class="num" { "oldest" } th class="num" { "in" } th class="num" { "done" }
-                th { span class="faint" { "minute" } } th class="num" { "size" }
-            } }
-            tbody { @for queue in &list.queues { (row(queue)) } }
-        } }
+        div class="scroll" { (parts::table(&["queue", "#active", "#locked", "#scheduled", "#deferred",
+            "#dead letters", "#oldest", "#in", "#done", "~minute", "#size"], html! {
+            @for queue in &list.queues { (row(queue)) }
+        })) }
         (parts::pages(&list.pager))
     }
 }
@@ -120,10 +115,7 @@ fn new_queue() -> Markup {
                 label class="field" { span { "Messages live for" } input name="time_to_live" placeholder="forever"; }
                 label { input type="checkbox" name="sessions"; " received by session, in order" }
                 p class="field-error" role="alert" {}
-                div class="buttons" {
-                    button type="button" data-close { "Cancel" }
-                    button class="primary" { "Create" }
-                }
+                (parts::dialog_buttons("Cancel", "primary", "Create"))
             }
         }
     }

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use crate::format::{self, Precision};
-use crate::layout::{Panel, Screen, Span, View};
+use crate::layout::{Screen, Span, View};
 use crate::parts::{self, none};
 use crate::payload::Payload;
 use crate::workflow_list::{lasted, state_pill};
@@ -99,11 +99,9 @@ impl From<&InstancePage> for View {
             @if page.may_manage { (actions(page)) }
         };
         let mut view = View::new(Screen::Workflows, page.id.clone(), heading);
-        view.panels = vec![
-            Panel::live("timeline", Span::Full, timeline(page)),
-            Panel::live("input", Span::Half, input(page)),
-            Panel::live("notes", Span::Half, notes(page)),
-        ];
+        view.live("timeline", Span::Full, timeline(page));
+        view.live("input", Span::Half, input(page));
+        view.live("notes", Span::Half, notes(page));
         if page.may_manage {
             view.dialogs = dialogs(page);
         }
@@ -187,10 +185,7 @@ fn dialogs(page: &InstancePage) -> Markup {
                         span { "Note, kept with the instance" }
                         input name="note" maxlength="1000" autocomplete="off" required[verb == "resolve"] placeholder="what you did about it";
                     }
-                    div class="buttons" {
-                        button type="button" data-close { "Cancel" }
-                        button class=(if verb == "retry" { "primary" } else { "danger" }) { (button) }
-                    }
+                    (parts::dialog_buttons("Cancel", if verb == "retry" { "primary" } else { "danger" }, button))
                 }
             }
         }

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use crate::bulk::{self, Bulk, BulkCall};
 use crate::format::{self, Precision};
 use crate::json::json_object;
-use crate::layout::{Panel, Screen, Span, View};
+use crate::layout::{Screen, Span, View};
 use crate::parts::{self, Tone, none};
 
 #[derive(Clone, Debug, Default)]
@@ -147,18 +147,16 @@ impl From<&WorkflowList> for View {
                 "No workflow is set up. A workflow calls services in order and undoes what was done when a step fails.",
                 "[workflows.order]\nfile = \"order.toml\"",
             );
-            view.panels = vec![Panel::live("workflows", Span::Full, content)];
+            view.live("workflows", Span::Full, content);
             return view;
         }
         let rows = instances(list);
-        view.panels = vec![
-            Panel::live("workflows", Span::Full, workflows(list)),
-            Panel::fixed("filter", Span::Full, filter(list)),
-            match list.live {
-                true => Panel::live("instances", Span::Full, rows),
-                false => Panel::fixed("instances", Span::Full, rows),
-            },
-        ];
+        view.live("workflows", Span::Full, workflows(list));
+        view.fixed("filter", Span::Full, filter(list));
+        match list.live {
+            true => view.live("instances", Span::Full, rows),
+            false => view.fixed("instances", Span::Full, rows),
+        }
         view.dialogs = bulk::dialog();
         view.scripts = bulk::SCRIPT;
         view
@@ -176,20 +174,18 @@ fn workflows(list: &WorkflowList) -> Markup {
     };
     html! {
         (parts::heading("Workflows", "", none()))
-        div class="scroll" { table {
-            thead { tr { th { "workflow" } th { "version of new instances" } th class="num" { "in progress" } th class="num" { "parked" } th class="num" { "ended, kept" } } }
-            tbody {
-                @for row in &list.workflows {
-                    tr {
-                        td { a href=(link(row, "")) { (parts::name(&row.name)) } }
-                        td { code { (row.version) } }
-                        td class="num" { (format::count(row.running)) }
-                        td class="num" { @if row.parked > 0 { a class="bad-text" href=(link(row, "parked")) { (format::count(row.parked)) } } @else { "0" } }
-                        td class="num" { (format::count(row.ended)) }
-                    }
+        div class="scroll" { (parts::table(&["workflow", "version of new instances", "#in progress", "#parked",
+            "#ended, kept"], html! {
+            @for row in &list.workflows {
+                tr {
+                    td { a href=(link(row, "")) { (parts::name(&row.name)) } }
+                    td { code { (row.version) } }
+                    td class="num" { (format::count(row.running)) }
+                    td class="num" { @if row.parked > 0 { a class="bad-text" href=(link(row, "parked")) { (format::count(row.parked)) } } @else { "0" } }
+                    td class="num" { (format::count(row.ended)) }
                 }
             }
-        } }
+        })) }
     }
 }
 

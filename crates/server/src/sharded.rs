@@ -8,7 +8,7 @@ use std::sync::Arc;
 use highwater_log::{AdminError, BoxFuture, HubInfo, HubName, HubSpec, Log, LogLayer};
 use serde_json::{Value, json};
 
-use crate::http::{self, Code, Error};
+use crate::http::{self, Error};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardedHub {
@@ -30,7 +30,7 @@ impl ShardedHub {
     pub(crate) fn not_a_hub(&self) -> Error {
         let members = self.members().join(", ");
         let message = format!("`{}` is a sharded hub of {members}", self.name);
-        Error::new(Code::NotFound, message, "use one of its members")
+        Error::not_found(message, "use one of its members")
     }
 }
 

@@ -48,7 +48,7 @@ impl Spike {
         let mut readings = vec![read()];
         let load = tokio::spawn(load.run_watched(accepted.clone()));
         let mut passed = Duration::ZERO;
-        for number in schedule.slots() {
+        for number in schedule.spike() {
             let (due, _) = schedule.due(number).unwrap_or_default();
             tokio::time::sleep(due.saturating_sub(passed)).await;
             passed = due;

@@ -1,27 +1,26 @@
 //! `highwater bench http`: one event a request, at a fixed rate.
 //!
-//! The load is open loop: the rate alone decides when request `n` is due, and its latency counts from then, even if every
-//! connection was busy and it was sent late. A server that stalls cannot slow the load. `http_load` is the client.
+//! The load is open loop (`highwater_devtools::load`); `http_load` is the client.
 
 use std::io::{Write, stdout};
 use std::time::Duration;
 
 use anyhow::Context;
 use hdrhistogram::Histogram;
+use highwater_devtools::load::{LoadOptions, Schedule};
 use highwater_env::{Clock, RealClock, usage};
 use hyper::Method;
 use serde_json::json;
 
-use super::http_load::{self, Load, LoadResult};
+use super::http_load::{self, LoadResult};
 use super::percentiles::{percentiles_json, percentiles_text};
 use super::request_head::RequestHead;
-use super::schedule::Schedule;
 use crate::client::{Client, Server};
 use crate::exit::{ExitStatus, UsageError};
 use crate::runtime::block_on;
 
 #[derive(clap::Args)]
-pub(super) struct BenchHttp {
+pub(crate) struct BenchHttp {
     #[command(flatten)]
     server: Server,
     /// The hub to send to, created if missing
@@ -76,17 +75,22 @@ impl BenchHttp {
         }
         let authority = self.server.authority();
         let mut addresses = tokio::net::lookup_host(&authority).await?;
-        let load = Load {
-            schedule: Schedule::new(self.rate, self.spike, self.seconds, self.spike_seconds),
+        let (whole, spike) = (
+            Duration::from_secs(self.seconds),
+            Duration::from_secs(self.spike_seconds),
+        );
+        let load = LoadOptions {
+            schedule: Schedule::of_time(self.rate, self.spike, whole, spike),
             address: addresses.next().context("the server has no address")?,
-            request: self.request()?,
             connections: self.connections as usize,
             timeout: Duration::from_millis(self.timeout_ms),
+            tries: 1,
+            retry_delay: Duration::ZERO,
         };
         let before = (server_cpu(&mut client).await, usage().cpu);
         let clock = RealClock::new();
         // Blocks this thread, which has nothing else to do.
-        let result = http_load::run(&load, &clock)?;
+        let result = http_load::run(&load, &self.request()?, &clock)?;
         let took = clock.elapsed();
         // The node may have closed the idle connection.
         let mut client = Client::new(&self.server)?;
@@ -99,10 +103,7 @@ impl BenchHttp {
                 .map(|(before, after)| (after - before).as_secs_f64()),
         };
         self.report(&load, &result, took, &cpu)?;
-        Ok(match result.errors {
-            0 => ExitStatus::Success,
-            _ => ExitStatus::Failure,
-        })
+        Ok(ExitStatus::failure_if(result.errors > 0))
     }
 
     fn request(&self) -> anyhow::Result<Vec<u8>> {
@@ -117,7 +118,7 @@ impl BenchHttp {
 
     fn report(
         &self,
-        load: &Load,
+        load: &LoadOptions,
         result: &LoadResult,
         took: Duration,
         cpu: &Cpu,

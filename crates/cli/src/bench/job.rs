@@ -28,7 +28,7 @@ const FILL_BATCH: usize = 1000;
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 #[derive(clap::Args)]
-pub(super) struct BenchJob {
+pub(crate) struct BenchJob {
     /// Number of events
     #[arg(long, default_value_t = 5_000_000, value_parser = clap::value_parser!(u64).range(1000..=100_000_000))]
     events: u64,

@@ -9,7 +9,6 @@ mod percentiles;
 mod queue;
 mod queue_load;
 mod request_head;
-mod schedule;
 mod toll_events;
 mod webhook;
 
@@ -26,14 +25,8 @@ use crate::exit::ExitStatus;
 use crate::run::{cores, load};
 use toll_events::TollEvents;
 
-#[derive(clap::Args)]
-pub(crate) struct Bench {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(clap::Subcommand)]
-enum Command {
+pub(crate) enum Bench {
     /// Run a job and print events/s, CPU seconds per million events and peak memory
     Run(BenchRun),
     /// Write a file of toll-booth events: 1,000 a second, 5% of them up to 2 s out of order
@@ -51,7 +44,7 @@ enum Command {
 }
 
 #[derive(clap::Args)]
-struct BenchRun {
+pub(crate) struct BenchRun {
     #[command(flatten)]
     job: JobArgument,
     /// Number of threads [default: the number of cores]
@@ -63,7 +56,7 @@ struct BenchRun {
 }
 
 #[derive(clap::Args)]
-struct Generate {
+pub(crate) struct Generate {
     /// Number of events
     #[arg(long, default_value_t = 5_000_000)]
     events: u64,
@@ -79,14 +72,14 @@ struct Generate {
 
 impl Bench {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
-        match self.command {
-            Command::Run(command) => command.run(),
-            Command::Generate(command) => command.run(),
-            Command::Http(command) => command.run(),
-            Command::Queue(command) => command.run(),
-            Command::Job(command) => command.run(),
-            Command::Latency(command) => command.run(),
-            Command::Webhook(command) => command.run(),
+        match self {
+            Bench::Run(command) => command.run(),
+            Bench::Generate(command) => command.run(),
+            Bench::Http(command) => command.run(),
+            Bench::Queue(command) => command.run(),
+            Bench::Job(command) => command.run(),
+            Bench::Latency(command) => command.run(),
+            Bench::Webhook(command) => command.run(),
         }
     }
 }
@@ -123,11 +116,7 @@ impl BenchRun {
                 cpu / millions,
             )?;
         }
-        Ok(if report.lost_data() {
-            ExitStatus::DataLoss
-        } else {
-            ExitStatus::Success
-        })
+        Ok(ExitStatus::data_loss_if(report.lost_data()))
     }
 }
 

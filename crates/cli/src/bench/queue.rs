@@ -19,7 +19,7 @@ use crate::exit::{ExitStatus, UsageError};
 use crate::runtime::block_on;
 
 #[derive(clap::Args)]
-pub(super) struct BenchQueue {
+pub(crate) struct BenchQueue {
     #[command(flatten)]
     server: Server,
     /// The queue to create and delete at the end

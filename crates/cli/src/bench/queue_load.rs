@@ -3,11 +3,10 @@
 //! Senders pause while the receivers are behind: a message that is never received is not a cycle, but costs the node as
 //! much as a third of one.
 
-use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use highwater_devtools::LoadConnection;
+use highwater_devtools::load::{LoadConnection, wait};
 use highwater_env::{Clock, RealClock};
 use mio::{Events, Poll, Token};
 use serde::{Deserialize, Serialize};
@@ -32,28 +31,24 @@ const REQUESTS_AHEAD_MAX: u64 = 4;
 
 /// Runs the load from the start of the clock and returns the number of completed messages.
 pub(super) fn run(load: &Load, clock: &RealClock) -> anyhow::Result<u64> {
-    let poll = Poll::new()?;
-    let open = |index| LoadConnection::open(load.address, poll.registry(), Token(index));
-    let connections: Result<Vec<LoadConnection>, _> = (0..2 * load.connections).map(open).collect();
-    let empty = load.receive.with_body(b"");
+    let connections = (0..2 * load.connections).map(|_| LoadConnection::default());
     let mut generator = QueueLoadGenerator {
         load,
-        connections: connections?,
-        receive_requests: vec![empty; load.connections],
+        poll: Poll::new()?,
+        connections: connections.collect(),
         paused: Vec::new(),
         sent: 0,
         completed: 0,
     };
-    generator.run(poll, clock)?;
+    generator.run(clock)?;
     Ok(generator.completed)
 }
 
 struct QueueLoadGenerator<'a> {
     load: &'a Load,
+    poll: Poll,
     /// Senders, then receivers.
     connections: Vec<LoadConnection>,
-    /// The next request of each receiver.
-    receive_requests: Vec<Vec<u8>>,
     /// Senders that wait for the receivers.
     paused: Vec<usize>,
     /// Messages sent, or being sent.
@@ -85,18 +80,17 @@ struct CompleteBody<'a> {
 }
 
 impl QueueLoadGenerator<'_> {
-    fn run(&mut self, mut poll: Poll, clock: &RealClock) -> anyhow::Result<()> {
+    fn run(&mut self, clock: &RealClock) -> anyhow::Result<()> {
         let mut events = Events::with_capacity(1024);
         for index in 0..self.load.connections {
             self.send_more(index)?;
-            let receiver = &mut self.connections[self.load.connections + index];
-            receiver.start_request(&self.receive_requests[index])?;
+            self.start(
+                self.load.connections + index,
+                &self.load.receive.with_body(b""),
+            )?;
         }
         while let Some(left) = self.load.duration.checked_sub(clock.elapsed()) {
-            match poll.poll(&mut events, Some(left)) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                polled => polled?,
-            }
+            wait(&mut self.poll, &mut events, left)?;
             for event in &events {
                 self.on_ready(event.token().0)?;
             }
@@ -105,33 +99,32 @@ impl QueueLoadGenerator<'_> {
     }
 
     fn on_ready(&mut self, index: usize) -> anyhow::Result<()> {
-        let receiver = index.checked_sub(self.load.connections);
-        let request = match receiver {
-            Some(receiver) => &self.receive_requests[receiver],
-            None => &self.load.send,
-        };
-        let connection = &mut self.connections[index];
-        connection.send(request)?;
-        let Some((status, body)) = connection.receive()? else {
+        let Some((status, body)) = self.connections[index].receive()? else {
             return Ok(());
         };
         if !(200..300).contains(&status) {
             let body = String::from_utf8_lossy(body);
             anyhow::bail!("the server refused ({status}): {body}");
         }
-        let Some(receiver) = receiver else {
+        if index < self.load.connections {
             return self.send_more(index);
-        };
+        }
         let response: Response<'_> = serde_json::from_slice(body)?;
         self.completed += response.settled;
-        self.receive_requests[receiver] = next_request(self.load, &response)?;
-        connection.start_request(&self.receive_requests[receiver])?;
+        let request = next_request(self.load, &response)?;
+        self.start(index, &request)?;
         while self.sent < self.ahead_max()
             && let Some(sender) = self.paused.pop()
         {
             self.send_more(sender)?;
         }
         Ok(())
+    }
+
+    fn start(&mut self, index: usize, request: &[u8]) -> anyhow::Result<()> {
+        let connection = &mut self.connections[index];
+        connection.request().extend_from_slice(request);
+        Ok(connection.start(self.load.address, self.poll.registry(), Token(index))?)
     }
 
     fn ahead_max(&self) -> u64 {
@@ -144,7 +137,7 @@ impl QueueLoadGenerator<'_> {
             return Ok(());
         }
         self.sent += self.load.batch;
-        Ok(self.connections[sender].start_request(&self.load.send)?)
+        self.start(sender, &self.load.send)
     }
 }
 

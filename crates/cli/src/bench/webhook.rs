@@ -25,7 +25,7 @@ use crate::runtime::single_threaded;
 const FILL_BATCH: u64 = 1000;
 
 #[derive(clap::Args)]
-pub(super) struct BenchWebhook {
+pub(crate) struct BenchWebhook {
     /// Number of events to deliver
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     events: u64,

@@ -195,10 +195,7 @@ impl Demo {
                 guide::print_files(&replay, &picture);
             }
         }
-        Ok(match report.lost_data() {
-            true => ExitStatus::DataLoss,
-            false => ExitStatus::Success,
-        })
+        Ok(ExitStatus::data_loss_if(report.lost_data()))
     }
 }
 

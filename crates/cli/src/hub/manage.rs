@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::retention;
 use crate::exit::{ExitStatus, UsageError};
-use crate::node_args::{Confirmation, NodeArgs, text};
+use crate::node_args::{Confirmation, NodeArgs, given, text};
 
 #[derive(clap::Args)]
 pub(crate) struct Grow {
@@ -68,16 +68,12 @@ impl Grow {
 
 impl Set {
     pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
-        let settings = [
-            ("retention", self.retention.map(Value::from)),
-            ("retention_bytes", self.retention_bytes),
-            ("cleanup", self.cleanup.map(Value::from)),
-            ("batch_bytes_max", self.batch_bytes_max.map(Value::from)),
-        ];
-        let given = settings.into_iter();
-        let body: serde_json::Map<String, Value> = given
-            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
-            .collect();
+        let mut body = given(&json!({
+            "retention": self.retention, "cleanup": self.cleanup, "batch_bytes_max": self.batch_bytes_max,
+        }));
+        if let Some(bytes) = self.retention_bytes {
+            body.insert("retention_bytes".into(), bytes);
+        }
         if body.is_empty() {
             let message = "nothing to set: give --retention, --retention-bytes, --cleanup or --batch-bytes-max";
             return Err(UsageError(message.into()).into());

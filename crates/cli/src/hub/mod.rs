@@ -8,26 +8,20 @@ mod tail;
 
 use std::io::Write;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::exit::ExitStatus;
-use crate::node_args::{Columns, DeleteArgs, NodeArgs, items, text};
+use crate::node_args::{Columns, DeleteArgs, NamedArgs, NodeArgs, given, items, text};
 use crate::runtime::block_on;
 
-#[derive(clap::Args)]
-pub(crate) struct Hub {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(clap::Subcommand)]
-enum Command {
+pub(crate) enum Hub {
     /// Create a hub
     Create(Create),
     /// List the hubs
     List(NodeArgs),
     /// Show a hub, its partitions, their offsets and sizes
-    Describe(Describe),
+    Describe(NamedArgs),
     /// Send events: one from the command line, or JSON lines from files or standard input
     Send(send::Send),
     /// Print events; with -f, follow the hub
@@ -44,8 +38,8 @@ enum Command {
     Groups(groups::Groups),
 }
 
-#[derive(clap::Args)]
-struct Create {
+#[derive(clap::Args, serde::Serialize)]
+pub(crate) struct Create {
     name: String,
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
     partitions: u32,
@@ -59,30 +53,24 @@ struct Create {
     #[arg(long, default_value = "delete", value_parser = ["delete", "compact", "compact,delete"])]
     cleanup: String,
     #[command(flatten)]
-    node: NodeArgs,
-}
-
-#[derive(clap::Args)]
-struct Describe {
-    name: String,
-    #[command(flatten)]
+    #[serde(skip)]
     node: NodeArgs,
 }
 
 impl Hub {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         block_on(async {
-            match self.command {
-                Command::Create(command) => command.run().await,
-                Command::List(node) => list(&node).await,
-                Command::Describe(command) => command.run().await,
-                Command::Send(command) => command.run().await,
-                Command::Tail(command) => command.run().await,
-                Command::Grow(command) => command.run().await,
-                Command::Set(command) => command.run().await,
-                Command::Trim(command) => command.run().await,
-                Command::Delete(command) => command.run("hub", "all of its events").await,
-                Command::Groups(command) => command.run().await,
+            match self {
+                Hub::Create(command) => command.run().await,
+                Hub::List(node) => list(&node).await,
+                Hub::Describe(hub) => describe(&hub).await,
+                Hub::Send(command) => command.run().await,
+                Hub::Tail(command) => command.run().await,
+                Hub::Grow(command) => command.run().await,
+                Hub::Set(command) => command.run().await,
+                Hub::Trim(command) => command.run().await,
+                Hub::Delete(command) => command.run("hub", "all of its events").await,
+                Hub::Groups(command) => command.run().await,
             }
         })
     }
@@ -90,14 +78,7 @@ impl Hub {
 
 impl Create {
     async fn run(self) -> anyhow::Result<ExitStatus> {
-        let mut body = json!({
-            "name": self.name, "partitions": self.partitions,
-            "retention": self.retention, "cleanup": self.cleanup,
-        });
-        if let Some(bytes) = self.retention_bytes {
-            body["retention_bytes"] = bytes.into();
-        }
-        let hub = self.node.post("/api/hubs", &body).await?;
+        let hub = self.node.post("/api/hubs", &given(&self).into()).await?;
         self.node.print(&hub, || {
             format!("hub {} with {} partitions", self.name, self.partitions)
         })
@@ -141,33 +122,32 @@ fn retention(hub: &Value) -> String {
     }
 }
 
-impl Describe {
-    async fn run(self) -> anyhow::Result<ExitStatus> {
-        let hub = self.node.get(&format!("/api/hubs/{}", self.name)).await?;
-        self.node.print_with(&hub, |out| {
-            if let Some(members) = shard_members(&hub) {
-                writeln!(out, "{} is sharded over {}", self.name, members.join(", "))?;
-                return Ok(());
+async fn describe(hub: &NamedArgs) -> anyhow::Result<ExitStatus> {
+    let NamedArgs { name, node } = hub;
+    let hub = node.get(&format!("/api/hubs/{name}")).await?;
+    node.print_with(&hub, |out| {
+        if let Some(members) = shard_members(&hub) {
+            writeln!(out, "{} is sharded over {}", name, members.join(", "))?;
+            return Ok(());
+        }
+        writeln!(
+            out,
+            "hub {} created {}, cleanup {}, retention {}",
+            name,
+            text(&hub, "created"),
+            text(&hub, "cleanup"),
+            retention(&hub)
+        )?;
+        let columns = Columns([-9, -14, -14, -14, -8]);
+        let names = ["partition", "start", "end", "bytes", "segments"];
+        writeln!(out, "{}  last event", columns.line(names))?;
+        for partition in items(&hub["places"]) {
+            let last = partition["last"].as_str().unwrap_or("never");
+            writeln!(out, "{}  {last}", columns.fields(partition, names))?;
+            if let Some(reason) = partition["stopped"].as_str() {
+                writeln!(out, "{:>9} {reason}", "")?;
             }
-            writeln!(
-                out,
-                "hub {} created {}, cleanup {}, retention {}",
-                self.name,
-                text(&hub, "created"),
-                text(&hub, "cleanup"),
-                retention(&hub)
-            )?;
-            let columns = Columns([-9, -14, -14, -14, -8]);
-            let names = ["partition", "start", "end", "bytes", "segments"];
-            writeln!(out, "{}  last event", columns.line(names))?;
-            for partition in items(&hub["places"]) {
-                let last = partition["last"].as_str().unwrap_or("never");
-                writeln!(out, "{}  {last}", columns.fields(partition, names))?;
-                if let Some(reason) = partition["stopped"].as_str() {
-                    writeln!(out, "{:>9} {reason}", "")?;
-                }
-            }
-            Ok(())
-        })
-    }
+        }
+        Ok(())
+    })
 }

@@ -12,40 +12,27 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use crate::exit::ExitStatus;
-use crate::node_args::{NodeArgs, text};
+use crate::node_args::{NamedArgs, NodeArgs, text};
 use crate::runtime::block_on;
 
-#[derive(clap::Args)]
-pub(crate) struct Job {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(clap::Subcommand)]
-enum Command {
+pub(crate) enum Job {
     /// List the jobs
     List(NodeArgs),
     /// Upload a job and start it, or start a stopped one
     Start(Start),
     /// Stop a job after a final checkpoint
-    Stop(NamedJob),
+    Stop(NamedArgs),
     /// Show the inputs, outputs, watermark, backlog and checkpoint of a job
-    Status(NamedJob),
+    Status(NamedArgs),
     /// Print the log of a job
     Logs(Logs),
     /// Stop a job and delete it with its state
-    Delete(NamedJob),
+    Delete(NamedArgs),
 }
 
 #[derive(clap::Args)]
-struct NamedJob {
-    name: String,
-    #[command(flatten)]
-    node: NodeArgs,
-}
-
-#[derive(clap::Args)]
-struct Start {
+pub(crate) struct Start {
     /// A job.toml, or the folder that holds one; or the name of a job on the node
     job: String,
     /// The name of the job on the node [default: the name in the job file]
@@ -59,7 +46,7 @@ struct Start {
 }
 
 #[derive(clap::Args)]
-struct Logs {
+pub(crate) struct Logs {
     name: String,
     /// Print new lines as they are logged
     #[arg(short, long)]
@@ -71,16 +58,16 @@ struct Logs {
 impl Job {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         block_on(async {
-            match self.command {
-                Command::List(node) => list(&node).await,
-                Command::Start(command) => command.run().await,
-                Command::Stop(job) => {
-                    job.print_status(Method::POST, &format!("{}/stop", path(&job.name)))
-                        .await
+            match self {
+                Job::List(node) => list(&node).await,
+                Job::Start(command) => command.run().await,
+                Job::Stop(job) => {
+                    let stop = format!("{}/stop", path(&job.name));
+                    request_status(&job.node, Method::POST, &stop).await
                 }
-                Command::Status(job) => job.print_status(Method::GET, &path(&job.name)).await,
-                Command::Logs(command) => command.run().await,
-                Command::Delete(job) => job.node.delete(&path(&job.name), "job", &job.name).await,
+                Job::Status(job) => request_status(&job.node, Method::GET, &path(&job.name)).await,
+                Job::Logs(command) => command.run().await,
+                Job::Delete(job) => job.node.delete(&path(&job.name), "job", &job.name).await,
             }
         })
     }
@@ -93,10 +80,7 @@ fn path(name: &str) -> String {
 /// Prints a job; a failed job makes the command fail.
 fn print_status(job: &Value, node: &NodeArgs) -> anyhow::Result<ExitStatus> {
     node.print_with(job, |out| Ok(show::status(job, out)?))?;
-    Ok(match job["state"] == "failed" {
-        true => ExitStatus::Failure,
-        false => ExitStatus::Success,
-    })
+    Ok(ExitStatus::failure_if(job["state"] == "failed"))
 }
 
 async fn list(node: &NodeArgs) -> anyhow::Result<ExitStatus> {
@@ -112,12 +96,10 @@ async fn list(node: &NodeArgs) -> anyhow::Result<ExitStatus> {
     })
 }
 
-impl NamedJob {
-    async fn print_status(&self, method: Method, path: &str) -> anyhow::Result<ExitStatus> {
-        let mut client = self.node.client()?;
-        let response = client.request(method, path, &[], Bytes::new()).await?;
-        print_status(&response.success()?.json()?, &self.node)
-    }
+async fn request_status(node: &NodeArgs, method: Method, path: &str) -> anyhow::Result<ExitStatus> {
+    let mut client = node.client()?;
+    let response = client.request(method, path, &[], Bytes::new()).await?;
+    print_status(&response.success()?.json()?, node)
 }
 
 impl Start {

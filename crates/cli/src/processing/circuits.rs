@@ -6,27 +6,21 @@ use serde_json::{Value, json};
 
 use crate::client::percent_encode;
 use crate::exit::ExitStatus;
-use crate::node_args::{NodeArgs, items, text};
+use crate::node_args::{NamedArgs, NodeArgs, items, text};
 use crate::runtime::block_on;
 
-#[derive(clap::Args)]
-pub(crate) struct Circuit {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(clap::Subcommand)]
-enum Command {
+pub(crate) enum Circuit {
     /// List the circuits: closed while events are delivered, open while deliveries are stopped
     List(NodeArgs),
     /// Stop deliveries to a processor's handler until the circuit is closed
     Open(Open),
     /// Resume deliveries
-    Close(Close),
+    Close(NamedArgs),
 }
 
 #[derive(clap::Args)]
-struct Open {
+pub(crate) struct Open {
     name: String,
     /// The reason, shown while the circuit is open
     #[arg(long, default_value = "opened by hand")]
@@ -35,23 +29,16 @@ struct Open {
     node: NodeArgs,
 }
 
-#[derive(clap::Args)]
-struct Close {
-    name: String,
-    #[command(flatten)]
-    node: NodeArgs,
-}
-
 impl Circuit {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         block_on(async {
-            match self.command {
-                Command::List(node) => list(&node).await,
-                Command::Open(command) => {
+            match self {
+                Circuit::List(node) => list(&node).await,
+                Circuit::Open(command) => {
                     let body = json!({"why": command.why});
                     change(&command.node, &command.name, "open", &body).await
                 }
-                Command::Close(command) => {
+                Circuit::Close(command) => {
                     change(&command.node, &command.name, "close", &json!({})).await
                 }
             }

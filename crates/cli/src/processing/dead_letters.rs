@@ -6,17 +6,11 @@ use serde_json::{Value, json};
 
 use crate::client::percent_encode;
 use crate::exit::ExitStatus;
-use crate::node_args::{Confirmation, NodeArgs, items, text};
+use crate::node_args::{Confirmation, NodeArgs, given, items, text};
 use crate::runtime::block_on;
 
-#[derive(clap::Args)]
-pub(crate) struct Dlq {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(clap::Subcommand)]
-enum Command {
+pub(crate) enum Dlq {
     /// Count the dead letters of every processor, or list those of one
     List(List),
     /// Show a dead letter: the event and every failed attempt
@@ -28,7 +22,7 @@ enum Command {
 }
 
 /// Selects dead letters; without a condition, all of them.
-#[derive(clap::Args)]
+#[derive(clap::Args, serde::Serialize)]
 struct DeadLetterFilter {
     /// The id of one event, such as orders/0@17
     #[arg(long)]
@@ -44,43 +38,22 @@ struct DeadLetterFilter {
     reason: Option<String>,
     /// The key of the event
     #[arg(long)]
+    #[serde(rename = "key")]
     event_key: Option<String>,
 }
 
 impl DeadLetterFilter {
-    fn fields(&self) -> [(&'static str, &Option<String>); 5] {
-        [
-            ("id", &self.id),
-            ("from", &self.from),
-            ("until", &self.until),
-            ("reason", &self.reason),
-            ("key", &self.event_key),
-        ]
-    }
-
     fn query(&self) -> String {
-        let given = self
-            .fields()
-            .into_iter()
-            .filter_map(|(name, value)| Some((name, value.as_ref()?)));
-        given
-            .map(|(name, value)| format!("&{name}={}", percent_encode(value)))
-            .collect()
-    }
-
-    fn body(&self) -> Value {
-        let mut body = json!({});
-        for (name, value) in self.fields() {
-            if let Some(value) = value {
-                body[name] = value.clone().into();
-            }
-        }
-        body
+        let field = |(name, value): (&String, &Value)| {
+            let value = value.as_str().unwrap_or_default();
+            format!("&{name}={}", percent_encode(value))
+        };
+        given(self).iter().map(field).collect()
     }
 }
 
 #[derive(clap::Args)]
-struct List {
+pub(crate) struct List {
     processor: Option<String>,
     #[command(flatten)]
     filter: DeadLetterFilter,
@@ -92,7 +65,7 @@ struct List {
 }
 
 #[derive(clap::Args)]
-struct Show {
+pub(crate) struct Show {
     processor: String,
     /// The id of the event, such as orders/0@17
     id: String,
@@ -101,7 +74,7 @@ struct Show {
 }
 
 #[derive(clap::Args)]
-struct Replay {
+pub(crate) struct Replay {
     processor: String,
     #[command(flatten)]
     filter: DeadLetterFilter,
@@ -116,7 +89,7 @@ struct Replay {
 }
 
 #[derive(clap::Args)]
-struct Purge {
+pub(crate) struct Purge {
     processor: String,
     #[command(flatten)]
     filter: DeadLetterFilter,
@@ -132,11 +105,11 @@ struct Purge {
 impl Dlq {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         block_on(async {
-            match self.command {
-                Command::List(command) => command.run().await,
-                Command::Show(command) => command.run().await,
-                Command::Replay(command) => command.run().await,
-                Command::Purge(command) => command.run().await,
+            match self {
+                Dlq::List(command) => command.run().await,
+                Dlq::Show(command) => command.run().await,
+                Dlq::Replay(command) => command.run().await,
+                Dlq::Purge(command) => command.run().await,
             }
         })
     }
@@ -224,11 +197,11 @@ impl Show {
 
 impl Replay {
     async fn run(self) -> anyhow::Result<ExitStatus> {
-        let mut body = self.filter.body();
-        body["dry_run"] = self.dry_run.into();
-        body["force"] = self.force.into();
+        let mut body = given(&self.filter);
+        body.insert("dry_run".into(), self.dry_run.into());
+        body.insert("force".into(), self.force.into());
         let path = format!("{}/replay", path(&self.processor));
-        let replayed = post_all_pages(&self.node, &path, body).await?;
+        let replayed = post_all_pages(&self.node, &path, body.into()).await?;
         let failed = items(&replayed["failed"]).count();
         self.node.print_with(&replayed, |out| {
             if self.dry_run {
@@ -248,10 +221,7 @@ impl Replay {
                 replayed["handled"]
             )?)
         })?;
-        Ok(match failed {
-            0 => ExitStatus::Success,
-            _ => ExitStatus::Failure,
-        })
+        Ok(ExitStatus::failure_if(failed > 0))
     }
 }
 
@@ -261,10 +231,10 @@ impl Purge {
         if !self.dry_run && !self.confirmation.confirm(&subject, &self.processor)? {
             return Ok(ExitStatus::Failure);
         }
-        let mut body = self.filter.body();
-        body["dry_run"] = self.dry_run.into();
+        let mut body = given(&self.filter);
+        body.insert("dry_run".into(), self.dry_run.into());
         let path = format!("{}/purge", path(&self.processor));
-        let purged = post_all_pages(&self.node, &path, body).await?;
+        let purged = post_all_pages(&self.node, &path, body.into()).await?;
         self.node.print_with(&purged, |out| match self.dry_run {
             true => print_ids(out, &purged["would_purge"]),
             false => Ok(writeln!(out, "{} purged", purged["purged"])?),

@@ -4,36 +4,23 @@ use std::io::Write;
 
 use crate::client::percent_encode;
 use crate::exit::ExitStatus;
-use crate::node_args::{Columns, NodeArgs, items, text};
+use crate::node_args::{Columns, NamedArgs, NodeArgs, items, text};
 use crate::runtime::block_on;
 
-#[derive(clap::Args)]
-pub(crate) struct Processor {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(clap::Subcommand)]
-enum Command {
+pub(crate) enum Processor {
     /// List the processors
     List(NodeArgs),
     /// Show a processor and its partitions
-    Status(Status),
-}
-
-#[derive(clap::Args)]
-struct Status {
-    name: String,
-    #[command(flatten)]
-    node: NodeArgs,
+    Status(NamedArgs),
 }
 
 impl Processor {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         block_on(async {
-            match self.command {
-                Command::List(node) => list(&node).await,
-                Command::Status(command) => command.run().await,
+            match self {
+                Processor::List(node) => list(&node).await,
+                Processor::Status(processor) => status(&processor).await,
             }
         })
     }
@@ -61,50 +48,49 @@ async fn list(node: &NodeArgs) -> anyhow::Result<ExitStatus> {
     })
 }
 
-impl Status {
-    async fn run(self) -> anyhow::Result<ExitStatus> {
-        let path = format!("/api/processors/{}", percent_encode(&self.name));
-        let processor = self.node.get(&path).await?;
-        self.node.print_with(&processor, |out| {
-            let word = |field: &str| text(&processor, field);
-            let number = |field: &str| processor[field].to_string();
-            writeln!(
-                out,
-                "processor {} of hub {}, group {}",
-                word("name"),
-                word("hub"),
-                word("group")
-            )?;
-            writeln!(
-                out,
-                "{} {}, circuit {}",
-                word("handler"),
-                word("target"),
-                word("circuit")
-            )?;
-            writeln!(
-                out,
-                "{} handled in {} deliveries, {} of them failed; {} dead letters; {} behind",
-                number("handled"),
-                number("deliveries"),
-                number("failures"),
-                number("dead_letters"),
-                number("behind")
-            )?;
-            let columns = Columns([-9, -14, -14, -14]);
-            let names = ["partition", "offset", "end", "behind"];
-            writeln!(out, "{}", columns.line(names))?;
-            for partition in items(&processor["partitions"]) {
-                let elsewhere = match partition["here"].as_bool() {
-                    Some(true) => "",
-                    _ => "  elsewhere",
-                };
-                writeln!(out, "{}{elsewhere}", columns.fields(partition, names))?;
-                if let Some(trouble) = partition["trouble"].as_str() {
-                    writeln!(out, "{:>9} {trouble}", "")?;
-                }
+async fn status(processor: &NamedArgs) -> anyhow::Result<ExitStatus> {
+    let NamedArgs { name, node } = processor;
+    let path = format!("/api/processors/{}", percent_encode(name));
+    let processor = node.get(&path).await?;
+    node.print_with(&processor, |out| {
+        let word = |field: &str| text(&processor, field);
+        let number = |field: &str| processor[field].to_string();
+        writeln!(
+            out,
+            "processor {} of hub {}, group {}",
+            word("name"),
+            word("hub"),
+            word("group")
+        )?;
+        writeln!(
+            out,
+            "{} {}, circuit {}",
+            word("handler"),
+            word("target"),
+            word("circuit")
+        )?;
+        writeln!(
+            out,
+            "{} handled in {} deliveries, {} of them failed; {} dead letters; {} behind",
+            number("handled"),
+            number("deliveries"),
+            number("failures"),
+            number("dead_letters"),
+            number("behind")
+        )?;
+        let columns = Columns([-9, -14, -14, -14]);
+        let names = ["partition", "offset", "end", "behind"];
+        writeln!(out, "{}", columns.line(names))?;
+        for partition in items(&processor["partitions"]) {
+            let elsewhere = match partition["here"].as_bool() {
+                Some(true) => "",
+                _ => "  elsewhere",
+            };
+            writeln!(out, "{}{elsewhere}", columns.fields(partition, names))?;
+            if let Some(trouble) = partition["trouble"].as_str() {
+                writeln!(out, "{:>9} {trouble}", "")?;
             }
-            Ok(())
-        })
-    }
+        }
+        Ok(())
+    })
 }

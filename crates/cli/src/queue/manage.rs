@@ -2,16 +2,17 @@
 
 use std::io::Write;
 
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use super::path;
-use super::settings::{DeliverySettings, body, some_change};
+use super::settings::{DeliverySettings, change};
 use crate::exit::ExitStatus;
-use crate::node_args::{Columns, Confirmation, NodeArgs, items};
+use crate::node_args::{Columns, Confirmation, NamedArgs, NodeArgs, given, items};
 
-#[derive(clap::Args)]
+#[derive(clap::Args, serde::Serialize)]
 struct Settings {
     #[command(flatten)]
+    #[serde(flatten)]
     delivery: DeliverySettings,
     /// Duplicate detection window: drop a message whose id was seen within this time, such as 10m, or `off`
     #[arg(long)]
@@ -21,35 +22,24 @@ struct Settings {
     message_bytes_max: Option<u32>,
 }
 
-impl Settings {
-    fn body(self) -> Map<String, Value> {
-        let mut settings = self.delivery.body();
-        settings.extend(body([
-            ("duplicates_within", self.duplicates_within.map(Value::from)),
-            ("message_bytes_max", self.message_bytes_max.map(Value::from)),
-        ]));
-        settings
-    }
-}
-
-#[derive(clap::Args)]
+#[derive(clap::Args, serde::Serialize)]
 pub(crate) struct Create {
     name: String,
     /// Messages belong to sessions; one receiver at a time gets the messages of a session, in order
     #[arg(long)]
     sessions: bool,
     #[command(flatten)]
+    #[serde(flatten)]
     settings: Settings,
     #[command(flatten)]
+    #[serde(skip)]
     node: NodeArgs,
 }
 
 impl Create {
     pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
-        let mut body = self.settings.body();
-        body.insert("name".into(), self.name.clone().into());
-        body.insert("sessions".into(), self.sessions.into());
-        let queue = self.node.post("/api/queues", &body.into()).await?;
+        let body = given(&self).into();
+        let queue = self.node.post("/api/queues", &body).await?;
         self.node.print(&queue, || format!("queue {}", self.name))
     }
 }
@@ -65,7 +55,7 @@ pub(crate) struct Set {
 
 impl Set {
     pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
-        let body = some_change(self.settings.body())?;
+        let body = change(&self.settings)?;
         let path = format!("/api/queues/{}", self.name);
         let queue = self.node.patch(&path, &body).await?;
         self.node
@@ -98,30 +88,22 @@ pub(crate) async fn list(node: &NodeArgs) -> anyhow::Result<ExitStatus> {
     })
 }
 
-#[derive(clap::Args)]
-pub(crate) struct Describe {
-    name: String,
-    #[command(flatten)]
-    node: NodeArgs,
-}
-
-impl Describe {
-    pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
-        let queue = self.node.get(&format!("/api/queues/{}", self.name)).await?;
-        self.node.print_with(&queue, |out| {
-            for (name, value) in queue.as_object().into_iter().flatten() {
-                match value.as_object() {
-                    None => writeln!(out, "{name:28} {value}")?,
-                    Some(parts) => {
-                        for (part, value) in parts {
-                            writeln!(out, "{:28} {value}", format!("{part}, {name}"))?;
-                        }
+pub(crate) async fn describe(queue: &NamedArgs) -> anyhow::Result<ExitStatus> {
+    let NamedArgs { name, node } = queue;
+    let queue = node.get(&format!("/api/queues/{name}")).await?;
+    node.print_with(&queue, |out| {
+        for (name, value) in queue.as_object().into_iter().flatten() {
+            match value.as_object() {
+                None => writeln!(out, "{name:28} {value}")?,
+                Some(parts) => {
+                    for (part, value) in parts {
+                        writeln!(out, "{:28} {value}", format!("{part}, {name}"))?;
                     }
                 }
             }
-            Ok(())
-        })
-    }
+        }
+        Ok(())
+    })
 }
 
 #[derive(clap::Args)]

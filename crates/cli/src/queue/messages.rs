@@ -9,7 +9,7 @@ use super::path;
 use super::settle::report_failures;
 use crate::client::percent_encode;
 use crate::exit::ExitStatus;
-use crate::node_args::{NodeArgs, items};
+use crate::node_args::{NodeArgs, given, items};
 
 /// Messages in a request when they are read from standard input.
 const BATCH: usize = 500;
@@ -86,17 +86,10 @@ impl Send {
                 message.insert("body_base64".into(), bytes.into())
             }
         };
-        let properties = [
-            ("id", &self.id),
-            ("session", &self.session),
-            ("schedule_at", &self.schedule_at),
-            ("time_to_live", &self.time_to_live),
-        ];
-        for (name, value) in properties {
-            if let Some(value) = value {
-                message.insert(name.into(), value.clone().into());
-            }
-        }
+        message.extend(given(&json!({
+            "id": self.id, "session": self.session, "schedule_at": self.schedule_at,
+            "time_to_live": self.time_to_live,
+        })));
         message.into()
     }
 }

@@ -6,23 +6,17 @@ pub(crate) mod settings;
 mod settle;
 
 use crate::exit::ExitStatus;
-use crate::node_args::{DeleteArgs, NodeArgs};
+use crate::node_args::{DeleteArgs, NamedArgs, NodeArgs};
 use crate::runtime::block_on;
 
-#[derive(clap::Args)]
-pub(crate) struct Queue {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(clap::Subcommand)]
-enum Command {
+pub(crate) enum Queue {
     /// Create a queue
     Create(manage::Create),
     /// List the queues and their message counts
     List(NodeArgs),
     /// Show the settings and message counts of a queue
-    Describe(manage::Describe),
+    Describe(NamedArgs),
     /// Change the settings of a queue
     Set(manage::Set),
     /// Send messages: one from the command line, or one for each line of standard input
@@ -64,24 +58,24 @@ fn path(queue: &str, dead_letters: bool, operation: &str) -> String {
 impl Queue {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         block_on(async {
-            match self.command {
-                Command::Create(command) => command.run().await,
-                Command::List(node) => manage::list(&node).await,
-                Command::Describe(command) => command.run().await,
-                Command::Set(command) => command.run().await,
-                Command::Send(command) => command.run().await,
-                Command::Receive(command) => command.run().await,
-                Command::Peek(command) => command.run().await,
-                Command::Deferred(command) => command.run().await,
-                Command::Complete(tokens) => tokens.settle("complete", "completed").await,
-                Command::Abandon(tokens) => tokens.settle("abandon", "abandoned").await,
-                Command::Defer(tokens) => tokens.settle("defer", "deferred").await,
-                Command::Renew(tokens) => tokens.settle("renew", "renewed").await,
-                Command::DeadLetter(command) => command.run().await,
-                Command::Resubmit(numbers) => numbers.post(true, "resubmit", "resubmitted").await,
-                Command::Cancel(numbers) => numbers.post(false, "cancel", "cancelled").await,
-                Command::Purge(command) => command.run().await,
-                Command::Delete(command) => command.run("queue", "all of its messages").await,
+            match self {
+                Queue::Create(command) => command.run().await,
+                Queue::List(node) => manage::list(&node).await,
+                Queue::Describe(queue) => manage::describe(&queue).await,
+                Queue::Set(command) => command.run().await,
+                Queue::Send(command) => command.run().await,
+                Queue::Receive(command) => command.run().await,
+                Queue::Peek(command) => command.run().await,
+                Queue::Deferred(command) => command.run().await,
+                Queue::Complete(tokens) => tokens.settle("complete", "completed").await,
+                Queue::Abandon(tokens) => tokens.settle("abandon", "abandoned").await,
+                Queue::Defer(tokens) => tokens.settle("defer", "deferred").await,
+                Queue::Renew(tokens) => tokens.settle("renew", "renewed").await,
+                Queue::DeadLetter(command) => command.run().await,
+                Queue::Resubmit(numbers) => numbers.post(true, "resubmit", "resubmitted").await,
+                Queue::Cancel(numbers) => numbers.post(false, "cancel", "cancelled").await,
+                Queue::Purge(command) => command.run().await,
+                Queue::Delete(command) => command.run("queue", "all of its messages").await,
             }
         })
     }

@@ -1,11 +1,13 @@
-//! The settings that a queue and a subscription have in common, and the bodies of requests that create and change them.
+//! The settings that a queue and a subscription have in common.
 
-use serde_json::{Map, Value};
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::exit::UsageError;
+use crate::node_args::given;
 
 /// An absent setting has its default at creation, and is unchanged by a change.
-#[derive(clap::Args)]
+#[derive(clap::Args, serde::Serialize)]
 pub(crate) struct DeliverySettings {
     /// How long a received message stays locked, such as 60s
     #[arg(long)]
@@ -33,34 +35,9 @@ pub(crate) struct DeliverySettings {
     auto_delete_on_idle: Option<String>,
 }
 
-impl DeliverySettings {
-    pub(crate) fn body(self) -> Map<String, Value> {
-        let expired = self.dead_letter_expired;
-        let dead_letters = self.forward_dead_letters_to;
-        let auto_delete = self.auto_delete_on_idle;
-        body([
-            ("lock", self.lock.map(Value::from)),
-            ("deliveries_max", self.deliveries_max.map(Value::from)),
-            ("time_to_live", self.time_to_live.map(Value::from)),
-            ("dead_letter_expired", expired.map(Value::from)),
-            ("bytes_max", self.bytes_max.map(Value::from)),
-            ("forward_to", self.forward_to.map(Value::from)),
-            ("forward_dead_letters_to", dead_letters.map(Value::from)),
-            ("auto_delete_on_idle", auto_delete.map(Value::from)),
-        ])
-    }
-}
-
-/// The settings that were given, as the body of a request.
-pub(crate) fn body<const N: usize>(settings: [(&str, Option<Value>); N]) -> Map<String, Value> {
-    let given = settings
-        .into_iter()
-        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    given.collect()
-}
-
-/// Refuses a change without any setting.
-pub(crate) fn some_change(body: Map<String, Value>) -> Result<Value, UsageError> {
+/// The body of a change, which has a setting at least.
+pub(crate) fn change(settings: &impl Serialize) -> Result<Value, UsageError> {
+    let body = given(settings);
     match body.is_empty() {
         true => {
             let message =

@@ -2,14 +2,13 @@
 
 use std::io::Write;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::exit::ExitStatus;
-use crate::node_args::{Columns, NodeArgs, items, text};
-use crate::queue::settings::{body, some_change};
+use crate::node_args::{Columns, NamedArgs, NodeArgs, given, items, text};
+use crate::queue::settings::change;
 
-/// Settings of a topic. An absent one has its default at creation, and is unchanged by `set`.
-#[derive(clap::Args)]
+#[derive(clap::Args, serde::Serialize)]
 struct Settings {
     /// Time to live of a message, such as 7d, or `forever`
     #[arg(long)]
@@ -28,33 +27,21 @@ struct Settings {
     auto_delete_on_idle: Option<String>,
 }
 
-impl Settings {
-    fn body(self) -> Map<String, Value> {
-        let auto_delete = self.auto_delete_on_idle;
-        body([
-            ("auto_delete_on_idle", auto_delete.map(Value::from)),
-            ("time_to_live", self.time_to_live.map(Value::from)),
-            ("duplicates_within", self.duplicates_within.map(Value::from)),
-            ("bytes_max", self.bytes_max.map(Value::from)),
-            ("message_bytes_max", self.message_bytes_max.map(Value::from)),
-        ])
-    }
-}
-
-#[derive(clap::Args)]
+#[derive(clap::Args, serde::Serialize)]
 pub(crate) struct Create {
     name: String,
     #[command(flatten)]
+    #[serde(flatten)]
     settings: Settings,
     #[command(flatten)]
+    #[serde(skip)]
     node: NodeArgs,
 }
 
 impl Create {
     pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
-        let mut body = self.settings.body();
-        body.insert("name".into(), self.name.clone().into());
-        let topic = self.node.post("/api/topics", &body.into()).await?;
+        let body = given(&self).into();
+        let topic = self.node.post("/api/topics", &body).await?;
         self.node.print(&topic, || format!("topic {}", self.name))
     }
 }
@@ -70,7 +57,7 @@ pub(crate) struct Set {
 
 impl Set {
     pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
-        let body = some_change(self.settings.body())?;
+        let body = change(&self.settings)?;
         let path = format!("/api/topics/{}", self.name);
         let topic = self.node.patch(&path, &body).await?;
         self.node
@@ -119,36 +106,28 @@ pub(crate) async fn list(node: &NodeArgs) -> anyhow::Result<ExitStatus> {
     })
 }
 
-#[derive(clap::Args)]
-pub(crate) struct Describe {
-    name: String,
-    #[command(flatten)]
-    node: NodeArgs,
-}
-
-impl Describe {
-    pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
-        let topic = self.node.get(&format!("/api/topics/{}", self.name)).await?;
-        self.node.print_with(&topic, |out| {
-            for (name, value) in topic.as_object().into_iter().flatten() {
-                if !value.is_array() {
-                    writeln!(out, "{name:28} {value}")?;
+pub(crate) async fn describe(topic: &NamedArgs) -> anyhow::Result<ExitStatus> {
+    let NamedArgs { name, node } = topic;
+    let topic = node.get(&format!("/api/topics/{name}")).await?;
+    node.print_with(&topic, |out| {
+        for (name, value) in topic.as_object().into_iter().flatten() {
+            if !value.is_array() {
+                writeln!(out, "{name:28} {value}")?;
+            }
+        }
+        for subscription in items(&topic["subscriptions"]) {
+            writeln!(out, "\nsubscription {}", text(subscription, "name"))?;
+            for (name, value) in subscription.as_object().into_iter().flatten() {
+                if !value.is_array() && name != "name" {
+                    writeln!(out, "  {name:26} {value}")?;
                 }
             }
-            for subscription in items(&topic["subscriptions"]) {
-                writeln!(out, "\nsubscription {}", text(subscription, "name"))?;
-                for (name, value) in subscription.as_object().into_iter().flatten() {
-                    if !value.is_array() && name != "name" {
-                        writeln!(out, "  {name:26} {value}")?;
-                    }
-                }
-                for rule in items(&subscription["rules"]) {
-                    writeln!(out, "  rule {:21} {}", text(rule, "name"), rule_line(rule))?;
-                }
+            for rule in items(&subscription["rules"]) {
+                writeln!(out, "  rule {:21} {}", text(rule, "name"), rule_line(rule))?;
             }
-            Ok(())
-        })
-    }
+        }
+        Ok(())
+    })
 }
 
 fn rule_line(rule: &Value) -> String {

@@ -5,23 +5,17 @@ mod rule;
 mod subscription;
 
 use crate::exit::ExitStatus;
-use crate::node_args::{DeleteArgs, NodeArgs};
+use crate::node_args::{DeleteArgs, NamedArgs, NodeArgs};
 use crate::runtime::block_on;
 
-#[derive(clap::Args)]
-pub(crate) struct Topic {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(clap::Subcommand)]
-enum Command {
+pub(crate) enum Topic {
     /// Create a topic
     Create(manage::Create),
     /// List the topics and their subscriptions
     List(NodeArgs),
     /// Show the settings, subscriptions and rules of a topic
-    Describe(manage::Describe),
+    Describe(NamedArgs),
     /// Change the settings of a topic
     Set(manage::Set),
     /// Delete a topic, its subscriptions and all of their messages
@@ -41,20 +35,20 @@ enum Command {
 impl Topic {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         block_on(async {
-            match self.command {
-                Command::Create(command) => command.run().await,
-                Command::List(node) => manage::list(&node).await,
-                Command::Describe(command) => command.run().await,
-                Command::Set(command) => command.run().await,
-                Command::Delete(command) => {
+            match self {
+                Topic::Create(command) => command.run().await,
+                Topic::List(node) => manage::list(&node).await,
+                Topic::Describe(topic) => manage::describe(&topic).await,
+                Topic::Set(command) => command.run().await,
+                Topic::Delete(command) => {
                     let contents = "its subscriptions with all of their messages";
                     command.run("topic", contents).await
                 }
-                Command::Subscribe(command) => command.run().await,
-                Command::SetSubscription(command) => command.run().await,
-                Command::Unsubscribe(command) => command.run().await,
-                Command::AddRule(command) => command.run().await,
-                Command::RemoveRule(command) => command.run().await,
+                Topic::Subscribe(command) => command.run().await,
+                Topic::SetSubscription(command) => command.run().await,
+                Topic::Unsubscribe(command) => command.run().await,
+                Topic::AddRule(command) => command.run().await,
+                Topic::RemoveRule(command) => command.run().await,
             }
         })
     }

@@ -1,11 +1,10 @@
 //! Adds, replaces and removes rules of subscriptions.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::client::percent_encode;
 use crate::exit::{ExitStatus, UsageError};
-use crate::node_args::NodeArgs;
-use crate::queue::settings::body;
+use crate::node_args::{NodeArgs, given};
 
 /// The subscription that a rule belongs to, and its name.
 #[derive(clap::Args)]
@@ -55,11 +54,8 @@ pub(crate) struct Add {
 impl Add {
     pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
         let correlation = self.correlation()?;
-        let mut body = body([
-            ("sql", self.sql.map(Value::from)),
-            ("action", self.action.map(Value::from)),
-            ("correlation", correlation.map(Value::from)),
-        ]);
+        let mut body =
+            given(&json!({"sql": self.sql, "action": self.action, "correlation": correlation}));
         let rule = match self.replace {
             true => self.node.put(&self.of.path(), &body.into()).await?,
             false => {
@@ -79,13 +75,8 @@ impl Add {
 
     /// The conditions of a correlation filter; `None` without any.
     fn correlation(&self) -> Result<Option<Map<String, Value>>, UsageError> {
-        let mut conditions = body([
-            ("label", self.label.clone().map(Value::from)),
-            (
-                "correlation_id",
-                self.correlation_id.clone().map(Value::from),
-            ),
-        ]);
+        let mut conditions =
+            given(&json!({"label": self.label, "correlation_id": self.correlation_id}));
         let mut properties = Map::new();
         for property in &self.properties {
             let Some((name, text)) = property.split_once('=') else {

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use crate::exit::ExitStatus;
-use crate::node_args::{Confirmation, NodeArgs};
-use crate::queue::settings::{DeliverySettings, some_change};
+use crate::node_args::{Confirmation, NodeArgs, given};
+use crate::queue::settings::{DeliverySettings, change};
 
 #[derive(clap::Args)]
 pub(crate) struct Create {
@@ -24,7 +24,7 @@ pub(crate) struct Create {
 
 impl Create {
     pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
-        let mut body = self.settings.body();
+        let mut body = given(&self.settings);
         body.insert("name".into(), self.name.clone().into());
         body.insert("sessions".into(), self.sessions.into());
         if let Some(sql) = self.sql {
@@ -50,7 +50,7 @@ pub(crate) struct Set {
 
 impl Set {
     pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
-        let body = some_change(self.settings.body())?;
+        let body = change(&self.settings)?;
         let path = format!("/api/topics/{}/subscriptions/{}", self.topic, self.name);
         let subscription = self.node.patch(&path, &body).await?;
         self.node.print(&subscription, || {

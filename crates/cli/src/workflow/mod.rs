@@ -21,14 +21,8 @@ use crate::runtime::block_on;
 /// The width of a drawing without a terminal.
 const DEFAULT_WIDTH: usize = 100;
 
-#[derive(clap::Args)]
-pub(crate) struct Workflow {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(clap::Subcommand)]
-enum Command {
+pub(crate) enum Workflow {
     /// Start an instance, unless its id is known
     Start(Start),
     /// List the workflows, or the instances of one
@@ -50,7 +44,7 @@ enum Command {
 }
 
 #[derive(clap::Args)]
-struct Start {
+pub(crate) struct Start {
     workflow: String,
     /// The id of the transaction; the same id runs once
     id: String,
@@ -62,7 +56,7 @@ struct Start {
 }
 
 #[derive(clap::Args)]
-struct List {
+pub(crate) struct List {
     workflow: Option<String>,
     /// Only instances in one of these states, such as parked,running
     #[arg(long, requires = "workflow")]
@@ -75,7 +69,7 @@ struct List {
 }
 
 #[derive(clap::Args)]
-struct Instance {
+pub(crate) struct Instance {
     workflow: String,
     id: String,
     #[command(flatten)]
@@ -83,7 +77,7 @@ struct Instance {
 }
 
 #[derive(clap::Args)]
-struct Decision {
+pub(crate) struct Decision {
     #[command(flatten)]
     instance: Instance,
     /// The reason, kept in the history of the instance
@@ -92,7 +86,7 @@ struct Decision {
 }
 
 #[derive(clap::Args)]
-struct Skip {
+pub(crate) struct Skip {
     #[command(flatten)]
     decision: Decision,
     /// The step whose compensation is skipped
@@ -101,7 +95,7 @@ struct Skip {
 }
 
 #[derive(clap::Args)]
-struct Check {
+pub(crate) struct Check {
     /// A definition in TOML
     file: std::path::PathBuf,
     /// Print JSON
@@ -112,16 +106,16 @@ struct Check {
 impl Workflow {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         block_on(async {
-            match self.command {
-                Command::Start(command) => command.run().await,
-                Command::List(command) => command.run().await,
-                Command::Show(instance) => instance.show().await,
-                Command::Cancel(decision) => decision.run("cancel").await,
-                Command::Retry(decision) => decision.run("retry").await,
-                Command::Skip(command) => command.run().await,
-                Command::Resolve(decision) => decision.run("resolve").await,
-                Command::Supervise(command) => command.run().await,
-                Command::Check(command) => command.run(),
+            match self {
+                Workflow::Start(command) => command.run().await,
+                Workflow::List(command) => command.run().await,
+                Workflow::Show(instance) => instance.show().await,
+                Workflow::Cancel(decision) => decision.run("cancel").await,
+                Workflow::Retry(decision) => decision.run("retry").await,
+                Workflow::Skip(command) => command.run().await,
+                Workflow::Resolve(decision) => decision.run("resolve").await,
+                Workflow::Supervise(command) => command.run().await,
+                Workflow::Check(command) => command.run(),
             }
         })
     }

@@ -22,7 +22,7 @@ use crate::logging::Logging;
 use crate::signals::ShutdownSignals;
 
 #[derive(clap::Args)]
-pub(super) struct Supervise {
+pub(crate) struct Supervise {
     /// The workflows to supervise [default: all with the setting `supervisor = "elsewhere"`]
     workflows: Vec<String>,
     /// Seconds without contact after which another supervisor takes over

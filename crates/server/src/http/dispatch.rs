@@ -313,7 +313,7 @@ fn no_route(head: &Parts, none: &NoRoute) -> Result<Reply, Error> {
     if none.allow.is_empty() {
         let hint = "docs/http.md lists the paths, such as POST /hubs/NAME/messages";
         let message = format!("there is nothing at {path}");
-        return Err(Error::new(Code::NotFound, message, hint));
+        return Err(Error::not_found(message, hint));
     }
     let error = Error::new(
         Code::MethodNotAllowed,

@@ -105,6 +105,10 @@ impl Error {
         Error::new(Code::BadRequest, message, hint)
     }
 
+    pub(crate) fn not_found(message: impl Into<String>, hint: impl Into<String>) -> Error {
+        Error::new(Code::NotFound, message, hint)
+    }
+
     pub(crate) fn over_quota(retry_after: Duration) -> Error {
         let message = "the key has used more than its quota";
         let hint = "send again after the time in Retry-After";
@@ -118,7 +122,7 @@ impl Error {
         let hint = format!(
             "create it: POST /api/hubs with {{\"name\":\"{name}\"}}, or highwater hub create"
         );
-        Error::new(Code::NotFound, format!("there is no hub `{name}`"), hint)
+        Error::not_found(format!("there is no hub `{name}`"), hint)
     }
 
     pub fn to_json(&self) -> Value {

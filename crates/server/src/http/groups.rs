@@ -180,7 +180,7 @@ pub(super) async fn reset(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
         "again": sum("again"), "skipped": sum("skipped"),
         "positions": changes.iter().map(PositionChange::facts).collect::<Vec<_>>(),
     });
-    Ok(reply::json(StatusCode::OK, &body))
+    Ok(reply::ok(&body))
 }
 
 async fn position_changes(

@@ -46,7 +46,7 @@ pub(super) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let app = request.app;
     let [name] = request.variables();
     if let Some(sharded) = app.sharded(name)? {
-        return Ok(reply::json(StatusCode::OK, &sharded.facts()));
+        return Ok(reply::ok(&sharded.facts()));
     }
     let hub = app.hub(name)?;
     let Backend { log, hub: disk, .. } = app.backend()?;
@@ -204,7 +204,7 @@ pub(super) async fn change(mut request: ApiRequest<'_>) -> Result<Reply, Error> 
         request.charge_partitions(partitions - have)?;
         hub = log.grow(&hub.name, partitions).await?;
     }
-    Ok(reply::json(StatusCode::OK, &facts(&hub)))
+    Ok(reply::ok(&facts(&hub)))
 }
 
 #[derive(Deserialize)]
@@ -233,7 +233,7 @@ pub(super) async fn trim(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
     let before = before.offset(&*partition).await?;
     let start = partition.trim(before).await?;
     let body = json!({"partition": partition.topic_partition().partition, "start": start.0});
-    Ok(reply::json(StatusCode::OK, &body))
+    Ok(reply::ok(&body))
 }
 
 /// Writes a punctuation: nothing arrived in the partition up to now. Does nothing if an event arrives meanwhile.
@@ -254,7 +254,7 @@ pub(super) async fn punctuate(request: ApiRequest<'_>) -> Result<Reply, Error> {
         "offset": appended.map(|appended| appended.offset.0),
         "time": appended.map(|appended| time_text(appended.time)),
     });
-    Ok(reply::json(StatusCode::OK, &body))
+    Ok(reply::ok(&body))
 }
 
 fn retention(text: &str) -> Result<Option<Duration>, Error> {

@@ -16,7 +16,7 @@ use crate::stored_keys::{KeyError, KeyRecord, KeySpec, StoredKeys};
 use crate::text::{percent_decode, time_text};
 
 fn stored_keys(app: &App) -> Result<&Arc<StoredKeys>, Error> {
-    let none = || Error::new(Code::NotFound, "this node stores no keys", "");
+    let none = || Error::not_found("this node stores no keys", "");
     app.backend()?.stored_keys.as_ref().ok_or_else(none)
 }
 
@@ -155,7 +155,7 @@ pub(super) async fn rotate(mut request: ApiRequest<'_>) -> Result<Reply, Error> 
     }
     let secret = stored.rotate(&name, rotation.keep_previous).await?;
     let body = json!({"name": name, "secret": secret});
-    Ok(reply::json(StatusCode::OK, &body))
+    Ok(reply::ok(&body))
 }
 
 pub(super) async fn revoke(request: ApiRequest<'_>) -> Result<Reply, Error> {

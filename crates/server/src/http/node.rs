@@ -21,7 +21,7 @@ pub(super) async fn ready(request: ApiRequest<'_>) -> Result<Reply, Error> {
         .map(|partition| partition.topic_partition.to_string())
         .collect();
     let body = json!({"ready": true, "stopped": stopped});
-    Ok(reply::json(StatusCode::OK, &body))
+    Ok(reply::ok(&body))
 }
 
 pub(super) async fn metrics(request: ApiRequest<'_>) -> Result<Reply, Error> {

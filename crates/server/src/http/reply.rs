@@ -161,6 +161,10 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Reply {
     json_bytes(status, bytes)
 }
 
+pub(super) fn ok(value: &impl Serialize) -> Reply {
+    json(StatusCode::OK, value)
+}
+
 /// A page that runs no script and is shown in no frame.
 pub(super) fn html(page: Payload) -> Reply {
     let kind = HeaderValue::from_static("text/html; charset=utf-8");

@@ -32,7 +32,7 @@ pub(super) async fn open(request: ApiRequest<'_>) -> Result<Reply, Error> {
         auth::local_caller(headers)?;
     }
     let handshake = Handshake::read(headers)?;
-    let none = || Error::new(Code::NotFound, "AMQP is not served", "set amqp.listen");
+    let none = || Error::not_found("AMQP is not served", "set amqp.listen");
     let sockets = app.amqp_sockets().ok_or_else(none)?;
     let full = || {
         Error::new(

@@ -4,25 +4,27 @@
 //! sent again with the same `Idempotency-Key`, so that each customer is served once. Accepted requests are written to a
 //! ledger, which the checker reads.
 
-mod connection;
 mod customer;
-mod generator;
 mod report;
-mod schedule;
+mod sender;
 
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use anyhow::Context;
+use highwater_devtools::load::{LoadOptions, Schedule, generate};
 use highwater_env::{Clock, RealClock};
 
 pub use self::customer::{Customers, Mix};
-use self::generator::Generator;
 pub use self::report::LoadReport;
-pub use self::schedule::Schedule;
+use self::sender::Sender;
 use crate::ledger::Ledger;
+
+/// Delay before a request is sent again.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 
 /// Send delivery requests to the public API.
 #[derive(Clone, Debug, clap::Args)]
@@ -60,7 +62,7 @@ pub struct Load {
 
 impl Load {
     pub fn schedule(&self) -> Schedule {
-        Schedule::new(self.requests, self.rate, self.spike)
+        Schedule::of_requests(self.requests, self.rate, self.spike)
     }
 
     /// Runs on a thread of its own, which stops when this future is dropped.
@@ -83,7 +85,22 @@ impl Load {
         let ledger = self.ledger.as_deref().map(Ledger::create).transpose()?;
         let mut report = LoadReport::new(ledger)?;
         let clock = RealClock::new();
-        Generator::new(self, address, &clock, &mut report)?.run(stop, accepted)?;
+        let options = LoadOptions {
+            schedule: self.schedule(),
+            address,
+            connections: self.connections as usize,
+            timeout: Duration::from_millis(self.timeout_ms),
+            tries: self.tries,
+            retry_delay: RETRY_DELAY,
+        };
+        let mut sender = Sender {
+            customers: Customers::new(&self.name, &self.to, self.mix.clone()),
+            to_cancel: Vec::new(),
+            report: &mut report,
+            stop,
+            accepted,
+        };
+        generate(&options, &clock, &mut sender)?;
         report.close()?;
         report.print(clock.elapsed());
         Ok(report)

@@ -4,28 +4,9 @@ use std::io;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use highwater_devtools::load::AttemptError;
 
 use crate::ledger::{CustomerAction, Ledger};
-
-/// Why an attempt was not accepted.
-pub enum AttemptError {
-    /// Another status than the expected one.
-    Refused(u16, String),
-    Late(Duration),
-    /// Connection failed or lost.
-    Broken(io::Error),
-}
-
-impl AttemptError {
-    /// A client error would fail the same way again.
-    pub fn is_final(&self) -> bool {
-        match self {
-            AttemptError::Refused(408 | 429, _) => false,
-            AttemptError::Refused(status, _) => (400..500).contains(status),
-            AttemptError::Late(_) | AttemptError::Broken(_) => false,
-        }
-    }
-}
 
 pub struct LoadReport {
     /// Microseconds from the due time of a request to its acceptance; outside and inside the spike.

@@ -33,7 +33,7 @@ const LEAD_MS: i64 = 500;
 const ROW_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(clap::Args)]
-pub(super) struct BenchLatency {
+pub(crate) struct BenchLatency {
     /// Events a second
     #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1000..=1_000_000))]
     rate: u64,

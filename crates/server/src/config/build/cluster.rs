@@ -25,29 +25,26 @@ const SESSION_RANGE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duratio
 
 impl Build<'_> {
     pub(super) fn cluster(&mut self) -> Option<ClusterSettings> {
-        let Some(log) = self.settings.text("log").map(str::to_owned) else {
+        let Some(log) = self.settings.text("log") else {
             self.refuse_cluster_table();
             return None;
         };
-        let servers = self.servers(&log)?;
-        self.refuse_doors();
+        let table = self.table("cluster");
+        let servers = self.servers(log)?;
+        self.refuse_listeners();
         let tls = self.cluster_tls();
         let login = self.cluster_login();
         self.check_cluster_secrets(&servers, tls.is_some(), login.as_ref());
-        let text = |key: &str| self.settings.text(key).unwrap_or_default().to_owned();
         let settings = ClusterSettings {
             servers,
-            prefix: text("cluster.prefix"),
-            client_id: text("cluster.client_id"),
-            replication: self
-                .settings
-                .number("cluster.replication")
-                .map(|n| n as i16),
-            profile: match text("cluster.profile").as_str() {
-                "event-hubs" => Profile::EventHubs,
+            prefix: table.owned("prefix").unwrap_or_default(),
+            client_id: table.owned("client_id").unwrap_or_default(),
+            replication: table.number("replication").map(|n| n as i16),
+            profile: match table.text("profile") {
+                Some("event-hubs") => Profile::EventHubs,
                 _ => Profile::Kafka,
             },
-            create_time_counts: text("cluster.arrival") == "create-time",
+            create_time_counts: table.text("arrival") == Some("create-time"),
             tls,
             login,
             peers: self.peers(),
@@ -68,13 +65,13 @@ impl Build<'_> {
     }
 
     fn peers(&mut self) -> PeerSettings {
-        let text = |key: &str| self.settings.text(key).map(str::to_owned);
+        let table = self.table("cluster");
         let peers = PeerSettings {
-            name: text("cluster.node"),
-            advertise: text("cluster.advertise"),
-            ca: self.path("cluster.peer_ca"),
-            session: self.time("cluster.session"),
-            insecure: self.settings.flag("cluster.insecure"),
+            name: table.owned("node"),
+            advertise: table.owned("advertise"),
+            ca: table.path("peer_ca"),
+            session: table.duration("session"),
+            insecure: table.flag("insecure"),
         };
         if let Some(url) = &peers.advertise
             && !is_base_url(url)
@@ -85,16 +82,13 @@ impl Build<'_> {
             let hint = "write advertise = \"http://host:port\" or https, without a path";
             self.problem("cluster.advertise", message, hint);
         }
-        if peers
-            .name
-            .as_ref()
-            .is_some_and(|name| name.len() > NODE_NAME_LEN_MAX)
-        {
-            let message = "the name of the node is too long".into();
+        let name_len = peers.name.as_ref().map_or(0, String::len);
+        if name_len > NODE_NAME_LEN_MAX {
+            let message = "the name of the node is too long";
             self.problem("cluster.node", message, "use up to 200 bytes");
         }
         if !SESSION_RANGE.contains(&peers.session) {
-            let message = "the session is not between one second and five minutes".into();
+            let message = "the session is not between one second and five minutes";
             self.problem("cluster.session", message, "write session = \"10s\"");
         }
         peers
@@ -103,8 +97,7 @@ impl Build<'_> {
     fn servers(&mut self, log: &str) -> Option<Vec<String>> {
         let hint = "write log = \"kafka://broker-1:9092,broker-2:9092\"";
         let Some(list) = log.strip_prefix(SCHEME) else {
-            self.problem("log", "the log is no Kafka cluster".into(), hint);
-            return None;
+            return self.refuse("log", "the log is no Kafka cluster", hint);
         };
         let servers: Vec<String> = list
             .trim_end_matches('/')
@@ -121,8 +114,7 @@ impl Build<'_> {
         if let Some(wrong) = servers.iter().find(|server| !is_address(server)) {
             // What stands before `@` may be a password.
             let shown = wrong.rsplit('@').next().unwrap_or_default();
-            self.problem("log", format!("`{shown}` is not host:port"), hint);
-            return None;
+            return self.refuse("log", format!("`{shown}` is not host:port"), hint);
         }
         Some(servers)
     }
@@ -141,7 +133,7 @@ impl Build<'_> {
     /// Topics of Service Bus are reached over AMQP only.
     fn refuse_topics(&mut self) {
         if let Some(name) = self.settings.tables("topics").first() {
-            let message = "a node over a cluster has no topics: only AMQP clients use them".into();
+            let message = "a node over a cluster has no topics: only AMQP clients use them";
             let hint = "remove the topic, or use the log of the node";
             self.problem(&format!("topics.{name}."), message, hint);
         }
@@ -149,18 +141,17 @@ impl Build<'_> {
 
     /// The target of forwarding, or the users of an idle queue, may be with another node.
     fn refuse_queue_settings(&mut self) {
-        for name in self.settings.tables("queues") {
-            for key in ["forward_to", "forward_dead_letters_to"] {
-                let key = format!("queues.{name}.{key}");
-                if self.settings.text(&key).is_some() {
-                    let message = "nodes over a cluster do not forward messages".into();
-                    self.problem(&key, message, "remove it, or use the log of the node");
+        let hint = "remove it, or use the log of the node";
+        for queue in self.table("").tables("queues") {
+            for setting in ["forward_to", "forward_dead_letters_to"] {
+                if queue.text(setting).is_some() {
+                    let message = "nodes over a cluster do not forward messages";
+                    self.problem(&queue.key(setting), message, hint);
                 }
             }
-            let key = format!("queues.{name}.auto_delete_on_idle");
-            if self.settings.time(&key).is_some() {
-                let message = "nodes over a cluster do not delete idle queues".into();
-                self.problem(&key, message, "remove it, or use the log of the node");
+            if queue.time("auto_delete_on_idle").is_some() {
+                let message = "nodes over a cluster do not delete idle queues";
+                self.problem(&queue.key("auto_delete_on_idle"), message, hint);
             }
         }
     }
@@ -189,19 +180,18 @@ impl Build<'_> {
     }
 
     /// Listeners of the embedded log, which the defaults have and a cluster does not need.
-    fn refuse_doors(&mut self) {
-        for (key, clients) in [("kafka", "Kafka"), ("amqp", "AMQP")] {
-            let listen = format!("{key}.listen");
-            let is_off = self.settings.address(&listen).is_none();
-            let more = self.settings.tables(&format!("{key}.listeners"));
+    fn refuse_listeners(&mut self) {
+        for (name, clients) in [("kafka", "Kafka"), ("amqp", "AMQP")] {
+            let table = self.table(name);
+            let listen = table.key("listen");
             let is_default = self.settings.origin(&listen) == Origin::Default;
-            let at = match more.first() {
-                Some(name) => format!("{key}.listeners.{name}."),
-                None if is_default || is_off => continue,
+            let at = match table.tables("listeners").first() {
+                Some(listener) => listener.key(""),
+                None if is_default || table.address("listen").is_none() => continue,
                 None => listen,
             };
             let message = format!("a node over a cluster does not serve {clients} clients");
-            let hint = match key {
+            let hint = match name {
                 "kafka" => "they connect to the brokers: remove the listener",
                 _ => "remove the listener",
             };
@@ -210,47 +200,41 @@ impl Build<'_> {
     }
 
     fn cluster_tls(&mut self) -> Option<ClusterTls> {
-        let [ca, cert, key] = ["ca", "cert", "key"].map(|part| format!("cluster.tls.{part}"));
-        let identity = match (self.path(&cert), self.path(&key)) {
+        let table = self.table("cluster.tls");
+        let identity = match (table.path("cert"), table.path("key")) {
             (Some(cert), Some(key)) => Some(ClusterIdentity { cert, key }),
             (None, None) => None,
             (given, _) => {
-                let at = if given.is_some() { &cert } else { &key };
-                let message = "a client certificate needs a certificate and a key".into();
-                self.problem(at, message, "write both cert and key");
-                None
+                let at = if given.is_some() { "cert" } else { "key" };
+                let message = "a client certificate needs a certificate and a key";
+                self.refuse(&table.key(at), message, "write both cert and key")
             }
         };
-        match (self.path(&ca), identity) {
+        match (table.path("ca"), identity) {
             (Some(ca), identity) => Some(ClusterTls { ca, identity }),
             (None, Some(_)) => {
-                let message = "TLS needs the authorities of the brokers".into();
+                let message = "TLS needs the authorities of the brokers";
                 let hint = "write ca = \"ca.pem\", or the system's file of certificates";
-                self.problem(&cert, message, hint);
-                None
+                self.refuse(&table.key("cert"), message, hint)
             }
             (None, None) => None,
         }
     }
 
     fn cluster_login(&mut self) -> Option<ClusterLogin> {
-        let key = "cluster.sasl.mechanism";
-        let text = |part: &str| {
-            let text = self.settings.text(&format!("cluster.sasl.{part}"));
-            text.map(str::to_owned)
-        };
-        let (user, password, token) = (text("user"), text("password"), text("token"));
-        let Some(mechanism) = self.settings.text(key).map(str::to_owned) else {
-            for (part, given) in [("password", &password), ("token", &token)] {
+        let table = self.table("cluster.sasl");
+        let [user, password, token] = ["user", "password", "token"].map(|name| table.owned(name));
+        let Some(mechanism) = table.text("mechanism") else {
+            for (name, given) in [("password", &password), ("token", &token)] {
                 if given.is_some() {
-                    let message = "a login needs a mechanism".into();
                     let hint = "write mechanism = \"SCRAM-SHA-512\", or what the cluster has";
-                    self.problem(&format!("cluster.sasl.{part}"), message, hint);
+                    self.problem(&table.key(name), "a login needs a mechanism", hint);
                 }
             }
             return None;
         };
-        match (Mechanism::parse(&mechanism), user, password, token) {
+        let at = table.key("mechanism");
+        match (Mechanism::parse(mechanism), user, password, token) {
             (Some(mechanism), Some(user), Some(password), None) => Some(ClusterLogin::Password {
                 mechanism,
                 user,
@@ -258,14 +242,12 @@ impl Build<'_> {
             }),
             (Some(_), ..) => {
                 let message = format!("{mechanism} needs a user and a password, and no token");
-                self.problem(key, message, "write user and password = \"${env:NAME}\"");
-                None
+                self.refuse(&at, message, "write user and password = \"${env:NAME}\"")
             }
             (None, None, None, Some(token)) => Some(ClusterLogin::Token(Secret(token))),
             (None, ..) => {
                 let message = format!("{mechanism} needs a token, and neither user nor password");
-                self.problem(key, message, "write token = \"${file:/path}\"");
-                None
+                self.refuse(&at, message, "write token = \"${file:/path}\"")
             }
         }
     }

@@ -1,28 +1,22 @@
 //! Jobs of the settings, and what jobs may reach. The files of jobs are read when they start, so that a wrong job does not keep
 //! the node from starting.
 
-use std::path::{Path, PathBuf};
-
 use highwater_connect::OutsideAccess;
 use highwater_env::{EgressPolicy, FolderPolicy};
 use highwater_settings::Secrets;
 
-use super::Build;
-use crate::config::Origin;
+use super::{Build, Table};
 use crate::jobs::DeclaredJob;
 
 impl Build<'_> {
-    pub(super) fn job(&mut self, name: &str) -> Option<DeclaredJob> {
-        let Some(path) = self.path(&format!("jobs.{name}.path")) else {
+    pub(super) fn job(&mut self, table: &Table<'_>) -> Option<DeclaredJob> {
+        let name = table.name.clone();
+        let Some(path) = table.path("path") else {
             let message = format!("job `{name}` has no folder");
             let hint = format!("write path = \"jobs/{name}\"");
-            self.problem(&format!("jobs.{name}."), message, &hint);
-            return None;
+            return self.refuse(&table.key(""), message, &hint);
         };
-        Some(DeclaredJob {
-            name: name.to_owned(),
-            path,
-        })
+        Some(DeclaredJob { name, path })
     }
 
     pub(super) fn egress(&mut self) -> EgressPolicy {
@@ -37,21 +31,13 @@ impl Build<'_> {
 
     /// What jobs that come over HTTP may reach.
     pub(super) fn deployed_access(&self, egress: &EgressPolicy) -> OutsideAccess {
-        let folders = self.settings.list("jobs.folders").unwrap_or_default();
-        let folders = folders
-            .iter()
-            .map(|folder| self.absolute("jobs.folders", folder));
+        let jobs = self.table("jobs");
+        let folders = jobs.list("folders").unwrap_or_default().iter();
+        let folders = folders.map(|folder| jobs.resolve("folders", folder));
         OutsideAccess {
             egress: egress.restricted(),
-            secrets: Secrets::restricted(FolderPolicy::below(self.path("secrets.folder"))),
+            secrets: Secrets::restricted(FolderPolicy::below(self.table("secrets").path("folder"))),
             folders: FolderPolicy::below(folders),
-        }
-    }
-
-    fn absolute(&self, key: &str, path: &str) -> PathBuf {
-        match self.settings.origin(key) {
-            Origin::File { .. } => self.folder.join(path),
-            _ => Path::new(path).to_owned(),
         }
     }
 }

@@ -1,43 +1,41 @@
 //! Topics of the settings, with their subscriptions and rules.
 
 use highwater_queue::{
-    CorrelationFilter, Filter, NewSubscription, NewTopic, Rule, Settings, SqlAction, SqlFilter,
-    TopicLimits, Value,
+    CorrelationFilter, Filter, FilterError, NewSubscription, NewTopic, Rule, Settings, SqlAction,
+    SqlFilter, TopicLimits, Value,
 };
 
-use super::Build;
+use super::{Build, Table};
 use crate::topics::CONDITIONS;
 
 const PAGE: &str = "docs/servicebus.md has the rules and their limits";
 
 impl Build<'_> {
-    pub(super) fn topic(&mut self, name: &str) -> Option<NewTopic> {
-        let table = format!("topics.{name}.");
-        let key = |setting: &str| format!("{table}{setting}");
-        let checked = self.name(&table, name)?;
+    pub(super) fn topic(&mut self, table: &Table<'_>) -> Option<NewTopic> {
+        let checked = self.own_name(table)?;
+        let name = &table.name;
         if self.queue_names.contains(&name.to_ascii_lowercase()) {
             let message = format!("`{name}` is a queue and a topic");
-            self.problem(&table, message, "choose another name for one of them");
+            let hint = "choose another name for one of them";
+            self.problem(&table.key(""), message, hint);
         }
         let settings = Settings {
-            time_to_live: self.settings.time(&key("time_to_live")),
-            duplicates_within: self.settings.time(&key("duplicates_within")),
-            bytes_max: self.bytes(&key("bytes_max")) as u64,
-            message_bytes_max: self.count(&key("message_bytes_max")),
-            auto_delete_on_idle: self.settings.time(&key("auto_delete_on_idle")),
+            time_to_live: table.time("time_to_live"),
+            duplicates_within: table.time("duplicates_within"),
+            bytes_max: table.bytes("bytes_max") as u64,
+            message_bytes_max: table.count("message_bytes_max"),
+            auto_delete_on_idle: table.time("auto_delete_on_idle"),
             ..Settings::default()
         };
-        self.check_settings(&table, &settings);
+        self.check_settings(table, &settings);
         if settings.message_bytes_max > TopicLimits::MESSAGE_BYTES_MAX {
-            let message = "the messages of a topic have 1 MiB at most".into();
-            self.problem(&key("message_bytes_max"), message, PAGE);
+            let message = "the messages of a topic have 1 MiB at most";
+            self.problem(&table.key("message_bytes_max"), message, PAGE);
         }
-        let names = self
-            .settings
-            .tables(&format!("topics.{name}.subscriptions"));
-        let subscriptions = names
+        let subscriptions = table.tables("subscriptions");
+        let subscriptions = subscriptions
             .iter()
-            .filter_map(|subscription| self.subscription(name, subscription));
+            .filter_map(|table| self.subscription(table));
         Some(NewTopic {
             name: checked.to_string(),
             subscriptions: subscriptions.collect(),
@@ -45,98 +43,65 @@ impl Build<'_> {
         })
     }
 
-    fn subscription(&mut self, topic: &str, name: &str) -> Option<NewSubscription> {
-        let table = format!("topics.{topic}.subscriptions.{name}.");
-        let key = |setting: &str| format!("{table}{setting}");
-        let checked = self.name(&table, name)?;
-        let settings = Settings {
-            lock: self.time(&key("lock")),
-            deliveries_max: self.count(&key("deliveries_max")),
-            time_to_live: self.settings.time(&key("time_to_live")),
-            dead_letter_expired: self.settings.flag(&key("dead_letter_expired")),
-            sessions: self.settings.flag(&key("sessions")),
-            bytes_max: self.bytes(&key("bytes_max")) as u64,
-            forward_to: self.forward_target(&key("forward_to")),
-            forward_dead_letters_to: self.forward_target(&key("forward_dead_letters_to")),
-            auto_delete_on_idle: self.settings.time(&key("auto_delete_on_idle")),
-            ..Settings::default()
-        };
-        self.check_settings(&table, &settings);
-        let names = self.settings.tables(&key("rules"));
-        let rules = names
+    fn subscription(&mut self, table: &Table<'_>) -> Option<NewSubscription> {
+        let name = self.own_name(table)?.to_string();
+        let settings = self.delivery_settings(table);
+        self.check_settings(table, &settings);
+        let rules = table.tables("rules");
+        let rules = rules
             .iter()
-            .filter_map(|rule| self.subscription_rule(&table, rule));
+            .filter_map(|table| self.subscription_rule(table));
         Some(NewSubscription {
-            name: checked.to_string(),
+            name,
             rules: rules.collect(),
             settings,
         })
     }
 
-    fn check_settings(&mut self, table: &str, settings: &Settings) {
-        if let Err(error) = settings.check() {
-            let wrong = format!("{table}{}", error.name);
-            self.problem(&wrong, error.to_string(), "docs/queues.md has the limits");
-        }
-    }
-
-    fn subscription_rule(&mut self, subscription: &str, name: &str) -> Option<Rule> {
-        let table = format!("{subscription}rules.{name}.");
-        let key = |setting: &str| format!("{table}{setting}");
-        let text = |setting: &str| self.settings.text(&key(setting)).map(str::to_owned);
-        let (sql, action) = (text("sql"), text("action"));
-        let system = CONDITIONS.iter();
+    fn subscription_rule(&mut self, table: &Table<'_>) -> Option<Rule> {
+        let at = table.key("");
+        let conditions = CONDITIONS.iter();
+        let properties = self.settings.texts(&table.key("properties")).into_iter();
         let correlation = CorrelationFilter {
-            system: system
-                .filter_map(|(setting, property)| Some((*property, text(setting)?)))
+            system: conditions
+                .filter_map(|(setting, property)| Some((*property, table.owned(setting)?)))
                 .collect(),
-            user: self
-                .settings
-                .texts(&key("properties"))
-                .into_iter()
+            user: properties
                 .map(|(name, text)| (name, Value::Text(text)))
                 .collect(),
         };
         let has_conditions = correlation != CorrelationFilter::default();
-        let filter = match (sql, has_conditions) {
+        let filter = match (table.text("sql"), has_conditions) {
             (Some(_), true) => {
-                let message = "a rule has an SQL filter or a correlation filter".into();
-                self.problem(&table, message, "write two rules");
-                return None;
+                let message = "a rule has an SQL filter or a correlation filter";
+                return self.refuse(&at, message, "write two rules");
             }
             (Some(sql), false) => {
-                Filter::Sql(self.expression(&key("sql"), SqlFilter::parse(&sql))?)
+                Filter::Sql(self.expression(&table.key("sql"), SqlFilter::parse(sql))?)
             }
             (None, true) => Filter::Correlation(correlation),
             (None, false) => Filter::True,
         };
-        let action = match action {
-            Some(text) => Some(self.expression(&key("action"), SqlAction::parse(&text))?),
+        let action = match table.text("action") {
+            Some(text) => Some(self.expression(&table.key("action"), SqlAction::parse(text))?),
             None => None,
         };
         let rule = Rule {
-            name: name.trim_matches('"').to_owned(),
+            name: table.name.trim_matches('"').to_owned(),
             filter,
             action,
             created_ms: 0,
         };
         if let Err(error) = rule.check() {
-            self.problem(&table, error.to_string(), PAGE);
+            self.problem(&at, error.to_string(), PAGE);
         }
         Some(rule)
     }
 
-    fn expression<T>(
-        &mut self,
-        key: &str,
-        parsed: Result<T, highwater_queue::FilterError>,
-    ) -> Option<T> {
+    fn expression<T>(&mut self, key: &str, parsed: Result<T, FilterError>) -> Option<T> {
         match parsed {
             Ok(parsed) => Some(parsed),
-            Err(error) => {
-                self.problem(key, error.to_string(), PAGE);
-                None
-            }
+            Err(error) => self.refuse(key, error.to_string(), PAGE),
         }
     }
 }

@@ -12,7 +12,7 @@ use super::xml::{Element, push_element};
 use super::{PAGE, find_named, is_update, read_description, time};
 use crate::http::app::App;
 use crate::http::dispatch::ApiRequest;
-use crate::http::error::{Code, Error};
+use crate::http::error::Error;
 use crate::http::queues::admin::check_forwarding;
 use crate::http::queues::queues;
 use crate::http::reply::{self, Reply};
@@ -64,11 +64,7 @@ fn entity(request: &ApiRequest<'_>) -> Result<Entity, Error> {
 fn unknown(name: &str) -> Error {
     let name: String = name.chars().take(200).collect();
     let message = format!("there is no queue or topic `{name}`");
-    Error::new(
-        Code::NotFound,
-        message,
-        "docs/http.md lists the paths of the API",
-    )
+    Error::not_found(message, "docs/http.md lists the paths of the API")
 }
 
 pub(in crate::http) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {

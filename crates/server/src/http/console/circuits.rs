@@ -15,7 +15,7 @@ use crate::processors::Entry;
 const ROWS_MAX: usize = 50;
 
 pub(in crate::http) async fn list(context: &Context<'_>) -> Result<View, Error> {
-    let mut entries = visible(context)?;
+    let mut entries = visible(context, context.app.backend()?);
     // Open ones first.
     entries.sort_by_key(|entry| entry.circuit.state() == CircuitState::Closed);
     let mut circuits = Vec::new();

@@ -13,11 +13,11 @@ use highwater_console::Attention;
 use highwater_console::circuit::FailureHistory;
 use highwater_flow::DeadLetterPartition;
 use highwater_log::Offset;
-use highwater_queue::Totals;
 use highwater_workflow::ListFilter;
 
 use super::Context;
 use crate::http::app::{App, Backend};
+use crate::http::processors::is_open;
 use crate::processors::Entry;
 
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -155,18 +155,25 @@ pub(in crate::http) struct Figures {
 #[derive(Default)]
 struct Inner {
     sampled: Option<Duration>,
-    /// Appended events of each hub.
-    hubs: BTreeMap<String, Series>,
-    /// Messages that each queue has taken, and those that were completed.
-    queue_sent: BTreeMap<String, Series>,
-    queue_completed: BTreeMap<String, Series>,
-    processor_handled: BTreeMap<String, Series>,
-    processor_failures: BTreeMap<String, Series>,
+    series: BTreeMap<SeriesKey, Series>,
     failure_series: BTreeMap<String, FailureSeries>,
     meters: BTreeMap<String, Meter>,
     dead_letters: BTreeMap<String, DeadLetterCount>,
     /// Per workflow.
     parked: BTreeMap<String, u64>,
+}
+
+/// A counter, and the hub, queue or processor that has it.
+type SeriesKey = (Counter, String);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Counter {
+    HubAppended,
+    QueueSent,
+    QueueCompleted,
+    ProcessorHandled,
+    /// Failed calls.
+    ProcessorFailures,
 }
 
 /// The dead letters of a processor when its dead-letter hub ended at `end`.
@@ -203,34 +210,40 @@ impl Figures {
     }
 
     fn sample(&self, backend: &Backend, now: Duration) {
-        let hubs: Vec<(String, u64)> = backend
+        let mut samples: Vec<(SeriesKey, u64)> = Vec::new();
+        let mut add =
+            |counter, name: &str, value| samples.push(((counter, name.to_owned()), value));
+        for hub in backend
             .log
             .hubs()
             .iter()
             .filter(|hub| !hub.name.is_internal())
-            .map(|hub| {
-                let name = hub.name.as_str();
-                let partitions = (0..hub.partitions).filter_map(|n| backend.log.partition(name, n));
-                let ends = partitions.map(|partition| partition.bounds().end.0.max(0) as u64);
-                (name.to_owned(), ends.sum())
-            })
-            .collect();
-        let queues = backend.queues.iter().flat_map(|queues| queues.list());
-        let queues: Vec<(String, Totals)> = queues
-            .map(|queue| (queue.name().to_owned(), queue.counters().1))
-            .collect();
+        {
+            let name = hub.name.as_str();
+            let partitions = (0..hub.partitions).filter_map(|n| backend.log.partition(name, n));
+            let ends = partitions.map(|partition| partition.bounds().end.0.max(0) as u64);
+            add(Counter::HubAppended, name, ends.sum());
+        }
+        for queue in backend.queues.iter().flat_map(|queues| queues.list()) {
+            let (_, totals) = queue.counters();
+            add(Counter::QueueSent, queue.name(), totals.sent);
+            add(Counter::QueueCompleted, queue.name(), totals.completed);
+        }
         let mut inner = self.lock();
+        for Entry { spec, activity, .. } in backend.processors.iter().flat_map(|all| all.entries())
+        {
+            let failures = activity.failures.load(Ordering::Relaxed);
+            let handled = activity.handled.load(Ordering::Relaxed);
+            add(Counter::ProcessorHandled, &spec.name, handled);
+            add(Counter::ProcessorFailures, &spec.name, failures);
+            let series = inner.failure_series.entry(spec.name.clone());
+            series.or_default().add(failures);
+        }
         let seconds = match inner.sampled.replace(now) {
             Some(before) => now.saturating_sub(before).as_secs_f64().max(0.001),
             None => 1.0,
         };
-        add_all(&mut inner.hubs, hubs, seconds);
-        let sent = queues.iter().map(|(name, of)| (name.clone(), of.sent));
-        add_all(&mut inner.queue_sent, sent.collect(), seconds);
-        let completed = queues.iter();
-        let completed = completed.map(|(name, of)| (name.clone(), of.completed));
-        add_all(&mut inner.queue_completed, completed.collect(), seconds);
-        inner.sample_processors(backend, seconds);
+        add_all(&mut inner.series, samples, seconds);
     }
 
     async fn count_attention(&self, app: &App, backend: &Backend) {
@@ -278,19 +291,14 @@ impl Figures {
     }
 
     /// The open circuits, dead letters and parked instances that the caller may see.
-    pub(super) fn attention(&self, context: &Context<'_>) -> Attention {
+    pub(super) fn attention(&self, context: &Context<'_>, backend: &Backend) -> Attention {
         let inner = self.lock();
         let letters = inner.dead_letters.iter();
         let letters = letters.filter(|(name, _)| context.may_see(Resource::Deployment(name)));
         let parked = inner.parked.iter();
         let parked = parked.filter(|(name, _)| context.may_see(Resource::Workflow(name)));
-        let backend = context.app.backend().ok();
-        let processors = backend.and_then(|backend| backend.processors.as_ref());
-        let entries = processors.iter().flat_map(|all| all.entries());
-        let open = entries.filter(|entry| {
-            context.may_see(Resource::Deployment(&entry.spec.name))
-                && crate::http::processors::is_open(entry)
-        });
+        let processors = super::processors::visible(context, backend).into_iter();
+        let open = processors.filter(|entry| is_open(entry));
         Attention {
             dead_letters: letters.map(|(_, counted)| counted.count).sum(),
             circuits_open: open.count() as u64,
@@ -309,24 +317,22 @@ impl Figures {
     }
 
     pub(super) fn hub(&self, name: &str) -> Series {
-        self.lock().hubs.get(name).cloned().unwrap_or_default()
+        self.lock().series(Counter::HubAppended, name)
     }
 
     pub(super) fn queue(&self, name: &str) -> QueueSeries {
         let inner = self.lock();
-        let of = |all: &BTreeMap<String, Series>| all.get(name).cloned().unwrap_or_default();
         QueueSeries {
-            sent: of(&inner.queue_sent),
-            completed: of(&inner.queue_completed),
+            sent: inner.series(Counter::QueueSent, name),
+            completed: inner.series(Counter::QueueCompleted, name),
         }
     }
 
     pub(super) fn processor(&self, name: &str) -> ProcessorSeries {
         let inner = self.lock();
-        let of = |all: &BTreeMap<String, Series>| all.get(name).cloned().unwrap_or_default();
         ProcessorSeries {
-            handled: of(&inner.processor_handled),
-            failures: of(&inner.processor_failures),
+            handled: inner.series(Counter::ProcessorHandled, name),
+            failures: inner.series(Counter::ProcessorFailures, name),
             failure_history: match inner.failure_series.get(name) {
                 Some(series) => series.history(),
                 None => FailureSeries::default().history(),
@@ -356,28 +362,19 @@ impl Figures {
 }
 
 impl Inner {
-    fn sample_processors(&mut self, backend: &Backend, seconds: f64) {
-        let entries = backend.processors.iter().flat_map(|all| all.entries());
-        let (mut handled, mut failures) = (Vec::new(), Vec::new());
-        for Entry { spec, activity, .. } in entries {
-            handled.push((spec.name.clone(), activity.handled.load(Ordering::Relaxed)));
-            let failed = activity.failures.load(Ordering::Relaxed);
-            failures.push((spec.name.clone(), failed));
-            let series = self.failure_series.entry(spec.name.clone());
-            series.or_default().add(failed);
-        }
-        add_all(&mut self.processor_handled, handled, seconds);
-        add_all(&mut self.processor_failures, failures, seconds);
+    fn series(&self, counter: Counter, name: &str) -> Series {
+        let series = self.series.get(&(counter, name.to_owned()));
+        series.cloned().unwrap_or_default()
     }
 }
 
 /// Adds a sample to each series, and forgets the series of what is gone.
-fn add_all(series: &mut BTreeMap<String, Series>, samples: Vec<(String, u64)>, seconds: f64) {
+fn add_all<K: Ord>(series: &mut BTreeMap<K, Series>, samples: Vec<(K, u64)>, seconds: f64) {
     let mut before = std::mem::take(series);
-    for (name, counter) in samples {
-        let mut one = before.remove(&name).unwrap_or_default();
+    for (key, counter) in samples {
+        let mut one = before.remove(&key).unwrap_or_default();
         one.add(counter, seconds);
-        series.insert(name, one);
+        series.insert(key, one);
     }
 }
 
@@ -387,16 +384,16 @@ mod tests {
 
     #[test]
     fn a_series_has_rates_of_the_last_minute_and_forgets_what_is_gone() {
-        let mut all = BTreeMap::new();
+        let mut all = BTreeMap::<&str, Series>::new();
         for second in 0..200_u64 {
-            add_all(&mut all, vec![("a".into(), second * 10)], 1.0);
+            add_all(&mut all, vec![("a", second * 10)], 1.0);
         }
         assert_eq!(all["a"].rate(), 10.0);
         assert_eq!(all["a"].points().len(), POINTS_MAX);
-        add_all(&mut all, vec![("a".into(), 0), ("b".into(), 5)], 1.0);
+        add_all(&mut all, vec![("a", 0), ("b", 5)], 1.0);
         assert_eq!(all["a"].points().last(), Some(&0.0));
         assert_eq!(all["b"].rate(), 0.0, "a first sample has no rate");
-        add_all(&mut all, vec![("b".into(), 7)], 1.0);
+        add_all(&mut all, vec![("b", 7)], 1.0);
         assert!(!all.contains_key("a"));
     }
 

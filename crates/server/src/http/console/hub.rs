@@ -4,7 +4,7 @@ use highwater_access::{Resource, Right};
 use highwater_console::View;
 use highwater_console::format::{bytes, count, plural, rate, segment};
 use highwater_console::hub::{GroupPosition, HubGroup, HubPage, HubPartition};
-use highwater_console::parts::{Figure, Tone};
+use highwater_console::parts::Figure;
 use highwater_log::{Bounds, CommittedOffset, GroupSummary, HubInfo};
 
 use super::Context;
@@ -73,25 +73,14 @@ fn figures(
     let kept: i64 = bounds.iter().map(|of| of.end.0 - of.start.0).sum();
     let stored: u64 = bounds.iter().map(|of| of.bytes).sum();
     let furthest = groups.iter().max_by_key(|group| group.lag);
-    let figure = |label, value: String| Figure {
-        label,
-        value,
-        tone: Tone::Quiet,
-        history: Vec::new(),
-    };
+    let furthest = furthest.map(|group| plural(group.lag, "event"));
     vec![
-        Figure {
-            history: series.points(),
-            ..figure("events in", rate(series.rate()))
-        },
-        figure("events kept", count(kept.max(0) as u64)),
-        figure("stored", bytes(stored)),
-        figure("partitions", count(hub.partitions.into())),
-        figure("consumer groups", count(groups.len() as u64)),
-        figure(
-            "furthest behind",
-            furthest.map_or("no group".into(), |group| plural(group.lag, "event")),
-        ),
+        Figure::new("events in", rate(series.rate())).history(series.points()),
+        Figure::new("events kept", count(kept.max(0) as u64)),
+        Figure::new("stored", bytes(stored)),
+        Figure::new("partitions", count(hub.partitions.into())),
+        Figure::new("consumer groups", count(groups.len() as u64)),
+        Figure::new("furthest behind", furthest.unwrap_or("no group".into())),
     ]
 }
 

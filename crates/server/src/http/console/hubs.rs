@@ -22,8 +22,7 @@ const GROUPS_MAX: usize = 100;
 
 pub(in crate::http) async fn list(context: &Context<'_>) -> Result<View, Error> {
     let backend = context.app.backend()?;
-    let mut hubs = backend.log.hubs();
-    hubs.retain(|hub| !hub.name.is_internal() && context.may_see(Resource::Hub(hub.name.as_str())));
+    let mut hubs = visible(context, backend);
     hubs.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
     let page = Page::of(context.query, "page", ROWS_MAX, hubs.len());
     let groups = groups_by_hub(context, backend).await;
@@ -52,7 +51,14 @@ pub(in crate::http) async fn list(context: &Context<'_>) -> Result<View, Error> 
     }))
 }
 
-fn row(context: &Context<'_>, backend: &Backend, hub: &HubInfo) -> HubRow {
+/// The hubs of users that the caller may see.
+pub(super) fn visible(context: &Context<'_>, backend: &Backend) -> Vec<Arc<HubInfo>> {
+    let mut hubs = backend.log.hubs();
+    hubs.retain(|hub| !hub.name.is_internal() && context.may_see(Resource::Hub(hub.name.as_str())));
+    hubs
+}
+
+pub(super) fn row(context: &Context<'_>, backend: &Backend, hub: &HubInfo) -> HubRow {
     let name = hub.name.as_str();
     let series = context.app.console.figures.hub(name);
     let partitions = (0..hub.partitions).filter_map(|number| backend.log.partition(name, number));

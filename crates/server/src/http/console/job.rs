@@ -15,7 +15,7 @@ use highwater_job::{DataErrorSample, JobPart, JobStep, plan_steps};
 use highwater_time::{Duration, Instant};
 
 use super::{Context, jobs};
-use crate::http::error::{Code, Error};
+use crate::http::error::Error;
 use crate::http::jobs::telemetry::{StepFacts, step_facts};
 use crate::http::jobs::{reason, state_name};
 use crate::jobs::{HistoryPoint, JobView};
@@ -28,7 +28,7 @@ pub(in crate::http) async fn view(context: &Context<'_>) -> Result<View, Error> 
     let [name] = context.variables.all();
     let name = percent_decode(name);
     let jobs = context.app.backend()?.jobs.as_ref();
-    let none = || Error::new(Code::NotFound, "this node runs no jobs", "");
+    let none = || Error::not_found("this node runs no jobs", "");
     let jobs = jobs.ok_or_else(none)?;
     let (job, handle) = (jobs.view(&name)?, jobs.handle(&name)?);
     Ok(View::from(&page(context, &job, handle.as_deref())))
@@ -213,11 +213,8 @@ fn all_partitions(status: &JobStatus) -> impl Iterator<Item = &PartitionStatus> 
 }
 
 fn figures(status: &JobStatus, history: &[HistoryPoint]) -> Vec<Figure> {
-    let figure = |label, value: String, of: fn(&HistoryPoint) -> f64| Figure {
-        label,
-        value,
-        tone: Tone::Quiet,
-        history: jobs::series(history, of),
+    let figure = |label, value: String, of: fn(&HistoryPoint) -> f64| {
+        Figure::new(label, value).history(jobs::series(history, of))
     };
     let (events, rows) = (
         jobs::recent(history, |point| point.events_per_second),

@@ -97,7 +97,7 @@ fn page_route(path: &str) -> Result<(Route<'_>, ViewFunction), Error> {
     });
     page.filter(|_| path.starts_with('/')).ok_or_else(|| {
         let message = format!("the console has no page {path}");
-        Error::new(Code::NotFound, message, "")
+        Error::not_found(message, "")
     })
 }
 

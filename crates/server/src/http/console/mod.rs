@@ -127,35 +127,19 @@ fn counts(context: &Context<'_>) -> NavCounts {
     let Ok(backend) = app.backend() else {
         return NavCounts::default();
     };
-    let count = |items: usize| items as u64;
     let jobs = backend.jobs.as_ref().map(|jobs| jobs.names());
-    let hubs = backend.log.hubs();
-    let hubs = hubs
-        .iter()
-        .filter(|hub| !hub.name.is_internal() && context.may_see(Resource::Hub(hub.name.as_str())));
-    let queues = backend.queues.as_ref().map(|queues| queues.list());
-    let processors = backend.processors.as_ref();
-    let deployed = |name: &str| context.may_see(Resource::Deployment(name));
-    let workflows = backend.workflows.list();
-    let visible = workflows
-        .iter()
-        .filter(|flow| context.may_see(Resource::Workflow(flow.name())));
+    let jobs = jobs.into_iter().flatten();
+    let workflows = workflows::visible(context, backend);
+    let running: usize = workflows.iter().map(|flow| flow.running()).sum();
     NavCounts {
-        jobs: count(jobs.iter().flatten().filter(|name| deployed(name)).count()),
-        hubs: count(hubs.count()),
-        queues: count(
-            queues
-                .iter()
-                .flatten()
-                .filter(|queue| context.may_see(Resource::Queue(queue.name())))
-                .count(),
-        ),
-        processors: count(processors.map_or(0, |all| {
-            let names = all.entries().iter().map(|entry| &entry.spec.name);
-            names.filter(|name| deployed(name)).count()
-        })),
-        workflows: count(visible.map(|flow| flow.running()).sum()),
-        attention: app.console.figures.attention(context),
+        jobs: jobs
+            .filter(|name| context.may_see(Resource::Deployment(name)))
+            .count() as u64,
+        hubs: hubs::visible(context, backend).len() as u64,
+        queues: queues::visible(context, backend).len() as u64,
+        processors: processors::visible(context, backend).len() as u64,
+        workflows: running as u64,
+        attention: app.console.figures.attention(context, backend),
     }
 }
 
@@ -163,7 +147,7 @@ fn counts(context: &Context<'_>) -> NavCounts {
 pub(super) async fn asset(request: ApiRequest<'_>) -> Result<Reply, Error> {
     check_enabled(request.app)?;
     let [name] = request.variables();
-    let none = || Error::new(Code::NotFound, format!("there is no asset `{name}`"), "");
+    let none = || Error::not_found(format!("there is no asset `{name}`"), "");
     let Asset {
         content_type,
         bytes,
@@ -191,8 +175,7 @@ pub(super) async fn asset(request: ApiRequest<'_>) -> Result<Reply, Error> {
 fn check_enabled(app: &App) -> Result<(), Error> {
     match app.options.console {
         true => Ok(()),
-        false => Err(Error::new(
-            Code::NotFound,
+        false => Err(Error::not_found(
             "the console of this node is off",
             "set console.enabled = true, and restart the node",
         )),

@@ -3,16 +3,17 @@
 use highwater_access::Resource;
 use highwater_console::View;
 use highwater_console::format::{bytes, plural, rate, seconds, segment};
+use highwater_console::hub_list::HubRow;
 use highwater_console::job_list::JobRow;
-use highwater_console::overview::{Backlog, HubRate, Overview, Problem};
+use highwater_console::overview::{Backlog, Overview, Problem};
 use highwater_console::parts::{Action, Figure, Tone};
 use highwater_flow::circuit::CircuitState;
 
 use super::figures::Figures;
-use super::{Context, jobs};
+use super::{Context, hubs, jobs, processors, queues, workflows};
 use crate::http::app::Backend;
 use crate::http::error::Error;
-use crate::http::processors;
+use crate::http::processors::{Position, is_open, positions};
 use crate::jobs::HistoryPoint;
 use crate::processors::Entry;
 
@@ -26,7 +27,7 @@ pub(in crate::http) async fn view(context: &Context<'_>) -> Result<View, Error> 
     let backend = context.app.backend()?;
     let views = jobs::visible(context)?;
     let jobs: Vec<JobRow> = views.iter().map(|job| jobs::row(context, job)).collect();
-    let hubs = hub_rates(context, backend);
+    let hubs = hub_rows(context, backend);
     let mut overview = Overview {
         figures: figures(context, &jobs, &hubs),
         problems: problems(context, backend, &jobs),
@@ -49,13 +50,7 @@ pub(in crate::http) async fn view(context: &Context<'_>) -> Result<View, Error> 
 }
 
 /// Figures over what the caller may see, so that a key of one hub learns nothing of the others.
-fn figures(context: &Context<'_>, jobs: &[JobRow], hubs: &[HubRate]) -> Vec<Figure> {
-    let figure = |label, value: String, history| Figure {
-        label,
-        value,
-        tone: Tone::Quiet,
-        history,
-    };
+fn figures(context: &Context<'_>, jobs: &[JobRow], hubs: &[HubRow]) -> Vec<Figure> {
     let add = |a: f64, b: f64| a + b;
     let hub_history = hubs.iter().map(|hub| hub.history.clone()).collect();
     let histories = jobs.iter().map(|job| jobs::history(context, &job.name));
@@ -69,31 +64,23 @@ fn figures(context: &Context<'_>, jobs: &[JobRow], hubs: &[HubRate]) -> Vec<Figu
     let delay = delays.reduce(f64::max).map_or("–".to_owned(), seconds);
     let backlog = plural(jobs.iter().map(|job| job.backlog).sum(), "event");
     vec![
-        figure(
+        Figure::new(
             "events in",
             rate(hubs.iter().map(|hub| hub.per_second).sum()),
-            joined(hub_history, add),
-        ),
-        figure(
+        )
+        .history(joined(hub_history, add)),
+        Figure::new(
             "events read by jobs",
             per_second(|job| job.events_per_second),
-            of_jobs(|point| point.events_per_second, add),
-        ),
-        figure(
-            "rows out",
-            per_second(|job| job.rows_per_second),
-            of_jobs(|point| point.rows_per_second, add),
-        ),
-        figure("watermark delay", delay, of_jobs(jobs::delay, f64::max)),
-        figure(
-            "backlog of jobs",
-            backlog,
-            of_jobs(|point| point.backlog as f64, add),
-        ),
-        figure(
+        )
+        .history(of_jobs(|point| point.events_per_second, add)),
+        Figure::new("rows out", per_second(|job| job.rows_per_second))
+            .history(of_jobs(|point| point.rows_per_second, add)),
+        Figure::new("watermark delay", delay).history(of_jobs(jobs::delay, f64::max)),
+        Figure::new("backlog of jobs", backlog).history(of_jobs(|point| point.backlog as f64, add)),
+        Figure::new(
             "stored in hubs",
             bytes(hubs.iter().map(|hub| hub.bytes).sum()),
-            Vec::new(),
         ),
     ]
 }
@@ -110,38 +97,24 @@ fn joined(series: Vec<Vec<f64>>, join: fn(f64, f64) -> f64) -> Vec<f64> {
     (0..length).rev().map(point).collect()
 }
 
-fn hub_rates(context: &Context<'_>, backend: &Backend) -> Vec<HubRate> {
-    let hubs = backend.log.hubs();
-    let visible = hubs
-        .iter()
-        .filter(|hub| !hub.name.is_internal() && context.may_see(Resource::Hub(hub.name.as_str())));
-    let mut rates: Vec<HubRate> = visible
-        .map(|hub| {
-            let name = hub.name.as_str();
-            let series = context.app.console.figures.hub(name);
-            let partitions = (0..hub.partitions).filter_map(|n| backend.log.partition(name, n));
-            HubRate {
-                name: name.to_owned(),
-                per_second: series.rate(),
-                history: series.points(),
-                bytes: partitions.map(|partition| partition.bounds().bytes).sum(),
-            }
-        })
-        .collect();
-    rates.sort_by(|a, b| b.per_second.total_cmp(&a.per_second));
-    rates
+/// The busiest first.
+fn hub_rows(context: &Context<'_>, backend: &Backend) -> Vec<HubRow> {
+    let visible = hubs::visible(context, backend);
+    let rows = visible.iter().map(|hub| hubs::row(context, backend, hub));
+    let mut rows: Vec<HubRow> = rows.collect();
+    rows.sort_by(|a, b| b.per_second.total_cmp(&a.per_second));
+    rows
 }
 
 fn problems(context: &Context<'_>, backend: &Backend, jobs: &[JobRow]) -> Vec<Problem> {
     let mut problems: Vec<Problem> = jobs.iter().filter_map(job_problem).collect();
     problems.extend(stopped_partitions(context, backend));
-    let entries = backend.processors.iter().flat_map(|all| all.entries());
-    for entry in entries.filter(|entry| context.may_see(Resource::Deployment(&entry.spec.name))) {
+    for entry in processors::visible(context, backend) {
         problems.extend(processor_problems(&context.app.console.figures, entry));
     }
-    for workflow in backend.workflows.list() {
+    for workflow in workflows::visible(context, backend) {
         let parked = context.app.console.figures.parked(workflow.name());
-        if parked > 0 && context.may_see(Resource::Workflow(workflow.name())) {
+        if parked > 0 {
             problems.push(Problem {
                 tone: Tone::Bad,
                 what: format!("{} of workflow {} parked", plural(parked, "instance"), workflow.name()),
@@ -152,8 +125,7 @@ fn problems(context: &Context<'_>, backend: &Backend, jobs: &[JobRow]) -> Vec<Pr
             });
         }
     }
-    let queues = backend.queues.iter().flat_map(|queues| queues.list());
-    for queue in queues.filter(|queue| context.may_see(Resource::Queue(queue.name()))) {
+    for queue in queues::visible(context, backend) {
         let dead = queue.counters().0.dead;
         if dead > 0 {
             problems.push(Problem {
@@ -260,14 +232,13 @@ async fn backlogs(context: &Context<'_>, backend: &Backend, jobs: &[JobRow]) -> 
                 .then(|| job.backlog as f64 / job.events_per_second),
         })
         .collect();
-    let entries = backend.processors.iter().flat_map(|all| all.entries());
-    for entry in entries.filter(|entry| context.may_see(Resource::Deployment(&entry.spec.name))) {
+    for entry in processors::visible(context, backend) {
         // Unknown while groups are loading.
-        let Ok(positions) = processors::positions(context.app, entry).await else {
+        let Ok(positions) = positions(context.app, entry).await else {
             continue;
         };
-        let behind: i64 = positions.iter().map(processors::Position::behind).sum();
-        if behind > 0 && processors::is_open(entry) {
+        let behind: i64 = positions.iter().map(Position::behind).sum();
+        if behind > 0 && is_open(entry) {
             all.push(Backlog {
                 kind: "processor",
                 name: entry.spec.name.clone(),

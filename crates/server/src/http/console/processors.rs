@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use highwater_access::{Resource, Right};
 use highwater_console::View;
 use highwater_console::format::{count, plural, rate, seconds};
-use highwater_console::parts::{Figure, Tone};
+use highwater_console::parts::Figure;
 use highwater_console::processor::{ProcessorPage, ProcessorPartition};
 use highwater_console::processor_list::{ProcessorList, ProcessorRow};
 
 use super::{Context, circuits, dead_letters};
-use crate::http::error::{Code, Error};
+use crate::http::app::Backend;
+use crate::http::error::Error;
 use crate::http::processors::{self, Position, circuits::state_name, target};
 use crate::processors::{Entry, ProcessorSpec};
 use crate::text::percent_decode;
@@ -22,16 +23,14 @@ const ROWS_MAX: usize = 100;
 const LETTERS_MAX: usize = 5;
 
 /// The processors that the caller may see.
-pub(super) fn visible<'a>(context: &Context<'a>) -> Result<Vec<&'a Entry>, Error> {
-    let processors = context.app.backend()?.processors.as_ref();
-    let entries = processors.into_iter().flat_map(|all| all.entries());
-    Ok(entries
-        .filter(|entry| context.may_see(Resource::Deployment(&entry.spec.name)))
-        .collect())
+pub(super) fn visible<'a>(context: &Context<'_>, backend: &'a Backend) -> Vec<&'a Entry> {
+    let entries = backend.processors.iter().flat_map(|all| all.entries());
+    let may_see = |entry: &&Entry| context.may_see(Resource::Deployment(&entry.spec.name));
+    entries.filter(may_see).collect()
 }
 
 pub(in crate::http) async fn list(context: &Context<'_>) -> Result<View, Error> {
-    let entries = visible(context)?;
+    let entries = visible(context, context.app.backend()?);
     let mut rows = Vec::new();
     for entry in entries.iter().take(ROWS_MAX) {
         // Unknown while groups are loading.
@@ -95,36 +94,14 @@ pub(in crate::http) async fn view(context: &Context<'_>) -> Result<View, Error> 
 fn figures(context: &Context<'_>, entry: &Entry, row: &ProcessorRow) -> Vec<Figure> {
     let series = context.app.console.figures.processor(&row.name);
     let activity = &entry.activity;
-    let figure = |label, value, history| Figure {
-        label,
-        value,
-        tone: Tone::Quiet,
-        history,
-    };
-    let bad = |is_bad: bool| if is_bad { Tone::Bad } else { Tone::Quiet };
+    let behind = row.behind.map(|behind| plural(behind, "event"));
     vec![
-        figure("handled", rate(row.handled_per_second), row.history.clone()),
-        figure(
-            "failed calls",
-            rate(series.failures.rate()),
-            series.failures.points(),
-        ),
-        figure(
-            "behind",
-            row.behind
-                .map_or("–".to_owned(), |behind| plural(behind, "event")),
-            Vec::new(),
-        ),
-        Figure {
-            tone: bad(row.dead_letters > 0),
-            ..figure("dead letters", count(row.dead_letters), Vec::new())
-        },
-        figure(
-            "calls since start",
-            count(read(&activity.deliveries)),
-            Vec::new(),
-        ),
-        figure("restarts", count(read(&activity.restarts)), Vec::new()),
+        Figure::new("handled", rate(row.handled_per_second)).history(row.history.clone()),
+        Figure::new("failed calls", rate(series.failures.rate())).history(series.failures.points()),
+        Figure::new("behind", behind.unwrap_or("–".to_owned())),
+        Figure::new("dead letters", count(row.dead_letters)).bad_if(row.dead_letters > 0),
+        Figure::new("calls since start", count(read(&activity.deliveries))),
+        Figure::new("restarts", count(read(&activity.restarts))),
     ]
 }
 
@@ -188,5 +165,5 @@ pub(super) fn may_deploy(context: &Context<'_>, entry: &Entry) -> bool {
 
 /// Of a page whose item is gone.
 pub(super) fn not_found(message: String) -> Error {
-    Error::new(Code::NotFound, message, "")
+    Error::not_found(message, "")
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use highwater_access::{Resource, Right};
 use highwater_console::View;
 use highwater_console::format::{bytes, count, plural, rate, seconds, segment};
-use highwater_console::parts::{Figure, Pager, Tone};
+use highwater_console::parts::{Figure, Pager};
 use highwater_console::queue::{
     DeadLetterCause, QueueLists, QueueMessage, QueuePage, QueueSession,
 };
@@ -64,41 +64,17 @@ pub(in crate::http) async fn view(context: &Context<'_>) -> Result<View, Error> 
 fn figures(context: &Context<'_>, name: &str, stats: &QueueStats) -> Vec<Figure> {
     let series = context.app.console.figures.queue(name);
     let counts = &stats.counts;
-    let messages = |label, number: u64| Figure {
-        label,
-        value: count(number),
-        ..Figure::default()
-    };
+    let (sent, completed) = (series.sent, series.completed);
+    let active = format!("{} · {}", count(counts.active), rate(sent.rate()));
+    let locked = format!("{} · {}", count(counts.locked), rate(completed.rate()));
     let oldest = age_seconds(context, stats.oldest_ready_ms);
     vec![
-        Figure {
-            history: series.sent.points(),
-            value: format!("{} · {}", count(counts.active), rate(series.sent.rate())),
-            ..messages("active · sent", 0)
-        },
-        Figure {
-            history: series.completed.points(),
-            value: format!(
-                "{} · {}",
-                count(counts.locked),
-                rate(series.completed.rate())
-            ),
-            ..messages("locked · completed", 0)
-        },
-        messages("scheduled", counts.scheduled),
-        messages("deferred", counts.deferred),
-        Figure {
-            tone: if counts.dead > 0 {
-                Tone::Bad
-            } else {
-                Tone::Quiet
-            },
-            ..messages("dead letters", counts.dead)
-        },
-        Figure {
-            value: oldest.map_or("none".into(), seconds),
-            ..messages("oldest active", 0)
-        },
+        Figure::new("active · sent", active).history(sent.points()),
+        Figure::new("locked · completed", locked).history(completed.points()),
+        Figure::new("scheduled", count(counts.scheduled)),
+        Figure::new("deferred", count(counts.deferred)),
+        Figure::new("dead letters", count(counts.dead)).bad_if(counts.dead > 0),
+        Figure::new("oldest active", oldest.map_or("none".into(), seconds)),
     ]
 }
 

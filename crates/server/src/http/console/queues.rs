@@ -7,15 +7,14 @@ use highwater_queue::{Counts, Queue};
 
 use super::Context;
 use super::paging::Page;
+use crate::http::app::Backend;
 use crate::http::error::Error;
 
 /// Queues of a page.
 const ROWS_MAX: usize = 100;
 
 pub(in crate::http) async fn list(context: &Context<'_>) -> Result<View, Error> {
-    let queues = context.app.backend()?.queues.as_ref();
-    let mut queues = queues.map(|queues| queues.list()).unwrap_or_default();
-    queues.retain(|queue| context.may_see(Resource::Queue(queue.name())));
+    let mut queues = visible(context, context.app.backend()?);
     queues.sort_by(|a, b| a.name().cmp(b.name()));
     let page = Page::of(context.query, "page", ROWS_MAX, queues.len());
     let mut rows = Vec::new();
@@ -28,6 +27,13 @@ pub(in crate::http) async fn list(context: &Context<'_>) -> Result<View, Error> 
         pager: page.pager("/console/queues", "queues"),
         may_create: context.caller.may(Right::Manage, Resource::AnyHub),
     }))
+}
+
+/// The queues that the caller may see.
+pub(super) fn visible(context: &Context<'_>, backend: &Backend) -> Vec<Queue> {
+    let queues = backend.queues.iter().flat_map(|queues| queues.list());
+    let visible = queues.filter(|queue| context.may_see(Resource::Queue(queue.name())));
+    visible.collect()
 }
 
 async fn row(context: &Context<'_>, queue: &Queue) -> QueueRow {

@@ -11,6 +11,7 @@ use highwater_workflow::{Handle, InstanceSummary, ListFilter, STATES, STATES_IN_
 
 use super::Context;
 use super::payload::{PAGE_BYTES, payload};
+use crate::http::app::Backend;
 use crate::http::error::Error;
 use crate::http::workflows::{ListRequest, no_instance, workflow};
 use crate::text::percent_decode;
@@ -24,12 +25,10 @@ const LIVE_RUNNING_MAX: usize = 10_000;
 const LIVE_ENDED_MAX: usize = 1000;
 
 pub(in crate::http) async fn list(context: &Context<'_>) -> Result<View, Error> {
-    let workflows = context.app.backend()?.workflows.list();
-    let visible = |flow: &&Handle| context.may_see(Resource::Workflow(flow.name()));
-    let workflows: Vec<&Handle> = workflows.iter().filter(visible).collect();
+    let workflows = visible(context, context.app.backend()?);
     let query = query(context);
-    let chosen = |flow: &&&Handle| query.workflow.is_empty() || query.workflow == flow.name();
-    let chosen: Vec<&Handle> = workflows.iter().filter(chosen).copied().collect();
+    let chosen = |flow: &&Handle| query.workflow.is_empty() || query.workflow == flow.name();
+    let chosen: Vec<&Handle> = workflows.iter().filter(chosen).collect();
     let mut list = WorkflowList {
         workflows: workflows.iter().map(|flow| row(context, flow)).collect(),
         states: STATES,
@@ -45,6 +44,13 @@ pub(in crate::http) async fn list(context: &Context<'_>) -> Result<View, Error> 
         Err(error) => list.error = Some(format!("{}: {}", error.message, error.hint)),
     }
     Ok(View::from(&list))
+}
+
+/// The workflows that the caller may see.
+pub(super) fn visible(context: &Context<'_>, backend: &Backend) -> Vec<Handle> {
+    let mut workflows = backend.workflows.list();
+    workflows.retain(|flow| context.may_see(Resource::Workflow(flow.name())));
+    workflows
 }
 
 fn query(context: &Context<'_>) -> InstanceQuery {

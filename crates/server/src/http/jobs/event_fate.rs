@@ -2,7 +2,6 @@
 
 use highwater_job::live::{FateBasis, FateError, Handle, SessionSpan};
 use highwater_log::{Offset, Partition};
-use hyper::StatusCode;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -62,7 +61,7 @@ pub(in crate::http) async fn event_fate(request: ApiRequest<'_>) -> Result<Reply
     let hub = app.hub(fate.place.hub.as_str())?;
     let stored = partition_of(app, &hub, fate.place.partition)?;
     let record = record(app, &*stored, fate.offset).await?;
-    Ok(reply::json(StatusCode::OK, &joined(&shown, &record)?))
+    Ok(reply::ok(&joined(&shown, &record)?))
 }
 
 /// An input by its index or its name.
@@ -74,11 +73,7 @@ fn input_index(handle: &Handle, text: &str) -> Result<usize, Error> {
     index.ok_or_else(|| {
         let names: Vec<&str> = inputs.iter().map(|input| &input.name[..]).collect();
         let hint = format!("its inputs are {}", names.join(", "));
-        Error::new(
-            Code::NotFound,
-            format!("the job has no input `{text}`"),
-            hint,
-        )
+        Error::not_found(format!("the job has no input `{text}`"), hint)
     })
 }
 
@@ -114,7 +109,7 @@ async fn record(app: &App, partition: &dyn Partition, offset: Offset) -> Result<
         true => {
             let message = format!("offset {offset} has no event");
             let hint = "it is of a punctuation, or of an aborted transaction";
-            Err(Error::new(Code::NotFound, message, hint))
+            Err(Error::not_found(message, hint))
         }
     }
 }
@@ -144,11 +139,11 @@ impl From<FateError> for Error {
             FateError::Read(error) => error.into(),
             FateError::NoPartition => {
                 let hint = "GET /api/jobs/NAME lists its inputs and their partitions";
-                Error::new(Code::NotFound, error.to_string(), hint)
+                Error::not_found(error.to_string(), hint)
             }
             FateError::NotYet => {
                 let hint = "`next` of the partition in GET /api/jobs/NAME is the next one";
-                Error::new(Code::NotFound, error.to_string(), hint)
+                Error::not_found(error.to_string(), hint)
             }
             FateError::Damaged(_) => {
                 let hint = "see the log of the node";

@@ -32,7 +32,7 @@ fn jobs(app: &App) -> Result<&Jobs, Error> {
     let jobs = app.backend()?.jobs.as_ref();
     jobs.ok_or_else(|| {
         let hint = "run it with highwater up";
-        Error::new(Code::NotFound, "this node runs no jobs", hint)
+        Error::not_found("this node runs no jobs", hint)
     })
 }
 
@@ -65,7 +65,7 @@ pub(super) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
     {
         telemetry::add(&handle, status, &history, facts);
     }
-    Ok(reply::json(StatusCode::OK, &facts))
+    Ok(reply::ok(&facts))
 }
 
 /// The instance of the job in the path that runs, or ran last.
@@ -91,13 +91,13 @@ pub(super) async fn logs(request: ApiRequest<'_>) -> Result<Reply, Error> {
         .flat_map(|status| &status.log)
         .map(|line| json!({"time": line.time.to_string(), "text": line.text}))
         .collect();
-    Ok(reply::json(StatusCode::OK, &json!({"lines": lines})))
+    Ok(reply::ok(&json!({"lines": lines})))
 }
 
 pub(super) async fn files(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let (jobs, name) = jobs_and_name(&request)?;
     let files = jobs.files(&name).await?;
-    Ok(reply::json(StatusCode::OK, &json!({"files": files})))
+    Ok(reply::ok(&json!({"files": files})))
 }
 
 #[derive(Deserialize)]
@@ -117,7 +117,7 @@ pub(super) async fn put(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
         Principal::Anonymous | Principal::Trusted => None,
     };
     let job = jobs.put(&name, new.files, new.start, author).await?;
-    Ok(reply::json(StatusCode::OK, &whole(&job)))
+    Ok(reply::ok(&whole(&job)))
 }
 
 #[derive(Default, Deserialize)]
@@ -131,13 +131,13 @@ pub(super) async fn start(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
     let example = "{\"start\":\"2026-01-01T00:00:00Z\"}, or no body";
     let at: StartAt = request.read_optional_json(example).await?;
     let job = jobs.start(&name, at.start).await?;
-    Ok(reply::json(StatusCode::OK, &whole(&job)))
+    Ok(reply::ok(&whole(&job)))
 }
 
 pub(super) async fn stop(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let (jobs, name) = jobs_and_name(&request)?;
     let job = jobs.stop(&name).await?;
-    Ok(reply::json(StatusCode::OK, &whole(&job)))
+    Ok(reply::ok(&whole(&job)))
 }
 
 pub(super) async fn delete(request: ApiRequest<'_>) -> Result<Reply, Error> {

@@ -66,7 +66,7 @@ pub(super) async fn run(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
     let result = thread.result().await?;
     let took = clock.elapsed() - started;
     let answer: Box<RawValue> = answer::answer(&result, &prepared.asked, took)?;
-    Ok(reply::json(StatusCode::OK, &answer))
+    Ok(reply::ok(&answer))
 }
 
 fn too_large(message: String) -> Error {

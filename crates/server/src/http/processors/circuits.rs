@@ -2,13 +2,12 @@
 
 use highwater_flow::CircuitStatus;
 use highwater_flow::circuit::{CircuitEvent, CircuitState};
-use hyper::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{may_see, processors};
 use crate::http::dispatch::ApiRequest;
-use crate::http::error::{Code, Error};
+use crate::http::error::Error;
 use crate::http::reply::{self, Reply};
 use crate::processors::Processors;
 use crate::text::{percent_decode, time_text};
@@ -17,7 +16,7 @@ pub(in crate::http) async fn list(request: ApiRequest<'_>) -> Result<Reply, Erro
     let circuits = processors(request.app)?.circuits().list();
     let visible = |circuit: &&CircuitStatus| may_see(&request, &circuit.name);
     let circuits: Vec<Value> = circuits.iter().filter(visible).map(facts).collect();
-    Ok(reply::json(StatusCode::OK, &json!({"circuits": circuits})))
+    Ok(reply::ok(&json!({"circuits": circuits})))
 }
 
 pub(in crate::http) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
@@ -28,7 +27,7 @@ pub(in crate::http) async fn describe(request: ApiRequest<'_>) -> Result<Reply, 
 fn reply(processors: &Processors, name: &str) -> Result<Reply, Error> {
     let status = processors.circuits().get(name);
     let status = status.ok_or_else(|| none(name))?;
-    Ok(reply::json(StatusCode::OK, &facts(&status)))
+    Ok(reply::ok(&facts(&status)))
 }
 
 #[derive(Deserialize, Default)]
@@ -75,7 +74,7 @@ fn one_line(why: Option<&str>) -> String {
 
 fn none(name: &str) -> Error {
     let message = format!("there is no circuit `{name}`");
-    Error::new(Code::NotFound, message, "GET /api/circuits lists them")
+    Error::not_found(message, "GET /api/circuits lists them")
 }
 
 pub(in crate::http) fn state_name(state: &CircuitState) -> &'static str {

@@ -7,7 +7,6 @@ use highwater_flow::{
     DeadLetterFilter, EventId, EventIdError, FailedAttempt, ReplayOutcome, StoredDeadLetter,
 };
 use highwater_log::{EnqueueTime, Offset};
-use hyper::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -122,10 +121,7 @@ pub(in crate::http) async fn count(request: ApiRequest<'_>) -> Result<Reply, Err
         let (name, hub) = (&entry.spec.name, entry.spec.dead.as_str());
         counts.push(json!({"processor": name, "hub": hub, "letters": count}));
     }
-    Ok(reply::json(
-        StatusCode::OK,
-        &json!({"dead_letters": counts}),
-    ))
+    Ok(reply::ok(&json!({"dead_letters": counts})))
 }
 
 pub(in crate::http) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
@@ -144,7 +140,7 @@ pub(in crate::http) async fn list(request: ApiRequest<'_>) -> Result<Reply, Erro
         .filter(|_| found.more)
         .map(|last| last.offset.0);
     let body = json!({"letters": letters, "more": found.more, "next": next});
-    Ok(reply::json(StatusCode::OK, &body))
+    Ok(reply::ok(&body))
 }
 
 pub(in crate::http) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
@@ -165,7 +161,7 @@ pub(in crate::http) async fn describe(request: ApiRequest<'_>) -> Result<Reply, 
     let attempts: Vec<Value> = stored.letter.attempts.iter().map(attempt).collect();
     facts["attempts"] = attempts.into();
     facts["event"] = event_json(&stored.letter.event);
-    Ok(reply::json(StatusCode::OK, &facts))
+    Ok(reply::ok(&facts))
 }
 
 /// Delivers dead letters to the handler again, one after another. One that fails stays a dead letter.
@@ -271,7 +267,7 @@ impl Outcome {
     }
 
     fn reply(&self, word: &str) -> Reply {
-        reply::json(StatusCode::OK, &self.json(word))
+        reply::ok(&self.json(word))
     }
 }
 
@@ -297,11 +293,7 @@ fn attempt(attempt: &FailedAttempt) -> Value {
 
 pub(in crate::http) fn no_letter(processor: &str, id: &str) -> Error {
     let message = format!("`{id}` is no dead letter of `{processor}`");
-    Error::new(
-        Code::NotFound,
-        message,
-        "it may have been replayed or purged",
-    )
+    Error::not_found(message, "it may have been replayed or purged")
 }
 
 pub(in crate::http) fn unreadable(error: highwater_flow::SourceError) -> Error {

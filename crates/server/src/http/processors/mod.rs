@@ -13,12 +13,11 @@ use highwater_flow::Assignment;
 use highwater_flow::circuit::CircuitState;
 use highwater_log::TopicPartition;
 use highwater_settings::redact_url;
-use hyper::StatusCode;
 use serde_json::{Value, json};
 
 use super::app::App;
 use super::dispatch::ApiRequest;
-use super::error::{Code, Error};
+use super::error::Error;
 use super::read::ISOLATION;
 use super::reply::{self, Reply};
 use crate::processors::{Entry, HandlerSpec, Processors};
@@ -26,8 +25,7 @@ use crate::text::percent_decode;
 
 fn processors(app: &App) -> Result<&Arc<Processors>, Error> {
     let none = || {
-        Error::new(
-            Code::NotFound,
+        Error::not_found(
             "this node has no processors",
             "add a [processors.NAME] table to the settings",
         )
@@ -42,7 +40,7 @@ fn entry<'a>(request: &ApiRequest<'a>, name: &str) -> Result<&'a Entry, Error> {
 
 pub(super) fn find<'a>(app: &'a App, name: &str) -> Result<&'a Entry, Error> {
     let message = || format!("there is no processor `{name}`");
-    let none = || Error::new(Code::NotFound, message(), "GET /api/processors lists them");
+    let none = || Error::not_found(message(), "GET /api/processors lists them");
     processors(app)?.entry(name).ok_or_else(none)
 }
 
@@ -69,14 +67,14 @@ pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
     {
         all.push(facts(request.app, entry).await?.0);
     }
-    Ok(reply::json(StatusCode::OK, &json!({"processors": all})))
+    Ok(reply::ok(&json!({"processors": all})))
 }
 
 pub(super) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let [name] = request.variables();
     let (mut facts, partitions) = facts(request.app, entry(&request, name)?).await?;
     facts["partitions"] = partitions.into();
-    Ok(reply::json(StatusCode::OK, &facts))
+    Ok(reply::ok(&facts))
 }
 
 /// The facts of a processor, and of each partition of its hub.

@@ -18,7 +18,7 @@ use super::dispatch::ApiRequest;
 use super::error::{Code, Error};
 
 pub(super) fn queues(app: &App) -> Result<&Queues, Error> {
-    let none = || Error::new(Code::NotFound, "this node has no queues", "");
+    let none = || Error::not_found("this node has no queues", "");
     app.backend()?.queues.as_ref().ok_or_else(none)
 }
 
@@ -33,7 +33,7 @@ pub(super) fn named(app: &App, name: &str) -> Result<Queue, Error> {
         let hint = format!(
             "create it: POST /api/queues with {{\"name\":\"{name}\"}}, or highwater queue create"
         );
-        Error::new(Code::NotFound, format!("there is no queue `{name}`"), hint)
+        Error::not_found(format!("there is no queue `{name}`"), hint)
     };
     queues(app)?.get(name).ok_or_else(unknown)
 }

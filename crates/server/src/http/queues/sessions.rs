@@ -44,7 +44,7 @@ pub(in crate::http) async fn renew(mut request: ApiRequest<'_>) -> Result<Reply,
     let queue = queue(&request)?;
     let lock = LockedSession::read(&mut request).await?.lock()?;
     let lock = queue.renew_session(lock).await?;
-    Ok(reply::json(StatusCode::OK, &facts(&lock)))
+    Ok(reply::ok(&facts(&lock)))
 }
 
 pub(in crate::http) async fn release(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
@@ -69,7 +69,7 @@ pub(in crate::http) async fn state(mut request: ApiRequest<'_>) -> Result<Reply,
         }
         None => {
             let state = queue.session_state(lock).await?;
-            Ok(reply::json(StatusCode::OK, &json!({"state": value(state)})))
+            Ok(reply::ok(&json!({"state": value(state)})))
         }
     }
 }
@@ -87,7 +87,7 @@ pub(in crate::http) async fn accept(request: ApiRequest<'_>) -> Result<Reply, Er
     };
     let mut body = facts(&lock);
     body["state"] = value(state);
-    Ok(reply::json(StatusCode::OK, &body))
+    Ok(reply::ok(&body))
 }
 
 fn facts(lock: &SessionLock) -> Value {

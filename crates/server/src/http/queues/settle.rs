@@ -2,7 +2,6 @@
 
 use highwater_log::EnqueueTime;
 use highwater_queue::{LockToken, Properties, Refusal, SubQueue};
-use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -91,11 +90,11 @@ fn answer(
         return Err(error);
     }
     if locks.is_empty() {
-        return Ok(reply::json(StatusCode::OK, &outcomes));
+        return Ok(reply::ok(&outcomes));
     }
     let mut body = json!(outcomes);
     body["locks"] = locks.into();
-    Ok(reply::json(StatusCode::OK, &body))
+    Ok(reply::ok(&body))
 }
 
 /// The outcomes of settling messages.
@@ -161,12 +160,12 @@ pub(in crate::http) async fn resubmit(mut request: ApiRequest<'_>) -> Result<Rep
                 "dry_run": true, "messages": summary.unlocked, "locked": summary.locked,
                 "reasons": summary.reasons, "other_reasons": summary.other,
             });
-            Ok(reply::json(StatusCode::OK, &body))
+            Ok(reply::ok(&body))
         }
         ResubmitRequest { all: true, .. } => {
             let settled = queue.resubmit_all().await?;
             let failed = Vec::new();
-            Ok(reply::json(StatusCode::OK, &Outcomes { settled, failed }))
+            Ok(reply::ok(&Outcomes { settled, failed }))
         }
         ResubmitRequest { dry_run: true, .. } => Err(Error::bad(
             "dry_run counts all dead letters",
@@ -183,5 +182,5 @@ pub(in crate::http) async fn purge(
     sub_queue: SubQueue,
 ) -> Result<Reply, Error> {
     let count = queue(&request)?.purge(sub_queue).await?;
-    Ok(reply::json(StatusCode::OK, &json!({"removed": count})))
+    Ok(reply::ok(&json!({"removed": count})))
 }

@@ -136,9 +136,5 @@ fn no_key(hub: &HubInfo) -> Error {
 pub(in crate::http) fn no_partition(hub: &HubInfo, number: u32) -> Error {
     let message = format!("hub `{}` has no partition {number}", hub.name);
     let last = hub.partitions - 1;
-    Error::new(
-        Code::NotFound,
-        message,
-        format!("its partitions are 0 to {last}"),
-    )
+    Error::not_found(message, format!("its partitions are 0 to {last}"))
 }

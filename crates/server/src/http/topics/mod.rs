@@ -30,7 +30,7 @@ const NOT_OF_TOPICS: &[&str] = &[
 ];
 
 pub(super) fn topics(app: &App) -> Result<&Topics, Error> {
-    let none = || Error::new(Code::NotFound, "this node has no topics", "");
+    let none = || Error::not_found("this node has no topics", "");
     app.backend()?.topics.as_ref().ok_or_else(none)
 }
 

@@ -138,7 +138,7 @@ pub(in crate::http) async fn change(mut request: ApiRequest<'_>) -> Result<Reply
     let facts = facts(&rule);
     let subscription = subscription(request.app, topic, name)?;
     subscription.change_rule(rule).await?;
-    Ok(reply::json(StatusCode::OK, &facts))
+    Ok(reply::ok(&facts))
 }
 
 pub(in crate::http) async fn remove(request: ApiRequest<'_>) -> Result<Reply, Error> {

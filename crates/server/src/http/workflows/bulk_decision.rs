@@ -2,7 +2,6 @@
 
 use futures_util::{StreamExt, stream};
 use highwater_workflow::{Decision, Handle, InstanceSummary, JournalError, ListFilter};
-use hyper::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -61,7 +60,7 @@ pub(in crate::http) async fn decide_all(
     let more = next.is_some();
     if asked.dry_run {
         let body = json!({"would_decide": instances, "more": more, "next": next});
-        return Ok(reply::json(StatusCode::OK, &body));
+        return Ok(reply::ok(&body));
     }
     let decided = stream::iter(instances).map(|InstanceSummary { id, .. }| {
         let made = made.clone();
@@ -80,7 +79,7 @@ pub(in crate::http) async fn decide_all(
         .collect();
     let count = outcomes.len() - refused.len();
     let body = json!({"decided": count, "refused": refused, "more": more, "next": next});
-    Ok(reply::json(StatusCode::OK, &body))
+    Ok(reply::ok(&body))
 }
 
 /// The states in which a decision can be made.

@@ -2,7 +2,6 @@
 
 use highwater_workflow::LocalFailedInstances;
 use highwater_workflow::supervise::{FailedInstanceError, FailedInstanceSource};
-use hyper::StatusCode;
 use serde::Deserialize;
 
 use super::workflow;
@@ -14,21 +13,21 @@ pub(in crate::http) async fn claim(mut request: ApiRequest<'_>) -> Result<Reply,
     let source = source(&request)?;
     let (body, _share) = request.read_body().await?;
     let offer = source.claim(parse(&body)?).await?;
-    Ok(reply::json(StatusCode::OK, &offer))
+    Ok(reply::ok(&offer))
 }
 
 pub(in crate::http) async fn report(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
     let source = source(&request)?;
     let (body, _share) = request.read_body().await?;
     let accepted = source.report(parse(&body)?).await?;
-    Ok(reply::json(StatusCode::OK, &accepted))
+    Ok(reply::ok(&accepted))
 }
 
 pub(in crate::http) async fn release(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
     let source = source(&request)?;
     let (body, _share) = request.read_body().await?;
     source.release(parse(&body)?).await?;
-    Ok(reply::json(StatusCode::OK, &serde_json::json!({})))
+    Ok(reply::ok(&serde_json::json!({})))
 }
 
 /// The failed instances of the workflow and partition in the path.

@@ -28,11 +28,7 @@ const LIMIT_MAX: usize = 10_000;
 pub(super) fn workflow(app: &App, name: &str) -> Result<Handle, Error> {
     app.backend()?.workflows.find(name).ok_or_else(|| {
         let hint = format!("add [workflows.{name}] with file = \"{name}.toml\" to the settings");
-        Error::new(
-            Code::NotFound,
-            format!("there is no workflow `{name}`"),
-            hint,
-        )
+        Error::not_found(format!("there is no workflow `{name}`"), hint)
     })
 }
 
@@ -60,7 +56,7 @@ pub(super) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let workflow = workflow(request.app, name)?;
     let id = percent_decode(id);
     match workflow.show(&id).await? {
-        Some(view) => Ok(reply::json(StatusCode::OK, &view)),
+        Some(view) => Ok(reply::ok(&view)),
         None => Err(no_instance(name, &id)),
     }
 }
@@ -87,7 +83,7 @@ pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
     workflows.extend(forward::rows(&elsewhere, "workflows").cloned());
     let mut body = forward::unreachable(&elsewhere);
     body["workflows"] = workflows.into();
-    Ok(reply::json(StatusCode::OK, &body))
+    Ok(reply::ok(&body))
 }
 
 pub(super) async fn list_instances(request: ApiRequest<'_>) -> Result<Reply, Error> {
@@ -117,7 +113,7 @@ pub(super) async fn list_instances(request: ApiRequest<'_>) -> Result<Reply, Err
     let page = workflow.list(&filter).await?;
     let next = page.next.map(|next| next.to_string());
     let body = json!({"instances": page.instances, "next": next});
-    Ok(reply::json(StatusCode::OK, &body))
+    Ok(reply::ok(&body))
 }
 
 fn field(query: Option<&str>, name: &str) -> Option<String> {
@@ -183,7 +179,7 @@ pub(super) async fn decide(
     let decision = decision(note, step);
     let id = percent_decode(id);
     match workflow.decide(&id, decision).await {
-        Ok(view) => Ok(reply::json(StatusCode::OK, &view)),
+        Ok(view) => Ok(reply::ok(&view)),
         Err(DecisionError::Unknown) => match workflow.show(&id).await? {
             None => Err(no_instance(name, &id)),
             Some(view) => Err(conflict(&id, &format!("it is {}", view.state))),
@@ -198,7 +194,7 @@ const NOTE_CHARS_MAX: usize = 1000;
 pub(super) fn no_instance(name: &str, id: &str) -> Error {
     let hint = format!("start it: PUT /workflows/{name}/ID with its input");
     let message = format!("workflow `{name}` has no instance `{id}`");
-    Error::new(Code::NotFound, message, hint)
+    Error::not_found(message, hint)
 }
 
 fn conflict(id: &str, why: &str) -> Error {

@@ -10,12 +10,16 @@ use std::ops::Range;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 
+/// Opened when it is needed, with buffers that are used again.
+#[derive(Default)]
 pub struct LoadConnection {
-    stream: TcpStream,
+    /// `None`: closed, or not opened yet.
+    stream: Option<TcpStream>,
+    request: Vec<u8>,
     /// Bytes of the request sent.
     sent: usize,
-    /// A buffer for the response, and the bytes received.
     response: Vec<u8>,
+    /// Bytes of the response received.
     filled: usize,
     /// A request is in flight.
     busy: bool,
@@ -25,36 +29,38 @@ pub struct LoadConnection {
 const RESPONSE_BYTES: usize = 4 << 10;
 
 impl LoadConnection {
-    pub fn open(
+    /// The buffer for the next request, empty.
+    pub fn request(&mut self) -> &mut Vec<u8> {
+        self.request.clear();
+        &mut self.request
+    }
+
+    /// Sends the request from its beginning, over a new connection if necessary.
+    pub fn start(
+        &mut self,
         address: SocketAddr,
         registry: &Registry,
         token: Token,
-    ) -> io::Result<LoadConnection> {
-        let mut stream = TcpStream::connect(address)?;
-        stream.set_nodelay(true)?;
-        let both = Interest::READABLE | Interest::WRITABLE;
-        registry.register(&mut stream, token, both)?;
-        Ok(LoadConnection {
-            stream,
-            sent: 0,
-            response: vec![0; RESPONSE_BYTES],
-            filled: 0,
-            busy: false,
-        })
-    }
-
-    pub fn start_request(&mut self, request: &[u8]) -> io::Result<()> {
+    ) -> io::Result<()> {
         (self.sent, self.filled, self.busy) = (0, 0, true);
-        self.send(request)
+        if self.stream.is_none() {
+            let mut stream = TcpStream::connect(address)?;
+            stream.set_nodelay(true)?;
+            let both = Interest::READABLE | Interest::WRITABLE;
+            registry.register(&mut stream, token, both)?;
+            self.stream = Some(stream);
+            self.response.resize(RESPONSE_BYTES, 0);
+        }
+        self.send()
     }
 
     /// Sends as much of the request in flight as the socket takes.
-    pub fn send(&mut self, request: &[u8]) -> io::Result<()> {
-        if !self.busy {
+    fn send(&mut self) -> io::Result<()> {
+        let Some(stream) = self.stream.as_mut().filter(|_| self.busy) else {
             return Ok(());
-        }
-        while self.sent < request.len() {
-            match self.stream.write(&request[self.sent..]) {
+        };
+        while self.sent < self.request.len() {
+            match stream.write(&self.request[self.sent..]) {
                 Ok(count) => self.sent += count,
                 Err(error) if would_block(&error) => break,
                 Err(error) => return Err(error),
@@ -63,13 +69,18 @@ impl LoadConnection {
         Ok(())
     }
 
-    /// The status and body, once the response is complete. Nothing follows it before the next request.
+    /// Continues the request in flight. The status and body, once the response is complete; nothing follows it before the
+    /// next request.
     pub fn receive(&mut self) -> io::Result<Option<(u16, &[u8])>> {
+        self.send()?;
+        let Some(stream) = &mut self.stream else {
+            return Ok(None);
+        };
         loop {
             if self.filled == self.response.len() {
                 self.response.resize(2 * self.filled, 0);
             }
-            match self.stream.read(&mut self.response[self.filled..]) {
+            match stream.read(&mut self.response[self.filled..]) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(count) => self.filled += count,
                 Err(error) if would_block(&error) => return Ok(None),
@@ -80,6 +91,11 @@ impl LoadConnection {
                 return Ok(Some((status, &self.response[body])));
             }
         }
+    }
+
+    /// Closes the connection; the next request opens another one.
+    pub fn close(&mut self) {
+        self.stream = None;
     }
 }
 
