@@ -144,7 +144,9 @@ fn of_window(node: &WindowNode) -> (&'static str, Vec<StateItem>) {
                 StateUnit::Key,
                 *size,
             );
-            let event = state_sizes::SLIDING_EVENT + node.aggregates.len() * VALUE_BYTES;
+            let arguments = node.aggregates.iter();
+            let arguments = arguments.filter(|of| state_sizes::is_read_by_sliding(of));
+            let event = state_sizes::SLIDING_EVENT + arguments.count() * VALUE_BYTES;
             let event = StateItem::new(event, StateUnit::Event, *size);
             ("sliding window", vec![key, event], *size)
         }

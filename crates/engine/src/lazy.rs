@@ -8,10 +8,11 @@
 use std::fmt::Debug;
 use std::sync::{Arc, OnceLock};
 
-use arrow_array::{Array, StringArray};
+use arrow_array::StringArray;
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 
 use crate::column::{Column, ColumnBuilder};
+use crate::lazy_texts::{LazyTexts, NestedTexts};
 use crate::value::{Record, Value, eq_ignore_case};
 
 /// Reads records and arrays that are still text. A text is valid, and is the whole of a record or an array.
@@ -25,6 +26,10 @@ pub trait ReadNested: Debug + Send + Sync {
     /// no text.
     fn follow(&self, texts: NestedTexts<'_>, paths: &[&[&str]]) -> Vec<Column>;
 
+    /// Appends where the elements of an array start and end in the text, and returns their number; `None`, with nothing
+    /// appended, if some are neither records nor arrays, or the text is a record.
+    fn pieces(&self, text: &str, out: &mut NestedPieces) -> Option<usize>;
+
     /// Appends the elements of an array and returns their number; `None` if the text is a record.
     fn elements(&self, text: &str, out: &mut ColumnBuilder) -> Option<usize>;
 
@@ -32,39 +37,36 @@ pub trait ReadNested: Debug + Send + Sync {
     fn ranked(&self, values: &mut dyn Iterator<Item = &str>) -> String;
 }
 
-/// The texts of several rows, one after the other.
-#[derive(Clone, Copy, Debug)]
-pub struct NestedTexts<'a> {
-    all: &'a str,
-    offsets: &'a [i32],
-    nulls: Option<&'a NullBuffer>,
+/// Pieces of a text.
+#[derive(Debug)]
+pub struct NestedPieces {
+    starts: Vec<i32>,
+    ends: Vec<i32>,
+    /// Where the text of the next pieces starts.
+    base: i32,
 }
 
-impl<'a> NestedTexts<'a> {
-    fn new(texts: &'a StringArray) -> NestedTexts<'a> {
-        let offsets = texts.value_offsets();
-        let bytes = offsets[0] as usize..offsets[offsets.len() - 1] as usize;
-        NestedTexts {
-            all: std::str::from_utf8(&texts.value_data()[bytes]).unwrap_or_default(),
-            offsets,
-            nulls: texts.nulls(),
+impl NestedPieces {
+    /// Allocates for that many pieces.
+    pub fn with_capacity(pieces: usize) -> NestedPieces {
+        NestedPieces {
+            starts: Vec::with_capacity(pieces),
+            ends: Vec::with_capacity(pieces),
+            base: 0,
         }
     }
 
-    pub fn rows(&self) -> usize {
-        self.offsets.len() - 1
-    }
-
-    /// The texts of all rows.
-    pub fn all(&self) -> &'a str {
-        self.all
-    }
-
-    /// Where the text of a row starts in [`NestedTexts::all`].
     #[inline]
-    pub fn start(&self, row: usize) -> Option<usize> {
-        let valid = self.nulls.is_none_or(|nulls| nulls.is_valid(row));
-        valid.then(|| (self.offsets[row] - self.offsets[0]) as usize)
+    pub fn push(&mut self, start: usize, end: usize) {
+        self.starts.push(self.base + start as i32);
+        self.ends.push(self.base + end as i32);
+    }
+
+    /// Removes the last pieces.
+    pub fn remove_last(&mut self, count: usize) {
+        let left = self.starts.len() - count;
+        self.starts.truncate(left);
+        self.ends.truncate(left);
     }
 }
 
@@ -84,7 +86,7 @@ type FollowedPaths = Vec<(Vec<String>, Column)>;
 
 #[derive(Debug)]
 enum Parts {
-    Texts(StringArray, &'static dyn ReadNested),
+    Texts(LazyTexts, &'static dyn ReadNested),
     Columns {
         /// Of the fields of records; `None` for arrays.
         names: Option<Arc<[Arc<str>]>>,
@@ -138,7 +140,7 @@ impl LazyColumn {
     }
 
     pub(crate) fn texts(texts: StringArray, reader: &'static dyn ReadNested) -> LazyColumn {
-        LazyColumn::new(Parts::Texts(texts, reader))
+        LazyColumn::new(Parts::Texts(LazyTexts::of(texts), reader))
     }
 
     /// Records with these fields in every row.
@@ -183,7 +185,8 @@ impl LazyColumn {
     pub(crate) fn is_records(&self) -> bool {
         match &self.0.parts {
             Parts::Texts(texts, reader) => {
-                texts.null_count() == 0 && texts.iter().flatten().all(|text| reader.is_record(text))
+                let mut rows = 0..texts.len();
+                !texts.has_nulls() && rows.all(|row| reader.is_record(texts.value(row)))
             }
             Parts::Columns { names, present, .. } => names.is_some() && present.is_none(),
         }
@@ -226,9 +229,37 @@ impl LazyColumn {
     #[inline]
     pub fn text(&self, row: usize) -> Option<(&str, &'static dyn ReadNested)> {
         match &self.0.parts {
-            Parts::Texts(texts, reader) if texts.is_valid(row) => Some((texts.value(row), *reader)),
+            Parts::Texts(texts, reader) if !texts.is_null(row) => Some((texts.value(row), *reader)),
             _ => None,
         }
+    }
+
+    /// Appends where the elements of an array that is still text start and end; see [`ReadNested::pieces`].
+    pub(crate) fn pieces(&self, row: usize, out: &mut NestedPieces) -> Option<usize> {
+        let (text, reader) = self.text(row)?;
+        if let Parts::Texts(texts, _) = &self.0.parts {
+            out.base = texts.start(row);
+        }
+        reader.pieces(text, out)
+    }
+
+    /// Appends the pieces of these texts to a column.
+    pub(crate) fn push_pieces(&self, pieces: &NestedPieces, out: &mut ColumnBuilder) {
+        if let Parts::Texts(texts, reader) = &self.0.parts {
+            let all = texts.all().all();
+            for (start, end) in pieces.starts.iter().zip(&pieces.ends) {
+                out.push_nested(&all[*start as usize..*end as usize], *reader);
+            }
+        }
+    }
+
+    /// The pieces of these texts as a column.
+    pub(crate) fn cut(&self, pieces: NestedPieces) -> Column {
+        let Parts::Texts(texts, reader) = &self.0.parts else {
+            return Column::Null(pieces.starts.len());
+        };
+        let pieces = texts.pieces(pieces.starts, pieces.ends);
+        Column::Lazy(LazyColumn::new(Parts::Texts(pieces, *reader)))
     }
 
     pub(crate) fn hold(&self, row: usize) -> HeldValue {
@@ -257,7 +288,7 @@ impl LazyColumn {
             Parts::Texts(texts, reader) => {
                 if paths.len() > 1 && self.0.values.get().is_none() {
                     self.0.followed.get_or_init(|| {
-                        let found = reader.follow(NestedTexts::new(texts), paths);
+                        let found = reader.follow(texts.all(), paths);
                         let owned = |path: &&[&str]| path.iter().map(|&name| name.into()).collect();
                         paths.iter().map(owned).zip(found).collect()
                     });
@@ -290,7 +321,7 @@ impl LazyColumn {
                 let mut known = known.filter(|(known, _)| known == path);
                 match (known.next(), self.0.values.get()) {
                     (Some((_, found)), _) => Some(found.clone()),
-                    (None, None) => reader.follow(NestedTexts::new(texts), &[path]).pop(),
+                    (None, None) => reader.follow(texts.all(), &[path]).pop(),
                     (None, Some(_)) => None,
                 }
             }
@@ -342,8 +373,8 @@ impl LazyColumn {
         }
         match &self.0.parts {
             Parts::Texts(texts, reader) => {
-                if let Column::Text(texts) = Column::Text(texts.clone()).take(taken) {
-                    return Column::Lazy(LazyColumn::texts(texts, *reader));
+                if let Some(texts) = texts.take(taken) {
+                    return Column::Lazy(LazyColumn::new(Parts::Texts(texts, *reader)));
                 }
                 let mut builder = ColumnBuilder::with_capacity(taken.len());
                 for &row in taken {
@@ -378,14 +409,14 @@ impl LazyColumn {
 
     pub(crate) fn approximate_bytes(&self) -> usize {
         match &self.0.parts {
-            Parts::Texts(texts, _) => text_bytes(texts) + texts.len() * size_of::<i32>(),
+            Parts::Texts(texts, _) => texts.bytes() + texts.len() * 2 * size_of::<i32>(),
             Parts::Columns { columns, .. } => columns.iter().map(Column::approximate_bytes).sum(),
         }
     }
 
     pub(crate) fn value_bytes(&self, row: usize) -> usize {
         match &self.0.parts {
-            Parts::Texts(texts, _) => texts.value_length(row) as usize,
+            Parts::Texts(texts, _) => texts.value_bytes(row),
             Parts::Columns { columns, .. } => {
                 columns.iter().map(|column| column.value_bytes(row)).sum()
             }
@@ -402,11 +433,6 @@ impl LazyColumn {
             Parts::Columns { present, .. } => present.clone(),
         }
     }
-}
-
-fn text_bytes(texts: &StringArray) -> usize {
-    let offsets = texts.value_offsets();
-    (offsets[offsets.len() - 1] - offsets[0]) as usize
 }
 
 /// The field of this name, else the only one that matches ignoring case.

@@ -13,6 +13,7 @@ pub mod eval;
 mod item_codec;
 mod key_routes;
 mod lazy;
+mod lazy_texts;
 mod ops;
 mod physical_plan;
 mod pipeline;
@@ -25,7 +26,8 @@ pub use column::{Column, ColumnBuilder};
 pub use estimate::{StateEstimate, StateItem, StateUnit, VALUE_BYTES, estimate};
 pub use item_codec::ItemReader;
 pub use key_routes::{ClassOf, KeyRoutes};
-pub use lazy::{LazyColumn, NestedTexts, ReadNested};
+pub use lazy::{LazyColumn, NestedPieces, ReadNested};
+pub use lazy_texts::NestedTexts;
 pub use ops::{
     Context, DataError, DataErrors, DataWarnings, Item, Merge, Operator, OutputBudget,
     OutputOverflow, PartialPane, ReferenceTable, WindowEntry,

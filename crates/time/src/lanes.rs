@@ -118,9 +118,12 @@ impl Lanes {
             let candidate = self.ids.find(hash(key.as_ref()), |_| true);
             candidate.copied().unwrap_or(u32::MAX)
         }));
-        let lanes = candidates
-            .iter()
-            .filter_map(|&id| self.slots.get(id as usize));
+        self.touch(candidates.iter().copied());
+    }
+
+    /// Touches lanes, so that their cache misses overlap.
+    pub(crate) fn touch(&self, ids: impl Iterator<Item = u32>) {
+        let lanes = ids.filter_map(|id| self.slots.get(id as usize));
         let touched = lanes.flatten().map(|lane| lane.latest.ticks());
         std::hint::black_box(touched.fold(0, i64::wrapping_add));
     }

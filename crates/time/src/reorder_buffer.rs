@@ -67,6 +67,11 @@ impl<H: Copy + Ord> ReorderBuffer<H> {
         }
     }
 
+    /// Some of the entries that will be released soon; a guess for prefetching.
+    pub(crate) fn upcoming(&self, count: usize) -> impl Iterator<Item = H> {
+        self.run.iter().take(count).map(|&(_, handle)| handle)
+    }
+
     pub(crate) fn pop_first(&mut self) -> Option<(Instant, H)> {
         match (self.run.front(), self.stragglers.peek()) {
             (run, Some(&Reverse(straggler))) if run.is_none_or(|&run| straggler < run) => {

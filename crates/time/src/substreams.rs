@@ -211,9 +211,16 @@ impl Substreams {
         }
         self.floor = floor;
         out.push_floor_rise(before, floor);
+        let mut touched = 0;
         while let Some((time, (row, id))) = self.lane_heads.first()
             && time <= floor
         {
+            if touched == 0 {
+                let next = self.lane_heads.upcoming(LOOKUP_BLOCK);
+                self.lanes.touch(next.map(|(_, id)| id));
+                touched = LOOKUP_BLOCK;
+            }
+            touched -= 1;
             self.lane_heads.pop_first();
             let lane = self.lanes.get_mut(id);
             if lane.scheduled != time {

@@ -232,6 +232,23 @@ fn a_missing_file_is_named() {
 
 // proves S2
 #[test]
+fn a_run_says_what_to_write_for_an_output_that_only_a_node_has() {
+    let made = TestJob::new(QUERY, format!("{EVENT}\n").as_bytes());
+    let inputs = "query = \"query.saql\"\n[inputs.a]\npath = \"in.jsonl\"\n[outputs.output]\n";
+    let job = |output: &str| made.write("job.toml", format!("{inputs}{output}").as_bytes());
+    job("type = \"files\"\npath = \"rows\"\n");
+    let output = made.run();
+    ends(&output, 1);
+    let instead = "type = \"file\" and path = \"output.jsonl\"";
+    says(&stderr(&output), &["only a node writes it", instead]);
+    assert!(!stderr(&output).contains("--data"));
+    job(&instead.replace(" and ", "\n"));
+    ends(&made.run(), 0);
+    let rows = std::fs::read_to_string(made.file("output.jsonl")).unwrap();
+    assert_eq!(rows, "{\"id\":1}\n");
+}
+
+#[test]
 fn a_wrong_job_file_shows_the_key_the_line_and_the_nearest_one() {
     let made = TestJob::new(QUERY, b"");
     let job =

@@ -107,8 +107,8 @@ impl Decoder {
     }
 
     /// Appends the events of a block of whole lines to the batch. The last line may lack its
-    /// newline. `first_line` is the number of the block's first line, counted from 1.
-    pub fn decode(&mut self, block: &[u8], first_line: u64, batch: &mut Batch) {
+    /// newline. `first_line` is the number of the block's first line, counted from 1. Returns the number of lines.
+    pub fn decode(&mut self, block: &[u8], first_line: u64, batch: &mut Batch) -> u64 {
         debug_assert_eq!(
             batch.columns.len(),
             self.takes.len(),
@@ -127,11 +127,13 @@ impl Decoder {
 
     /// Some line is not UTF-8; only that line is bad.
     #[cold]
-    fn lines_one_by_one(&mut self, block: &[u8], first_line: u64, batch: &mut Batch) {
+    fn lines_one_by_one(&mut self, block: &[u8], first_line: u64, batch: &mut Batch) -> u64 {
+        let mut lines = 0;
         for (line, number) in block.split_inclusive(|&b| b == b'\n').zip(first_line..) {
             match std::str::from_utf8(line) {
-                Ok(text) => self.lines(text, number, batch),
+                Ok(text) => lines += self.lines(text, number, batch),
                 Err(error) => {
+                    lines += 1;
                     let shown = line.strip_suffix(b"\n").unwrap_or(line);
                     let at = error.valid_up_to();
                     let bytes = batch.sample_bytes;
@@ -141,9 +143,10 @@ impl Decoder {
                 }
             }
         }
+        lines
     }
 
-    fn lines(&mut self, block: &str, first_line: u64, batch: &mut Batch) {
+    fn lines(&mut self, block: &str, first_line: u64, batch: &mut Batch) -> u64 {
         let bytes = block.as_bytes();
         let (mut start, mut line) = (0, first_line);
         while start < bytes.len() {
@@ -163,6 +166,7 @@ impl Decoder {
             }
             line += 1;
         }
+        line - first_line
     }
 
     /// Whether the row conforms to CREATE TABLE; widens values to the declared types. Reports a row that does not
@@ -460,10 +464,33 @@ impl Decoder {
         let bytes = block.as_bytes();
         let end = match byte(bytes, at) {
             b'{' => self.object(block, node, at, open + 1)?,
-            _ => skip_value(bytes, at, open)?,
+            _ => match self.array_of_objects(block, at, open) {
+                Some(end) => end,
+                None => skip_value(bytes, at, open)?,
+            },
         };
         *self.row.cell(node) = Cell::Raw(at, end);
         Ok(end)
+    }
+
+    /// The end of the array at `at`, if it is a valid one of objects: those of one array have the same keys, so they are
+    /// predicted. `None` for any other array, also for one with a fault.
+    fn array_of_objects(&mut self, block: &str, at: usize, open: u32) -> Option<usize> {
+        let bytes = block.as_bytes();
+        if open + 1 >= DEPTH_MAX {
+            return None;
+        }
+        let mut at = skip_blanks(bytes, at + 1);
+        while byte(bytes, at) == b'{' {
+            let end = self.object(block, self.shape.inside_arrays, at, open + 2);
+            at = skip_blanks(bytes, end.ok()?);
+            match byte(bytes, at) {
+                b']' => return Some(at + 1),
+                b',' => at = skip_blanks(bytes, at + 1),
+                _ => return None,
+            }
+        }
+        None
     }
 
     /// Builds the record or array at `at` for `node`, and fills the nodes below from it.

@@ -4,7 +4,7 @@
 
 use std::cell::RefCell;
 
-use highwater_engine::{Column, ColumnBuilder, NestedTexts, ReadNested, Value};
+use highwater_engine::{Column, ColumnBuilder, NestedPieces, NestedTexts, ReadNested, Value};
 
 use super::Field;
 use super::build::Builder;
@@ -109,6 +109,30 @@ impl ReadNested for JsonText {
             }
             columns.into_iter().map(ColumnBuilder::finish).collect()
         })
+    }
+
+    fn pieces(&self, text: &str, out: &mut NestedPieces) -> Option<usize> {
+        let bytes = text.as_bytes();
+        if byte(bytes, 0) != b'[' {
+            return None;
+        }
+        let mut at = skip_blanks(bytes, 1);
+        let mut elements = 0;
+        while byte(bytes, at) != b']' {
+            if !matches!(byte(bytes, at), b'{' | b'[') {
+                out.remove_last(elements);
+                return None;
+            }
+            let end = skip_validated(bytes, at);
+            out.push(at, end);
+            elements += 1;
+            at = skip_blanks(bytes, end);
+            if byte(bytes, at) != b',' {
+                break;
+            }
+            at = skip_blanks(bytes, at + 1);
+        }
+        Some(elements)
     }
 
     fn elements(&self, text: &str, out: &mut ColumnBuilder) -> Option<usize> {
@@ -236,6 +260,10 @@ mod tests {
                 panic!("{text}")
             };
             assert_eq!(count, Some(expected.len()), "{text}");
+            let is_nested = |value: &Value| matches!(value, Value::Record(_) | Value::Array(_));
+            let pieces = V1_2.pieces(text, &mut NestedPieces::with_capacity(0));
+            let cut = expected.iter().all(is_nested).then_some(expected.len());
+            assert_eq!(pieces, cut, "{text}");
             for (row, value) in expected.iter().enumerate() {
                 assert_eq!(shown(&column.get(row).to_value()), shown(value), "{text}");
             }

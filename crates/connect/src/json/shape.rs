@@ -29,6 +29,8 @@ const EXPECTED_BYTES_MAX: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Shape {
     pub nodes: Vec<Node>,
+    /// The last node, for objects in arrays: nothing inside is requested.
+    pub inside_arrays: usize,
 }
 
 #[derive(Debug)]
@@ -138,9 +140,13 @@ impl Key {
 impl Shape {
     /// The tree of the fields' paths, and the node of each field.
     pub(super) fn new(fields: &[Field]) -> (Shape, Vec<usize>) {
-        let mut shape = Shape { nodes: Vec::new() };
+        let mut shape = Shape {
+            nodes: Vec::new(),
+            inside_arrays: 0,
+        };
         let paths: Vec<&[String]> = fields.iter().map(Field::path).collect();
         shape.grow(&paths, 0);
+        shape.inside_arrays = shape.grow(&[], 0);
         let nodes = paths.iter().map(|path| shape.wanted_at(path)).collect();
         (shape, nodes)
     }
@@ -279,7 +285,7 @@ mod tests {
         assert_eq!(nodes, [2, 3, 1, 2]);
         assert_eq!(
             shape.nodes.iter().map(|node| node.end).collect::<Vec<_>>(),
-            [4, 3, 3, 4]
+            [4, 3, 3, 4, 5]
         );
         assert_eq!(
             shape
@@ -287,7 +293,7 @@ mod tests {
                 .iter()
                 .map(|node| node.wanted)
                 .collect::<Vec<_>>(),
-            [false, true, true, true]
+            [false, true, true, true, false]
         );
     }
 

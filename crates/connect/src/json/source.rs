@@ -75,8 +75,10 @@ impl Source for JsonSource {
                     return Ok(None);
                 };
                 let too_long = block.bad.map(BadEvent::from);
-                self.decoder
+                let count = self
+                    .decoder
                     .decode(block.bytes, block.first_line, &mut self.batch);
+                lines.count_lines(count);
                 let mut events = Events::from(self.batch.finish());
                 events.bad.splice(0..0, too_long);
                 Ok(Some(events))

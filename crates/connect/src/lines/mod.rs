@@ -186,15 +186,17 @@ impl LineReader {
 
     /// Everything before `end`, which is the end of a line.
     fn hand_out(&mut self, end: usize) -> Block<'_> {
-        let bytes = &self.buffer[self.start..end];
-        let first_line = self.line;
-        self.line += memchr::memchr_iter(b'\n', bytes).count() as u64;
-        self.start = end;
+        let start = std::mem::replace(&mut self.start, end);
         Block {
-            bytes,
-            first_line,
+            bytes: &self.buffer[start..end],
+            first_line: self.line,
             bad: None,
         }
+    }
+
+    /// The number of lines in the last block, which the caller has counted while it read them.
+    pub(crate) fn count_lines(&mut self, lines: u64) {
+        self.line += lines;
     }
 
     /// Skips to the next line without buffering this one.

@@ -40,6 +40,8 @@ fn lines(reader: &mut LineReader) -> Result<(Vec<Numbered>, Vec<u64>), ReadError
         {
             lines.push((number, String::from_utf8_lossy(line).into_owned()));
         }
+        let count = block.bytes.split_inclusive(|&b| b == b'\n').count();
+        reader.count_lines(count as u64);
     }
     Ok((lines, long))
 }

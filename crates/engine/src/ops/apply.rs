@@ -13,7 +13,7 @@ use super::{Context, Item, Operator};
 use crate::chunk::{CHUNK_ROWS, Chunk};
 use crate::column::{Column, ColumnBuilder};
 use crate::eval::{self, Faults};
-use crate::lazy::LazyColumn;
+use crate::lazy::{LazyColumn, NestedPieces};
 use crate::value::{Value, ValueRef};
 
 /// The size of an element's record without its values.
@@ -53,7 +53,7 @@ impl Apply {
         let mut faults = Faults::new(chunk.rows());
         let of = eval::evaluate(&self.of, &chunk, &mut faults);
         let mut fanout = Fanout::of(&chunk);
-        let mut pending = PendingRows::default();
+        let mut pending = PendingRows::new(&of);
         context.errors.add_warnings(&faults, |row| chunk.time(row));
         let mut failed = faults.iter().peekable();
         for row in 0..chunk.rows() {
@@ -67,7 +67,7 @@ impl Apply {
                 context.out.push(Item::Rows(rows));
             }
             let before = pending.rows.len();
-            self.row(&of, row, &mut pending, |reason| {
+            self.row(row, &mut pending, |reason| {
                 context.errors.add(chunk.time(row), self.span, reason);
             });
             let bytes = (pending.rows.len() - before) * self.bytes(&chunk, row);
@@ -93,13 +93,12 @@ impl Apply {
         size_of::<i64>() + columns.sum::<usize>()
     }
 
-    fn row(&self, of: &Column, row: usize, pending: &mut PendingRows, fail: impl FnOnce(Reason)) {
+    fn row(&self, row: usize, pending: &mut PendingRows<'_>, fail: impl FnOnce(Reason)) {
         let before = pending.rows.len();
-        let text = match (self.each, of) {
-            (Each::Element, Column::Lazy(lazy)) => lazy.text(row),
+        let elements = match (self.each, pending.of) {
+            (Each::Element, Column::Lazy(lazy)) => pending.values.add_elements(lazy, row),
             _ => None,
         };
-        let elements = text.and_then(|(text, reader)| reader.elements(text, &mut pending.values));
         match elements {
             Some(elements) => {
                 for index in 0..elements {
@@ -108,7 +107,7 @@ impl Apply {
                 }
             }
             None => {
-                if let Err(reason) = self.values(&of.value(row), row as u32, pending) {
+                if let Err(reason) = self.values(row, pending) {
                     return fail(reason);
                 }
             }
@@ -118,7 +117,8 @@ impl Apply {
         }
     }
 
-    fn values(&self, value: &Value, row: u32, pending: &mut PendingRows) -> Result<(), Reason> {
+    fn values(&self, row: usize, pending: &mut PendingRows<'_>) -> Result<(), Reason> {
+        let (value, row) = (pending.of.value(row), row as u32);
         match (self.each, value.view()) {
             (_, ValueRef::Null) => {}
             (Each::Element, ValueRef::Array(items)) => {
@@ -150,22 +150,88 @@ impl Apply {
 type Reason = Box<dyn FnOnce() -> String>;
 
 /// Results that are not emitted yet.
-#[derive(Default)]
-struct PendingRows {
+struct PendingRows<'a> {
+    /// What the operator is applied to.
+    of: &'a Column,
     /// The input row of each.
     rows: Vec<u32>,
     /// About their size.
     bytes: usize,
     /// Index or property name of each.
     names: ColumnBuilder,
-    values: ColumnBuilder,
+    values: ElementValues,
 }
 
-impl PendingRows {
+/// The values of results.
+enum ElementValues {
+    /// Records and arrays that are still text.
+    Pieces(NestedPieces),
+    Built(ColumnBuilder),
+}
+
+impl ElementValues {
+    /// Adds the elements of an array that is still text, and returns their number.
+    fn add_elements(&mut self, of: &LazyColumn, row: usize) -> Option<usize> {
+        if let ElementValues::Pieces(pieces) = self
+            && let Some(elements) = of.pieces(row, pieces)
+        {
+            return Some(elements);
+        }
+        let (text, reader) = of.text(row)?;
+        reader.elements(text, self.built(of))
+    }
+
+    /// The builder of values, which holds the pieces so far from now on.
+    fn built(&mut self, of: &LazyColumn) -> &mut ColumnBuilder {
+        if let ElementValues::Pieces(pieces) = self {
+            let mut values = ColumnBuilder::default();
+            of.push_pieces(pieces, &mut values);
+            *self = ElementValues::Built(values);
+        }
+        match self {
+            ElementValues::Built(values) => values,
+            ElementValues::Pieces(_) => unreachable!("the pieces were just built"),
+        }
+    }
+
+    fn push(&mut self, of: &Column, value: &Value) {
+        match (&mut *self, of) {
+            (ElementValues::Built(values), _) => values.push(value.view()),
+            (ElementValues::Pieces(_), Column::Lazy(lazy)) => self.built(lazy).push(value.view()),
+            // There are no pieces of values that are not text.
+            (ElementValues::Pieces(_), _) => {
+                let mut values = ColumnBuilder::default();
+                values.push(value.view());
+                *self = ElementValues::Built(values);
+            }
+        }
+    }
+
+    fn finish(self, of: &Column) -> Column {
+        match (self, of) {
+            (ElementValues::Built(values), _) => values.finish(),
+            (ElementValues::Pieces(pieces), Column::Lazy(lazy)) => lazy.cut(pieces),
+            (ElementValues::Pieces(_), _) => Column::Null(0),
+        }
+    }
+}
+
+impl<'a> PendingRows<'a> {
+    fn new(of: &'a Column) -> PendingRows<'a> {
+        let rows = of.len().min(CHUNK_ROWS);
+        PendingRows {
+            of,
+            rows: Vec::with_capacity(rows),
+            bytes: 0,
+            names: ColumnBuilder::with_capacity(rows),
+            values: ElementValues::Pieces(NestedPieces::with_capacity(rows)),
+        }
+    }
+
     fn push(&mut self, row: u32, name: ValueRef<'_>, value: &Value) {
         self.rows.push(row);
         self.names.push(name);
-        self.values.push(value.view());
+        self.values.push(self.of, value);
     }
 
     fn finish(
@@ -176,12 +242,13 @@ impl PendingRows {
         fanout: &mut Fanout<'_>,
     ) -> Chunk {
         let PendingRows {
+            of,
             rows,
             names,
             values,
             ..
-        } = std::mem::take(self);
-        let parts = vec![names.finish(), values.finish()];
+        } = std::mem::replace(self, PendingRows::new(self.of));
+        let parts = vec![names.finish(), values.finish(of)];
         let elements = LazyColumn::records(apply.names.clone(), parts, rows.len());
         let columns: Vec<Column> = (apply.columns)
             .iter()

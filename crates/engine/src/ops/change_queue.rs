@@ -22,6 +22,17 @@ pub(super) struct ChangeQueue {
     first: BTreeSet<(i64, u32)>,
 }
 
+/// The content of the window of a group changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    pub time: i64,
+    pub lane: u32,
+    pub slot: u32,
+}
+
+/// How many changes are taken at once, about: as many groups as the L1 cache holds.
+const CHANGES_MAX: usize = 128;
+
 /// Times and slots, in order.
 type Changes = VecDeque<(i64, u32)>;
 
@@ -48,22 +59,27 @@ impl LaneChanges {
         firsts.into_iter().flatten().min()
     }
 
-    /// Takes the slots that change at `time`, which is the first.
-    fn take(&mut self, time: i64, slots: &mut Vec<u32>) {
+    /// Takes the first changes up to and including `last`, until `out` has [`CHANGES_MAX`].
+    fn take(&mut self, lane: u32, last: i64, out: &mut Vec<Change>) {
         let LaneChanges {
             restored,
             leaving,
             entering,
         } = self;
-        for list in [restored, leaving, entering] {
-            while let Some(&(at, slot)) = list.front()
-                && at == time
-            {
-                list.pop_front();
-                if slots.last() != Some(&slot) {
-                    slots.push(slot);
-                }
-            }
+        let time = |list: &Changes| list.front().map_or(i64::MAX, |(time, _)| *time);
+        while out.len() < CHANGES_MAX {
+            let times = [time(restored), time(leaving), time(entering)];
+            let first = times.into_iter().min().unwrap_or(i64::MAX);
+            let list = match times.map(|time| time == first) {
+                _ if first > last => return,
+                [true, _, _] => &mut *restored,
+                [_, true, _] => &mut *leaving,
+                _ => &mut *entering,
+            };
+            let Some((time, slot)) = list.pop_front() else {
+                return;
+            };
+            out.push(Change { time, lane, slot });
         }
     }
 
@@ -97,32 +113,23 @@ impl ChangeQueue {
         }
     }
 
-    /// Takes the slots that change at the earliest time before `watermark`, of one lane or of all: lane and time.
-    pub(super) fn pop(
-        &mut self,
-        lane: Option<u32>,
-        watermark: Instant,
-        slots: &mut Vec<u32>,
-    ) -> Option<(u32, i64)> {
-        slots.clear();
-        let (time, lane) = match lane {
-            None => {
-                let one = self.one.first().map(|time| (time, ONE_LANE));
-                let other = self.first.first().copied();
-                [one, other].into_iter().flatten().min()?
-            }
-            Some(ONE_LANE) => (self.one.first()?, ONE_LANE),
-            Some(lane) => (self.lanes.get(&lane)?.first()?, lane),
+    /// Takes the first changes before `watermark`, of one lane or of all, in order. Takes none only if there is none.
+    pub(super) fn take(&mut self, lane: Option<u32>, watermark: Instant, out: &mut Vec<Change>) {
+        out.clear();
+        let last = watermark.ticks().saturating_sub(1);
+        if self.lanes.is_empty() && lane.is_none_or(|lane| lane == ONE_LANE) {
+            return self.one.take(ONE_LANE, last, out);
+        }
+        let Some((time, lane)) = self.first(lane).filter(|(time, _)| *time <= last) else {
+            return;
         };
-        if time >= watermark.ticks() {
-            return None;
-        }
         if lane == ONE_LANE {
-            self.one.take(time, slots);
-            return Some((lane, time));
+            return self.one.take(ONE_LANE, time, out);
         }
-        let changes = self.lanes.get_mut(&lane)?;
-        changes.take(time, slots);
+        let Some(changes) = self.lanes.get_mut(&lane) else {
+            return;
+        };
+        changes.take(lane, time, out);
         let next = changes.first();
         self.first.remove(&(time, lane));
         match next {
@@ -133,19 +140,19 @@ impl ChangeQueue {
                 self.lanes.remove(&lane);
             }
         }
-        Some((lane, time))
     }
 
-    /// Slots that change soon, without substreams; a guess for prefetching.
-    pub(super) fn upcoming(&self, count: usize) -> impl Iterator<Item = u32> {
-        let LaneChanges {
-            leaving, entering, ..
-        } = &self.one;
-        let lists = leaving
-            .iter()
-            .take(count)
-            .chain(entering.iter().take(count));
-        lists.map(|(_, slot)| *slot)
+    /// The first change of one lane or of all.
+    fn first(&self, lane: Option<u32>) -> Option<(i64, u32)> {
+        match lane {
+            None => {
+                let one = self.one.first().map(|time| (time, ONE_LANE));
+                let other = self.first.first().copied();
+                [one, other].into_iter().flatten().min()
+            }
+            Some(ONE_LANE) => Some((self.one.first()?, ONE_LANE)),
+            Some(lane) => Some((self.lanes.get(&lane)?.first()?, lane)),
+        }
     }
 
     pub(super) fn snapshot(&self, out: &mut Vec<u8>) {
@@ -204,12 +211,25 @@ impl ChangeQueue {
 mod tests {
     use super::*;
 
+    /// Lane, time and slots, without a slot that follows itself.
     fn all(queue: &mut ChangeQueue, lane: Option<u32>, until: i64) -> Vec<(u32, i64, Vec<u32>)> {
-        let (mut popped, mut slots) = (Vec::new(), Vec::new());
-        while let Some((lane, time)) = queue.pop(lane, Instant::from_ticks(until), &mut slots) {
-            popped.push((lane, time, slots.clone()));
+        let (mut popped, mut changes) = (Vec::<(u32, i64, Vec<u32>)>::new(), Vec::new());
+        loop {
+            queue.take(lane, Instant::from_ticks(until), &mut changes);
+            if changes.is_empty() {
+                return popped;
+            }
+            for Change { time, lane, slot } in &changes {
+                match popped
+                    .last_mut()
+                    .filter(|last| (last.0, last.1) == (*lane, *time))
+                {
+                    Some((_, _, slots)) if slots.last() == Some(slot) => {}
+                    Some((_, _, slots)) => slots.push(*slot),
+                    None => popped.push((*lane, *time, vec![*slot])),
+                }
+            }
         }
-        popped
     }
 
     fn filled() -> ChangeQueue {
@@ -227,6 +247,18 @@ mod tests {
         let expected = [(0, 20, vec![1, 2, 3]), (0, 25, vec![2]), (0, 30, vec![3])];
         assert_eq!(all(&mut queue, Some(0), 100), expected);
         assert!(all(&mut queue, None, 100).is_empty());
+    }
+
+    #[test]
+    fn many_changes_come_in_order_over_several_calls() {
+        let mut queue = ChangeQueue::default();
+        for event in 0..1_000 {
+            queue.push(ONE_LANE, event as u32, event / 3, event / 3 + 100);
+        }
+        let popped = all(&mut queue, None, i64::MAX);
+        assert!(popped.is_sorted_by_key(|(_, time, _)| *time));
+        let slots = popped.iter().map(|(_, _, slots)| slots.len());
+        assert_eq!(slots.sum::<usize>(), 2_000);
     }
 
     #[test]

@@ -13,7 +13,7 @@ const NONE: u32 = u32::MAX;
 
 #[derive(Debug)]
 pub(super) struct EventPool {
-    /// How many arguments an event has.
+    /// How many arguments an event has; some aggregates need none.
     width: usize,
     nodes: Vec<Node>,
     /// Those of node `n` begin at `n` times the width.

@@ -560,14 +560,28 @@ fn kept(
     results: &[Option<Column>],
     faults: &mut Faults,
 ) -> Option<BooleanBuffer> {
-    let Some(having) = &spec.having else {
+    if spec.having.is_none() {
         return (!faults.is_empty()).then(|| faults.good());
-    };
+    }
     let unread = || Column::Null(times.len());
-    let keys = spec.keys.iter().map(|_| unread());
     let results = results.iter().map(|of| of.clone().unwrap_or_else(unread));
-    let chunk = Chunk::new(times.to_vec().into(), keys.chain(results).collect());
-    Some(eval::test(&having.keep, &chunk, faults))
+    Some(passing(spec, times, &results.collect::<Vec<_>>(), faults))
+}
+
+/// The rows that HAVING lets pass, all without one.
+pub(super) fn passing(
+    spec: &GroupSpec,
+    times: &[i64],
+    results: &[Column],
+    faults: &mut Faults,
+) -> BooleanBuffer {
+    let Some(having) = &spec.having else {
+        return faults.good();
+    };
+    let keys = spec.keys.iter().map(|_| Column::Null(times.len()));
+    let columns = keys.chain(results.iter().cloned()).collect();
+    let chunk = Chunk::new(times.to_vec().into(), columns);
+    eval::test(&having.keep, &chunk, faults)
 }
 
 fn write_keys(keys: &impl GroupKeys, slot: u32, columns: &mut [ColumnBuilder]) {

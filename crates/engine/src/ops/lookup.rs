@@ -17,6 +17,7 @@ use highwater_time::Instant;
 use super::fanout::Fanout;
 use super::output_budget::copied_bytes;
 use super::row_keys::RowKeys;
+use super::short_key::ShortKey;
 use super::{Context, DataErrors, Item, Operator};
 use crate::chunk::{CHUNK_ROWS, Chunk};
 use crate::column::Column;
@@ -89,11 +90,22 @@ struct Snapshot {
 struct Index {
     /// The keys in pieces, each with the number of its first row.
     keys: Vec<(usize, RowKeys)>,
-    /// The newest row of each class of keys; `next` is a circular list from there to the oldest and back to the newest.
-    table: HashTable<u32>,
+    table: HashTable<KeyRows>,
+    /// A list from the oldest row of a class of keys to the newest.
     next: Vec<u32>,
     /// Keys of one class may differ; see [`RowKeys`].
     converted: bool,
+}
+
+/// The rows with a class of keys. A lookup of a short key that one row has touches no other memory of the index.
+#[derive(Clone, Copy, Debug)]
+struct KeyRows {
+    /// The key of the newest row.
+    key: ShortKey,
+    /// The upper half of the hash.
+    hash: u32,
+    oldest: u32,
+    newest: u32,
 }
 
 impl LookupTable {
@@ -140,8 +152,8 @@ impl Index {
     fn new(columns: &[Column], rows: usize) -> Index {
         let mut index = Index {
             keys: Vec::new(),
-            table: HashTable::new(),
-            next: (0..rows as u32).collect(),
+            table: HashTable::with_capacity(rows),
+            next: vec![0; rows],
             converted: false,
         };
         let mut from = 0;
@@ -163,60 +175,101 @@ impl Index {
         let Some(key) = keys.key(of) else {
             return;
         };
+        let wanted = WantedKey::new(keys.hash(of), key);
         let entry = self.table.entry(
-            keys.hash(of),
-            |&newest| has_class(&self.keys, newest, key),
-            |&newest| {
-                let (keys, of) = of_row(&self.keys, newest as usize);
+            wanted.hash,
+            |known| wanted.has_class_of(known, &self.keys),
+            |known| {
+                let (keys, of) = of_row(&self.keys, known.newest as usize);
                 keys.hash(of)
             },
         );
+        let row = row as u32;
         match entry {
             Entry::Vacant(entry) => {
-                entry.insert(row as u32);
+                entry.insert(KeyRows {
+                    key: wanted.short,
+                    hash: upper_half(wanted.hash),
+                    oldest: row,
+                    newest: row,
+                });
             }
             Entry::Occupied(mut entry) => {
-                let newest = std::mem::replace(entry.get_mut(), row as u32);
-                self.next[row] = std::mem::replace(&mut self.next[newest as usize], row as u32);
+                let known = entry.get_mut();
+                self.next[known.newest as usize] = row;
+                (known.key, known.newest) = (wanted.short, row);
             }
         }
     }
 
     /// Touches the memory that lookups of these hashes will touch, for all hashes together, so that cache misses overlap.
     fn prefetch(&self, hashes: &[u64]) {
-        let mut guesses = [None; PREFETCH_ROWS];
-        for (guess, hash) in guesses.iter_mut().zip(hashes) {
-            *guess = self.table.find(*hash, |_| true).copied();
-        }
-        let keys = guesses.iter().flatten().map(|&row| {
-            let (keys, of) = of_row(&self.keys, row as usize);
-            u32::from(keys.first_byte(keys.start(of)))
-        });
-        std::hint::black_box(keys.sum::<u32>());
+        let hashes = hashes.iter().take(PREFETCH_ROWS);
+        let found = hashes.filter_map(|hash| self.table.find(*hash, |_| true));
+        std::hint::black_box(found.map(|known| known.newest).fold(0, u32::wrapping_add));
     }
 
+    #[inline]
     fn find(&self, hash: u64, key: &[u8], mut visit: impl FnMut(u32)) {
-        let newest = self
+        let wanted = WantedKey::new(hash, key);
+        let found = self
             .table
-            .find(hash, |&newest| has_class(&self.keys, newest, key));
-        let Some(&newest) = newest else {
+            .find(hash, |known| wanted.has_class_of(known, &self.keys));
+        let Some(known) = found else {
             return;
         };
         // Unless some are converted, all keys of a class are the same.
-        if !self.converted && !equals(&self.keys, newest, key) {
+        let same = wanted.is_in(known) || equals(&self.keys, known.newest, key);
+        if !self.converted && !same {
             return;
         }
-        let mut at = newest;
+        let mut at = known.oldest;
         loop {
-            at = self.next[at as usize];
             if !self.converted || equals(&self.keys, at, key) {
                 visit(at);
             }
-            if at == newest {
+            if at == known.newest {
                 return;
             }
+            at = self.next[at as usize];
         }
     }
+}
+
+/// A key that is looked up.
+#[derive(Clone, Copy)]
+struct WantedKey<'a> {
+    key: &'a [u8],
+    short: ShortKey,
+    hash: u64,
+}
+
+impl WantedKey<'_> {
+    #[inline]
+    fn new(hash: u64, key: &[u8]) -> WantedKey<'_> {
+        WantedKey {
+            key,
+            short: ShortKey::new(key, hash),
+            hash,
+        }
+    }
+
+    /// Whether the newest row has this key, as far as that can be told without touching the row.
+    #[inline]
+    fn is_in(&self, known: &KeyRows) -> bool {
+        known.key == self.short && !self.short.is_long()
+    }
+
+    #[inline]
+    fn has_class_of(&self, known: &KeyRows, keys: &[(usize, RowKeys)]) -> bool {
+        known.hash == upper_half(self.hash)
+            && (self.is_in(known) || has_class(keys, known.newest, self.key))
+    }
+}
+
+#[inline]
+fn upper_half(hash: u64) -> u32 {
+    (hash >> 32) as u32
 }
 
 fn of_row(keys: &[(usize, RowKeys)], row: usize) -> (&RowKeys, usize) {

@@ -27,12 +27,14 @@ mod panes;
 mod pattern;
 mod row_keys;
 mod session;
+mod short_key;
 mod sliding;
 mod sliding_aggregate;
 pub(crate) mod state_sizes;
 mod stateless;
 mod substream_join;
 mod timer_queue;
+mod untested_rows;
 mod vec_growth;
 mod window_operator;
 

@@ -5,8 +5,7 @@
 //! join panes into windows; write their rows. A pane takes no rows once its window is due, so the passes give the same
 //! result as processing row by row.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -30,9 +29,9 @@ pub(crate) struct PaneWindow {
     spec: Arc<GroupSpec>,
     grid: PaneGrid,
     cells: Cells,
-    /// The lanes to visit when the common watermark advances. A lane with cells has an entry at its `scheduled` time;
-    /// entries at other times are stale.
-    schedule: BinaryHeap<Reverse<(i64, u32)>>,
+    /// The lanes to visit when the common watermark advances, by time: there are few times, and very many lanes. A lane
+    /// with cells has an entry at its `scheduled` time; entries at other times are stale.
+    schedule: BTreeMap<i64, Vec<u32>>,
     has_lanes: bool,
     due: DueWindows,
     /// Per group, the last window that contains it and its row there.
@@ -78,7 +77,7 @@ impl PaneWindow {
             hopping_scripts: HoppingScripts::new(&spec, grid),
             spec,
             grid,
-            schedule: BinaryHeap::new(),
+            schedule: BTreeMap::new(),
             has_lanes: false,
             due: DueWindows::default(),
             group_rows: Vec::new(),
@@ -180,7 +179,7 @@ impl PaneWindow {
         let wanted = lane.scheduled == Lane::UNSCHEDULED || lane.due < lane.scheduled;
         if lane.due != Lane::IDLE && wanted {
             lane.scheduled = lane.due;
-            self.schedule.push(Reverse((lane.due, number)));
+            self.schedule.entry(lane.due).or_default().push(number);
         }
     }
 
@@ -195,11 +194,14 @@ impl PaneWindow {
                 }
             }
             None => {
-                while let Some(&Reverse((time, lane))) = self.schedule.peek()
-                    && time < watermark
+                while let Some(first) = self.schedule.first_entry()
+                    && *first.key() < watermark
                 {
-                    self.schedule.pop();
-                    self.visit_lane(lane, time, pass);
+                    let (time, mut lanes) = first.remove_entry();
+                    lanes.sort_unstable();
+                    for lane in lanes {
+                        self.visit_lane(lane, time, pass);
+                    }
                 }
             }
         }

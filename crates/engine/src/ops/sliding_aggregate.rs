@@ -17,20 +17,23 @@ use super::analytic::range_aggregate::Candidates;
 use crate::eval;
 use crate::value::Value;
 
+/// The states of one aggregate, by the slot of its group.
 pub(crate) enum SlidingAggregate {
-    /// COUNT(*): events.
-    Events(i64),
+    /// COUNT(*): the events inside, which groups count.
+    Events,
     /// COUNT of values.
-    Count(i64),
-    Total(Total),
-    Extreme(Box<Extreme>),
+    Counts(Vec<i64>),
+    Totals(Vec<Total>),
+    Extremes(Vec<Extreme>, Ordering),
     /// How often each value is in the window.
-    Distinct(HashMap<Box<[u8]>, u64, FixedState>),
-    Script(Box<RollingScript>),
+    Distinct(Vec<HashMap<Box<[u8]>, u64, FixedState>>),
+    Scripts(Vec<RollingScript>),
     Folded,
 }
 
-#[derive(Default)]
+/// One cache line.
+#[derive(Clone, Default)]
+#[repr(align(64))]
 pub(crate) struct Total {
     values: u64,
     ints: i128,
@@ -46,9 +49,22 @@ const UNITS: f64 = 18_446_744_073_709_551_616.0;
 /// No sum of as many as there can be overflows.
 const FIXED_MAX: f64 = 1_073_741_824.0;
 
+/// 2^20: floats that are whole in parts of it are converted by way of 64 bits, which is faster.
+const PARTS: f64 = 1_048_576.0;
+
 /// A float in units of 2^-64, if that is exact.
 #[inline]
 fn to_fixed(value: f64) -> Option<i128> {
+    let parts = value * PARTS;
+    let whole = parts as i64;
+    if whole as f64 == parts && value.abs() < FIXED_MAX {
+        return Some(i128::from(whole) << 44);
+    }
+    to_small_units(value)
+}
+
+#[inline(never)]
+fn to_small_units(value: f64) -> Option<i128> {
     if value.abs() >= FIXED_MAX {
         return None;
     }
@@ -58,98 +74,143 @@ fn to_fixed(value: f64) -> Option<i128> {
 }
 
 /// MIN and MAX. Values are numbered as they enter, and leave in that order.
+#[derive(Default)]
 pub(crate) struct Extreme {
-    /// How a value compares with one that it makes needless.
-    wanted: Ordering,
     candidates: Candidates,
     entered: i64,
     left: i64,
 }
 
+/// Whether an aggregate needs the values of events.
+pub(crate) fn reads_events(spec: &Aggregate) -> bool {
+    !matches!(SlidingAggregate::new(spec), SlidingAggregate::Events)
+}
+
 impl SlidingAggregate {
     pub(super) fn new(spec: &Aggregate) -> SlidingAggregate {
         match (&spec.function, &spec.argument) {
-            (AggregateFunction::Count, None) => SlidingAggregate::Events(0),
-            (AggregateFunction::Count, Some(_)) => SlidingAggregate::Count(0),
-            (AggregateFunction::CountDistinct, _) => SlidingAggregate::Distinct(HashMap::default()),
+            (AggregateFunction::Count, None) => SlidingAggregate::Events,
+            (AggregateFunction::Count, Some(_)) => SlidingAggregate::Counts(Vec::new()),
+            (AggregateFunction::CountDistinct, _) => SlidingAggregate::Distinct(Vec::new()),
             (AggregateFunction::Sum | AggregateFunction::Avg, _) => {
-                SlidingAggregate::Total(Total::default())
+                SlidingAggregate::Totals(Vec::new())
             }
-            (AggregateFunction::Min, _) => SlidingAggregate::Extreme(Extreme::new(Ordering::Less)),
+            (AggregateFunction::Min, _) => SlidingAggregate::Extremes(Vec::new(), Ordering::Less),
             (AggregateFunction::Max, _) => {
-                SlidingAggregate::Extreme(Extreme::new(Ordering::Greater))
+                SlidingAggregate::Extremes(Vec::new(), Ordering::Greater)
             }
-            (AggregateFunction::User(_), _) => SlidingAggregate::Script(Box::default()),
+            (AggregateFunction::User(_), _) => SlidingAggregate::Scripts(Vec::new()),
             _ => SlidingAggregate::Folded,
         }
     }
 
-    /// Forgets everything; the events inside have left.
-    pub(super) fn clear(&mut self, spec: &Aggregate) {
-        match self {
-            SlidingAggregate::Events(count) | SlidingAggregate::Count(count) => *count = 0,
-            SlidingAggregate::Total(total) => *total = Total::default(),
-            SlidingAggregate::Distinct(values) => values.clear(),
-            SlidingAggregate::Extreme(_) | SlidingAggregate::Script(_) => {
-                *self = SlidingAggregate::new(spec);
+    /// Makes room for the groups of so many slots; never shrinks.
+    #[inline]
+    pub(super) fn grow(&mut self, slots: usize) {
+        fn to<T>(states: &mut Vec<T>, slots: usize, fresh: impl FnMut() -> T) {
+            if states.len() < slots {
+                states.resize_with(slots, fresh);
             }
-            SlidingAggregate::Folded => {}
+        }
+        match self {
+            SlidingAggregate::Events | SlidingAggregate::Folded => {}
+            SlidingAggregate::Counts(counts) => to(counts, slots, i64::default),
+            SlidingAggregate::Totals(totals) => to(totals, slots, Total::default),
+            SlidingAggregate::Extremes(extremes, _) => to(extremes, slots, Extreme::default),
+            SlidingAggregate::Distinct(values) => to(values, slots, HashMap::default),
+            SlidingAggregate::Scripts(scripts) => to(scripts, slots, RollingScript::default),
         }
     }
 
-    pub(super) fn enter(&mut self, value: &Value) {
+    /// Touches the states of slots, for all of them together, so that cache misses overlap.
+    pub(super) fn prefetch(&self, slots: impl Iterator<Item = u32>) {
+        if let SlidingAggregate::Totals(totals) = self {
+            let values = slots.map(|slot| totals[slot as usize].values);
+            std::hint::black_box(values.fold(0, u64::wrapping_add));
+        }
+    }
+
+    /// Forgets everything; the events inside have left.
+    pub(super) fn clear(&mut self, slot: usize) {
         match self {
-            SlidingAggregate::Events(count) => *count += 1,
-            SlidingAggregate::Count(count) => *count += i64::from(!value.is_null()),
-            SlidingAggregate::Total(total) => total.enter(value),
-            SlidingAggregate::Extreme(extreme) => extreme.enter(value),
+            SlidingAggregate::Events | SlidingAggregate::Folded => {}
+            SlidingAggregate::Counts(counts) => counts[slot] = 0,
+            SlidingAggregate::Totals(totals) => totals[slot] = Total::default(),
+            SlidingAggregate::Extremes(extremes, _) => extremes[slot] = Extreme::default(),
+            SlidingAggregate::Distinct(values) => values[slot].clear(),
+            SlidingAggregate::Scripts(scripts) => scripts[slot] = RollingScript::default(),
+        }
+    }
+
+    pub(super) fn enter(&mut self, slot: usize, value: &Value) {
+        match self {
+            SlidingAggregate::Counts(counts) => counts[slot] += i64::from(!value.is_null()),
+            SlidingAggregate::Totals(totals) => totals[slot].enter(value),
+            SlidingAggregate::Extremes(extremes, wanted) => extremes[slot].enter(*wanted, value),
             SlidingAggregate::Distinct(values) => {
                 if let Some(key) = key_of(value) {
-                    *values.entry(key).or_default() += 1;
+                    *values[slot].entry(key).or_default() += 1;
                 }
             }
-            SlidingAggregate::Script(_) | SlidingAggregate::Folded => {}
+            SlidingAggregate::Events | SlidingAggregate::Scripts(_) | SlidingAggregate::Folded => {}
         }
     }
 
     /// Events leave in the order in which they entered.
-    pub(super) fn leave(&mut self, value: &Value) {
+    pub(super) fn leave(&mut self, slot: usize, value: &Value) {
         match self {
-            SlidingAggregate::Events(count) => *count -= 1,
-            SlidingAggregate::Count(count) => *count -= i64::from(!value.is_null()),
-            SlidingAggregate::Total(total) => total.leave(value),
-            SlidingAggregate::Extreme(extreme) => extreme.leave(),
+            SlidingAggregate::Counts(counts) => counts[slot] -= i64::from(!value.is_null()),
+            SlidingAggregate::Totals(totals) => totals[slot].leave(value),
+            SlidingAggregate::Extremes(extremes, _) => extremes[slot].leave(),
             SlidingAggregate::Distinct(values) => {
                 let Some(key) = key_of(value) else { return };
-                if let Some(count) = values.get_mut(&key) {
+                if let Some(count) = values[slot].get_mut(&key) {
                     *count -= 1;
                     if *count == 0 {
-                        values.remove(&key);
+                        values[slot].remove(&key);
                     }
                 }
             }
-            SlidingAggregate::Script(_) | SlidingAggregate::Folded => {}
+            SlidingAggregate::Events | SlidingAggregate::Scripts(_) | SlidingAggregate::Folded => {}
         }
     }
 
-    /// The aggregate of what is inside; `None` if it must be folded.
-    pub(super) fn result(&self, spec: &Aggregate) -> Option<Result<Value, FailureReason>> {
+    /// The aggregate of the `inside` events that are in the window; `None` if it must be folded.
+    pub(super) fn result(
+        &self,
+        slot: usize,
+        inside: u32,
+        spec: &Aggregate,
+    ) -> Option<Result<Value, FailureReason>> {
         match self {
-            SlidingAggregate::Events(count) | SlidingAggregate::Count(count) => {
-                Some(Ok(Value::Int(*count)))
-            }
-            SlidingAggregate::Distinct(values) => Some(Ok(Value::Int(values.len() as i64))),
-            SlidingAggregate::Total(total) => {
-                let (ints, values) = (total.ints, total.values);
+            SlidingAggregate::Events => Some(Ok(Value::Int(inside.into()))),
+            SlidingAggregate::Counts(counts) => Some(Ok(Value::Int(counts[slot]))),
+            SlidingAggregate::Distinct(values) => Some(Ok(Value::Int(values[slot].len() as i64))),
+            SlidingAggregate::Totals(totals) => {
+                let total = &totals[slot];
                 Some(accumulate::of_totals(
                     &spec.function,
-                    ints,
+                    total.ints,
                     total.float(),
-                    values,
+                    total.values,
                 ))
             }
-            SlidingAggregate::Extreme(extreme) => Some(Ok(extreme.candidates.best(extreme.wanted))),
-            SlidingAggregate::Script(_) | SlidingAggregate::Folded => None,
+            SlidingAggregate::Extremes(extremes, wanted) => {
+                Some(Ok(extremes[slot].candidates.best(*wanted)))
+            }
+            SlidingAggregate::Scripts(_) | SlidingAggregate::Folded => None,
+        }
+    }
+
+    /// About the size of the state of a group, without what it holds.
+    pub(super) fn state_bytes(&self) -> usize {
+        match self {
+            SlidingAggregate::Events | SlidingAggregate::Folded => 0,
+            SlidingAggregate::Counts(_) => size_of::<i64>(),
+            SlidingAggregate::Totals(_) => size_of::<Total>(),
+            SlidingAggregate::Extremes(..) => size_of::<Extreme>(),
+            SlidingAggregate::Distinct(_) => size_of::<HashMap<Box<[u8]>, u64, FixedState>>(),
+            SlidingAggregate::Scripts(_) => size_of::<RollingScript>(),
         }
     }
 }
@@ -221,18 +282,10 @@ fn new_sum() -> Box<ExactSum> {
 }
 
 impl Extreme {
-    fn new(wanted: Ordering) -> Box<Extreme> {
-        Box::new(Extreme {
-            wanted,
-            candidates: Candidates::default(),
-            entered: 0,
-            left: 0,
-        })
-    }
-
-    fn enter(&mut self, value: &Value) {
+    /// `wanted`: how a value compares with one that it makes needless.
+    fn enter(&mut self, wanted: Ordering, value: &Value) {
         self.entered += 1;
-        (self.candidates).enter(self.wanted, self.entered, value.view());
+        self.candidates.enter(wanted, self.entered, value.view());
     }
 
     fn leave(&mut self) {

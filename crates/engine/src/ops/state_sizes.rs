@@ -3,7 +3,7 @@
 use highwater_query::plan::Aggregate;
 
 use super::accumulate::Accumulator;
-use super::{join, pattern, session, sliding};
+use super::{join, pattern, session, sliding, sliding_aggregate};
 use crate::value::Value;
 
 pub(crate) const VALUE: usize = size_of::<Value>();
@@ -22,4 +22,9 @@ pub(crate) const ATTEMPT: usize = pattern::ATTEMPT_BYTES;
 /// The fixed state of an aggregate per group.
 pub(crate) fn of_group(spec: &Aggregate) -> usize {
     Accumulator::new(spec).slot_bytes()
+}
+
+/// Whether a sliding window stores the argument of an aggregate with each event.
+pub(crate) fn is_read_by_sliding(spec: &Aggregate) -> bool {
+    sliding_aggregate::reads_events(spec)
 }

@@ -11,6 +11,7 @@ use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_time::{Duration, Instant};
 
 use crate::ops::groups::EncodedKeys;
+use crate::ops::short_key::ShortKey;
 use crate::ops::timer_queue::ONE_LANE;
 
 #[derive(Default)]
@@ -45,23 +46,6 @@ const UNUSED: i64 = i64::MIN;
 
 /// How many rows are prefetched together.
 const PREFETCH_ROWS: usize = 32;
-
-/// A key of up to 15 bytes with its length in the last byte; for a longer one its hash and [`LONG`].
-type ShortKey = [u8; 16];
-
-const LONG: u8 = u8::MAX;
-
-fn short(key: &[u8], hash: u64) -> ShortKey {
-    let mut short = [0; 16];
-    if key.len() < short.len() {
-        short[..key.len()].copy_from_slice(key);
-        short[15] = key.len() as u8;
-    } else {
-        short[..8].copy_from_slice(&hash.to_le_bytes());
-        short[15] = LONG;
-    }
-    short
-}
 
 /// Equal keys of different lanes would all collide otherwise.
 fn with_lane(hash: u64, lane: u32) -> u64 {
@@ -106,13 +90,13 @@ impl PartitionKeys {
             }
             let lane = lanes.map_or(ONE_LANE, |lanes| lanes[row]);
             let (hash, key) = (with_lane(encoded.hash(row), lane), encoded.key(row));
-            let wanted = short(key, hash);
+            let wanted = ShortKey::new(key, hash);
             let (entries, colds) = (&self.entries, &self.colds);
             let found = self.table.find(hash, |&slot| {
                 let slot = slot as usize;
                 entries[slot].short == wanted
                     && (lanes.is_none() || colds[slot].lane == lane)
-                    && (wanted[15] != LONG || colds[slot].long.as_deref() == Some(key))
+                    && (!wanted.is_long() || colds[slot].long.as_deref() == Some(key))
             });
             let last = time.max(UNUSED + 1);
             let slot = match found {
@@ -137,7 +121,7 @@ impl PartitionKeys {
             *guess = self.table.find(hash, |_| true);
         }
         let entries = guesses.into_iter().flatten();
-        let bytes = entries.map(|&slot| u32::from(self.entries[slot as usize].short[0]));
+        let bytes = entries.map(|&slot| u32::from(self.entries[slot as usize].short.first_byte()));
         std::hint::black_box(bytes.sum::<u32>());
     }
 
@@ -146,12 +130,12 @@ impl PartitionKeys {
             self.push_unused();
             (self.entries.len() - 1) as u32
         });
-        let short = short(key, hash);
+        let short = ShortKey::new(key, hash);
         self.entries[slot as usize] = Entry { short, last };
         self.colds[slot as usize] = KeyDetails {
             hash,
             lane,
-            long: (short[15] == LONG).then(|| key.into()),
+            long: short.is_long().then(|| key.into()),
         };
         let colds = &self.colds;
         self.table
@@ -161,18 +145,15 @@ impl PartitionKeys {
 
     fn push_unused(&mut self) {
         self.entries.push(Entry {
-            short: [0; 16],
+            short: ShortKey::default(),
             last: UNUSED,
         });
         self.colds.push(KeyDetails::default());
     }
 
     fn key(&self, slot: usize) -> &[u8] {
-        let short = &self.entries[slot].short;
-        match &self.colds[slot].long {
-            Some(long) => long,
-            None => &short[..usize::from(short[15])],
-        }
+        let long = || self.colds[slot].long.as_deref().unwrap_or_default();
+        self.entries[slot].short.bytes().unwrap_or_else(long)
     }
 
     /// Drops expired keys and reports their numbers.

@@ -16,14 +16,14 @@ mod side;
 mod unmatched;
 
 use highwater_codec::{DecodeError, Reader};
-use highwater_query::plan::{Expr, JoinNode, Side, TimeBound};
-use highwater_time::CombinedWatermark;
+use highwater_query::plan::{Expr, ExprKind, JoinNode, Side, TimeBound};
+use highwater_time::{CombinedWatermark, Duration};
 
 use super::merge::{restore_watermark, snapshot_watermark};
 use super::{Context, Item, KeyOperator, Operator};
 use crate::chunk::CHUNK_ROWS;
 use crate::value::ValueRef;
-use pairs::{JoinOutput, Pair};
+use pairs::{JoinOutput, OutputColumn, Pair};
 use side::{JoinSide, RowRef};
 use unmatched::UnmatchedQueue;
 
@@ -62,11 +62,18 @@ struct TimeCheck {
 impl Join {
     pub(crate) fn new(node: &JoinNode) -> Join {
         let (mut left, mut right) = (Vec::new(), Vec::new());
-        let columns = node.columns.iter().map(|&(from, column)| match from {
-            Side::Left => (from, column_index(column, &mut left)),
-            Side::Right => (from, column_index(column, &mut right)),
+        let columns = node.columns.iter().map(|&(from, column)| OutputColumn {
+            from,
+            column: match from {
+                Side::Left => column_index(column, &mut left),
+                Side::Right => column_index(column, &mut right),
+            },
+            shared_key: (from == Side::Left)
+                .then(|| shared_key(node, column))
+                .flatten(),
         });
-        let columns = columns.collect();
+        let columns: Vec<OutputColumn> = columns.collect();
+        let shares_keys = columns.iter().any(|of| of.shared_key.is_some());
         let (low, high) = (node.low.ticks(), node.high.ticks());
         let implied =
             |check: &TimeCheck| check.left.is_none() && check.low <= low && high <= check.high;
@@ -76,10 +83,10 @@ impl Join {
             .map(|bound| TimeCheck::new(bound, &mut left));
         let checks: Vec<TimeCheck> = checks.filter(|check| !implied(check)).collect();
         let (left_keys, right_keys): (Vec<Expr>, Vec<Expr>) = node.keys.iter().cloned().unzip();
-        Join {
+        let mut join = Join {
             combined_watermark: CombinedWatermark::new(2),
-            left: JoinSide::new(left_keys, left, node.outer),
-            right: JoinSide::new(right_keys, right, false),
+            left: JoinSide::new(left_keys, left),
+            right: JoinSide::new(right_keys, right),
             low,
             high,
             unmatched: UnmatchedQueue::new(checks.is_empty(), high),
@@ -92,7 +99,10 @@ impl Join {
             },
             pairs: Vec::new(),
             prefetched: [0; 2],
-        }
+        };
+        join.left.track_matches = node.outer;
+        join.right.keep_key_columns = shares_keys;
+        join
     }
 
     fn advance(&mut self, watermark: i64, context: &mut Context<'_>) {
@@ -314,6 +324,19 @@ impl TimeCheck {
             self.low <= distance && distance <= self.high
         })
     }
+}
+
+/// The key that is a column of the left, if its value can be taken from the right row instead: where right rows are always
+/// the later ones, they were touched last.
+fn shared_key(node: &JoinNode, left_column: usize) -> Option<usize> {
+    let column = |expr: &Expr| match expr.kind {
+        ExprKind::Column(column) => Some(column),
+        _ => None,
+    };
+    let is_it =
+        |(left, right): &(Expr, Expr)| column(left) == Some(left_column) && column(right).is_some();
+    let later = node.low >= Duration::ZERO;
+    node.keys.iter().position(is_it).filter(|_| later)
 }
 
 /// The index of `column` among the buffered ones; adds it if needed.

@@ -8,7 +8,7 @@ use highwater_query::plan::{Pred, Side};
 
 use super::super::{Context, Item};
 use super::STEP;
-use super::side::{JoinSide, RowRef};
+use super::side::{BufferedChunk, JoinSide, RowRef};
 use crate::chunk::Chunk;
 use crate::column::Column;
 use crate::eval::{self, Faults};
@@ -21,11 +21,20 @@ pub(super) struct Pair {
     pub right: Option<RowRef>,
 }
 
+/// A column of the result.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OutputColumn {
+    pub from: Side,
+    /// Its index among the buffered columns of that side.
+    pub column: usize,
+    /// A key of the left that the right row has as well, in memory that was just touched.
+    pub shared_key: Option<usize>,
+}
+
 /// Turns pairs into rows.
 #[derive(Debug)]
 pub(super) struct JoinOutput {
-    /// The result columns, by their index among the buffered columns of each side.
-    pub columns: Vec<(Side, usize)>,
+    pub columns: Vec<OutputColumn>,
     pub residual: Option<Pred>,
     pub outer: bool,
     pub span: Span,
@@ -41,12 +50,13 @@ impl JoinOutput {
         context: &mut Context<'_>,
     ) -> bool {
         for batch in pairs.chunks(context.budget.piece_rows()) {
-            let bytes = self.bytes(batch, left, right);
+            let sources = PairSources::new(batch, left, right);
+            let bytes = sources.bytes(&self.columns);
             if !context.budget.charge(bytes, STEP, Some(self.span)) {
                 break;
             }
             let rows = match &self.residual {
-                None => self.gather(batch, left, right),
+                None => self.chunk(batch, &sources),
                 Some(residual) => self.filter_residual(residual, batch, left, right, context),
             };
             if rows.rows() > 0 {
@@ -92,45 +102,116 @@ impl JoinOutput {
         self.gather(&results, left, right)
     }
 
-    /// About the size of the rows of pairs.
-    fn bytes(&self, pairs: &[Pair], left: &JoinSide, right: &JoinSide) -> usize {
-        let texts = self.columns.iter().map(|&(from, column)| {
-            let side = match from {
-                Side::Left => left,
-                Side::Right => right,
-            };
-            if !side.has_text(column) {
+    fn gather(&self, pairs: &[Pair], left: &JoinSide, right: &JoinSide) -> Chunk {
+        self.chunk(pairs, &PairSources::new(pairs, left, right))
+    }
+
+    fn chunk(&self, pairs: &[Pair], sources: &PairSources<'_>) -> Chunk {
+        let columns = self.columns.iter().map(|of| sources.column(*of));
+        Chunk::new(
+            pairs.iter().map(|pair| pair.time).collect(),
+            columns.collect(),
+        )
+    }
+}
+
+/// Where the rows of some pairs are.
+struct PairSources<'a> {
+    left: SideChunks<'a>,
+    right: SideChunks<'a>,
+    left_rows: Vec<(u32, u32)>,
+    right_rows: Vec<(u32, u32)>,
+    /// Every left row has a right one.
+    all_matched: bool,
+}
+
+/// The values of a result column: rows of parts.
+struct ColumnSource<'a> {
+    parts: Vec<&'a Column>,
+    rows: &'a [(u32, u32)],
+}
+
+impl<'a> PairSources<'a> {
+    fn new(pairs: &[Pair], left: &'a JoinSide, right: &'a JoinSide) -> PairSources<'a> {
+        let (mut left, mut right) = (SideChunks::new(left), SideChunks::new(right));
+        let left_rows = pairs.iter().map(|pair| left.row(pair.left)).collect();
+        let right_rows = pairs.iter().map(|pair| {
+            pair.right
+                .map_or(SideChunks::NOTHING, |row_ref| right.row(row_ref))
+        });
+        let right_rows: Vec<(u32, u32)> = right_rows.collect();
+        PairSources {
+            all_matched: !right_rows.contains(&SideChunks::NOTHING),
+            left,
+            right,
+            left_rows,
+            right_rows,
+        }
+    }
+
+    fn source(&self, of: OutputColumn) -> ColumnSource<'_> {
+        let (side, rows) = match of.from {
+            Side::Left => (&self.left, &self.left_rows),
+            Side::Right => (&self.right, &self.right_rows),
+        };
+        let parts = side.parts(|chunk| chunk.columns.get(of.column));
+        if let Some(key) = of.shared_key
+            && self.all_matched
+        {
+            let shared = self.right.parts(|chunk| chunk.key_columns.get(key));
+            if have_equal_values(parts.iter().chain(&shared)) {
+                return ColumnSource {
+                    parts: shared,
+                    rows: &self.right_rows,
+                };
+            }
+        }
+        ColumnSource { parts, rows }
+    }
+
+    /// About the size of the rows.
+    fn bytes(&self, columns: &[OutputColumn]) -> usize {
+        let texts = columns.iter().map(|of| {
+            let ColumnSource { parts, rows } = self.source(*of);
+            if !parts.iter().any(|part| matches!(part, Column::Text(_))) {
                 return 0;
             }
-            let rows = pairs.iter().filter_map(|pair| match from {
-                Side::Left => Some(pair.left),
-                Side::Right => pair.right,
-            });
-            rows.map(|row| side.chunk(row.chunk).columns[column].value_bytes(row.row as usize))
+            let rows = rows.iter().filter(|row| **row != SideChunks::NOTHING);
+            rows.map(|&(part, row)| parts[part as usize].value_bytes(row as usize))
                 .sum()
         });
-        let fixed = pairs.len() * (self.columns.len() + 1) * size_of::<i64>();
+        let fixed = self.left_rows.len() * (columns.len() + 1) * size_of::<i64>();
         fixed + texts.sum::<usize>()
     }
 
-    fn gather(&self, pairs: &[Pair], left: &JoinSide, right: &JoinSide) -> Chunk {
-        let mut lefts = SideChunks::new(left);
-        let mut rights = SideChunks::new(right);
-        let left_rows: Vec<(u32, u32)> = pairs.iter().map(|pair| lefts.row(pair.left)).collect();
-        let right_rows: Vec<(u32, u32)> = pairs
+    fn column(&self, of: OutputColumn) -> Column {
+        let ColumnSource { mut parts, rows } = self.source(of);
+        if of.from == Side::Left || self.all_matched {
+            return match parts.is_empty() {
+                true => Column::Null(0),
+                false => Column::interleave(&parts, rows),
+            };
+        }
+        let nothing = Column::Null(1);
+        let last = parts.len() as u32;
+        parts.push(&nothing);
+        let rows: Vec<(u32, u32)> = rows
             .iter()
-            .map(|pair| {
-                pair.right
-                    .map_or(SideChunks::NOTHING, |row_ref| rights.row(row_ref))
-            })
+            .map(|&(part, row)| (part.min(last), row))
             .collect();
-        let columns = self.columns.iter().map(|&(from, column)| match from {
-            Side::Left => lefts.column(column, &left_rows),
-            Side::Right => rights.column(column, &right_rows),
-        });
-        let columns = columns.collect();
-        Chunk::new(pairs.iter().map(|pair| pair.time).collect(), columns)
+        Column::interleave(&parts, &rows)
     }
+}
+
+/// Whether equal keys of these columns are the same values: of one type that has one form for each value.
+fn have_equal_values<'a>(mut columns: impl Iterator<Item = &'a &'a Column>) -> bool {
+    let exact =
+        |column: &Column| matches!(column, Column::Int(_) | Column::Text(_) | Column::Time(_));
+    let Some(first) = columns.next().filter(|first| exact(first)) else {
+        return false;
+    };
+    let kind = std::mem::discriminant(*first);
+    columns.all(|column| std::mem::discriminant(*column) == kind)
 }
 
 /// The chunks of one side that some rows are in.
@@ -163,26 +244,10 @@ impl<'a> SideChunks<'a> {
         (*part, row_ref.row)
     }
 
-    fn column(&self, column: usize, rows: &[(u32, u32)]) -> Column {
+    /// A column of each of the chunks.
+    fn parts(&self, column: impl Fn(&'a BufferedChunk) -> Option<&'a Column>) -> Vec<&'a Column> {
         let stored = self.side.chunks();
-        let mut parts: Vec<&Column> = self
-            .chunks
-            .iter()
-            .map(|&chunk| &stored[chunk].columns[column])
-            .collect();
-        let nothing = Column::Null(1);
-        if !rows.iter().any(|row| row.0 == u32::MAX) {
-            return match parts.is_empty() {
-                true => Column::Null(0),
-                false => Column::interleave(&parts, rows),
-            };
-        }
-        let last = parts.len() as u32;
-        parts.push(&nothing);
-        let rows: Vec<(u32, u32)> = rows
-            .iter()
-            .map(|&(part, row)| (part.min(last), row))
-            .collect();
-        Column::interleave(&parts, &rows)
+        let chunks = self.chunks.iter();
+        chunks.filter_map(|&chunk| column(&stored[chunk])).collect()
     }
 }

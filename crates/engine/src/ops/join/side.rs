@@ -32,6 +32,8 @@ pub(super) struct BufferedChunk {
     pub times: ScalarBuffer<i64>,
     pub columns: Vec<Column>,
     keys: RowKeys,
+    /// The columns of the keys; empty unless kept.
+    pub key_columns: Vec<Column>,
     /// Which rows are matched; empty unless tracked.
     matched: Vec<bool>,
 }
@@ -58,7 +60,9 @@ pub(super) struct JoinSide {
     /// The buffered columns of the input chunks.
     columns: Vec<usize>,
     /// Whether to track which rows are matched.
-    track_matches: bool,
+    pub track_matches: bool,
+    /// Whether results take values from the keys of this side.
+    pub keep_key_columns: bool,
     chunks: VecDeque<BufferedChunk>,
     /// The number of the first chunk.
     first: u32,
@@ -86,11 +90,12 @@ pub(super) const PREFETCH_ROWS: usize = 64;
 const PREFETCH_MIN_ROWS: usize = 4_096;
 
 impl JoinSide {
-    pub(super) fn new(keys: Vec<Expr>, columns: Vec<usize>, track_matches: bool) -> JoinSide {
+    pub(super) fn new(keys: Vec<Expr>, columns: Vec<usize>) -> JoinSide {
         JoinSide {
             keys,
             columns,
-            track_matches,
+            track_matches: false,
+            keep_key_columns: false,
             chunks: VecDeque::new(),
             first: 0,
             ahead: (0, 0),
@@ -103,35 +108,32 @@ impl JoinSide {
 
     /// Adds rows; drops and counts those whose keys fail.
     pub(super) fn push(&mut self, chunk: Chunk, context: &mut Context<'_>) {
-        let (chunk, keys) = prepare(&self.keys, chunk, context.errors);
+        let (chunk, key_columns) = prepare(&self.keys, chunk, context.errors);
         let columns: Vec<&Column> = self.columns.iter().map(|&c| &chunk.columns[c]).collect();
         let mut from = 0;
         while from < chunk.rows() {
-            let keys = RowKeys::new(&keys, from, chunk.rows());
+            let keys = RowKeys::new(&key_columns, from, chunk.rows());
             let len = keys.len();
             let whole = len == chunk.rows();
-            let cut = |column: &&Column| match whole {
-                true => (*column).clone(),
+            let cut = |column: &Column| match whole {
+                true => column.clone(),
                 false => column.slice(from, len),
             };
-            self.store(
-                chunk.times.slice(from, len),
-                columns.iter().map(cut).collect(),
+            self.converted |= keys.is_converted();
+            let kept = if self.keep_key_columns {
+                &key_columns[..]
+            } else {
+                &[]
+            };
+            self.chunks.push_back(BufferedChunk {
+                matched: vec![false; if self.track_matches { len } else { 0 }],
+                times: chunk.times.slice(from, len),
+                columns: columns.iter().map(|column| cut(column)).collect(),
+                key_columns: kept.iter().map(cut).collect(),
                 keys,
-            );
+            });
             from += len;
         }
-    }
-
-    fn store(&mut self, times: ScalarBuffer<i64>, columns: Vec<Column>, keys: RowKeys) {
-        self.converted |= keys.is_converted();
-        let matched = if self.track_matches { times.len() } else { 0 };
-        self.chunks.push_back(BufferedChunk {
-            matched: vec![false; matched],
-            times,
-            columns,
-            keys,
-        });
     }
 
     /// The time of the next row, or the end of time.
@@ -356,12 +358,17 @@ impl JoinSide {
             let parts: Vec<&Column> = parts.iter().map(|part| &part.columns[column]).collect();
             Column::interleave(&parts, &rows)
         });
+        let key_columns = (0..parts[0].key_columns.len()).map(|key| {
+            let parts: Vec<&Column> = parts.iter().map(|part| &part.key_columns[key]).collect();
+            Column::interleave(&parts, &rows)
+        });
         let times = rows
             .iter()
             .map(|&(part, row)| parts[part as usize].times[row as usize]);
         let merged = BufferedChunk {
             times: times.collect(),
             columns: columns.collect(),
+            key_columns: key_columns.collect(),
             keys,
             matched,
         };
@@ -375,12 +382,6 @@ impl JoinSide {
         for kept in self.rows.range_mut(to..) {
             kept.row_ref.chunk = kept.row_ref.chunk.wrapping_sub(gone as u32);
         }
-    }
-
-    /// Whether some values of a buffered column are text.
-    pub(super) fn has_text(&self, column: usize) -> bool {
-        let mut chunks = self.chunks.iter();
-        chunks.any(|chunk| matches!(chunk.columns[column], Column::Text(_)))
     }
 
     pub(super) fn state_bytes(&self) -> usize {
@@ -443,6 +444,22 @@ impl JoinSide {
         self.restore_rows(from)
     }
 
+    /// The key columns of stored keys.
+    fn decoded_keys(&self, keys: &RowKeys) -> Vec<Column> {
+        let width = if self.keep_key_columns {
+            self.keys.len()
+        } else {
+            0
+        };
+        let mut columns = ColumnBuilder::of_width(width);
+        for row in 0..keys.len() {
+            let mut key = keys.key(row).unwrap_or_default();
+            let columns = columns.iter_mut();
+            columns.for_each(|column| column.push(eval::decode_key(&mut key)));
+        }
+        columns.into_iter().map(ColumnBuilder::finish).collect()
+    }
+
     fn restore_rows(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         let mut left = from.count()?;
         while left > 0 {
@@ -473,6 +490,7 @@ impl JoinSide {
             self.chunks.push_back(BufferedChunk {
                 times: times.into(),
                 columns: columns.into_iter().map(ColumnBuilder::finish).collect(),
+                key_columns: self.decoded_keys(&keys),
                 keys,
                 matched,
             });

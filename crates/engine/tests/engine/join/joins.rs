@@ -58,6 +58,7 @@ fn join_case(random: &mut Random) -> JoinCase {
             (Side::Right, NUMBER),
             (Side::Left, NUMBER),
             (Side::Left, KEY),
+            (Side::Left, OTHER_KEY),
         ],
         outer: random.flip(),
         low: duration(low),
