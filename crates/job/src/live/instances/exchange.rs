@@ -13,7 +13,7 @@ use std::sync::Arc;
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_engine::{Item, ItemReader};
 use highwater_log::batch::{Batches, Decompressor, NewRecord};
-use highwater_log::{AppendError, FetchData, Isolation, Offset, Partition, ReadError};
+use highwater_log::{AppendError, BoxFuture, FetchData, Isolation, Offset, Partition, ReadError};
 use highwater_time::Instant;
 
 use super::super::feed::StreamPosition;
@@ -52,9 +52,9 @@ fn read_position(from: &mut Reader<'_>) -> Result<StreamPosition, DecodeError> {
     })
 }
 
-/// The part of an output for one combiner.
+/// The part of some outputs of a stream, one after the other, for one combiner.
 pub(super) struct ExchangePart<'a> {
-    pub output: &'a StreamOutput,
+    pub outputs: Vec<&'a StreamOutput>,
     /// The items with the exits that they left.
     pub deliveries: Vec<(usize, Cow<'a, Item>)>,
     /// It has the dead letters and late events.
@@ -64,31 +64,40 @@ pub(super) struct ExchangePart<'a> {
 }
 
 impl ExchangePart<'_> {
-    /// The bytes of an output that leads from one position to another.
+    /// The bytes of the outputs, as one that leads from one position to another.
     pub(super) fn encode(&self, from: StreamPosition, to: StreamPosition) -> Vec<u8> {
-        let output = self.output;
+        let last = self.outputs.last();
+        let (watermark, reached) = last
+            .map_or((Instant::BEFORE_ALL, Instant::BEFORE_ALL), |last| {
+                (last.watermark, last.reached)
+            });
         let mut out = Vec::new();
         write_position(from, &mut out);
         write_position(to, &mut out);
-        out.i64(output.watermark.ticks());
-        out.i64(output.reached.ticks());
+        out.i64(watermark.ticks());
+        out.i64(reached.ticks());
         out.count(self.deliveries.len());
         for (exit, item) in &self.deliveries {
             out.u32(*exit as u32);
             item.write(&mut out);
         }
-        for rows in [&output.rejected, &output.failed, &output.late] {
-            let rows = match self.has_side_rows {
-                true => &rows[..],
-                false => &[],
-            };
-            out.count(rows.len());
-            rows.iter().for_each(|row| row.write(&mut out));
-        }
+        self.write_rows(|output| &output.rejected, &mut out);
+        self.write_rows(|output| &output.failed, &mut out);
+        self.write_rows(|output| &output.late, &mut out);
         if let Some(tables) = self.tables {
             out.u64(tables);
         }
         out
+    }
+
+    fn write_rows(&self, rows_of: impl Fn(&StreamOutput) -> &Vec<SideRow>, out: &mut Vec<u8>) {
+        let outputs = match self.has_side_rows {
+            true => &self.outputs[..],
+            false => &[],
+        };
+        let rows = || outputs.iter().flat_map(|output| rows_of(output));
+        out.count(rows().count());
+        rows().for_each(|row| row.write(out));
     }
 }
 
@@ -344,14 +353,14 @@ impl ExchangeWriter {
         self.partition.topic_partition().to_string()
     }
 
-    /// Appends the body of an output that ends at `to`. Ready when it is durable.
-    pub(super) async fn append(
+    /// Appends the body of an output that ends at `to`. Ready with the offset after it when it is durable.
+    pub(super) fn append(
         &mut self,
         to: StreamPosition,
-        body: Vec<u8>,
-    ) -> Result<(), ExchangeError> {
+        body: &[u8],
+    ) -> BoxFuture<Result<Offset, ExchangeError>> {
         // The calls fix the order.
-        let appends: Vec<_> = pieces(&body)
+        let appends: Vec<_> = pieces(body)
             .iter()
             .map(|piece| {
                 self.partition.append_records(&[NewRecord {
@@ -361,12 +370,20 @@ impl ExchangeWriter {
                 }])
             })
             .collect();
-        for append in appends {
-            let appended = append.await?;
-            self.end = self.end.max(Offset(appended.offset.0 + 1));
-        }
         self.position = Some(to);
-        Ok(())
+        let mut end = self.end;
+        Box::pin(async move {
+            for append in appends {
+                let appended = append.await?;
+                end = end.max(Offset(appended.offset.0 + 1));
+            }
+            Ok(end)
+        })
+    }
+
+    /// The records before `end` are durable.
+    pub(super) fn note_end(&mut self, end: Offset) {
+        self.end = end;
     }
 }
 

@@ -214,3 +214,83 @@ impl ExchangeStream {
         from.end()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use highwater_log::{HubName, HubSettings, HubSpec, Isolation, Log, MemoryLog, Partition};
+
+    use super::super::super::state_limit::StateLimit;
+    use super::super::exchange::{ExchangePart, ExchangeWriter};
+    use super::*;
+    use crate::config::JobFile;
+    use crate::load::Job;
+
+    fn position(next: i64) -> StreamPosition {
+        StreamPosition {
+            next: Offset(next),
+            arrived: Instant::from_ticks(next * 10),
+        }
+    }
+
+    fn stream(tables: Option<u64>) -> ExchangeStream {
+        let text = "sql = \"SELECT k INTO x FROM a\"\n[inputs.a]\nhub = \"a\"\n";
+        let job = Job::new(JobFile::parse(text, "job.toml").unwrap()).unwrap();
+        let id = ExchangeStreamId {
+            number: 0,
+            input: 0,
+            partition: 0,
+            place: TopicPartition {
+                hub: HubName::new("a").unwrap(),
+                partition: 0,
+            },
+            tables,
+        };
+        let meter = StateLimit::new(u64::MAX).meter();
+        ExchangeStream::new(id, job.physical.item_reader(), Offset(0), meter)
+    }
+
+    async fn exchange() -> Arc<dyn Partition> {
+        let log = MemoryLog::new(|| 0);
+        let spec = HubSpec {
+            name: HubName::new("exchange").unwrap(),
+            partitions: 1,
+            settings: HubSettings::default(),
+        };
+        log.create(spec).await.unwrap();
+        log.partition("exchange", 0).unwrap()
+    }
+
+    // proves X3
+    #[tokio::test]
+    async fn outputs_with_newer_reference_data_than_the_combiner_has_are_refused() {
+        let partition = exchange().await;
+        let mut writer = ExchangeWriter::open(partition.clone(), Offset(0))
+            .await
+            .unwrap();
+        let mut output = stream(None).empty_output();
+        output.watermark = Instant::from_ticks(5);
+        for (from, to, version) in [(0, 4, 1), (4, 9, 2)] {
+            let part = ExchangePart {
+                // Two outputs that share an append are one.
+                outputs: vec![&output, &output],
+                deliveries: Vec::new(),
+                has_side_rows: true,
+                tables: Some(version),
+            };
+            let body = part.encode(position(from), position(to));
+            writer.append(position(to), &body).await.unwrap();
+        }
+        let read = partition.read(Offset(0), 1 << 20, Isolation::Committed);
+        let fetched = read.await.unwrap();
+        let refused = stream(Some(1)).take(&fetched).err().unwrap();
+        assert!(refused.contains("newer reference data"), "{refused}");
+        let mut current = stream(Some(2));
+        let taken = current.take(&fetched).unwrap();
+        assert_eq!(taken.watermark, Instant::from_ticks(5));
+        assert_eq!(current.status().next, Offset(9));
+        // Of an earlier version are the rows before those that a later one has changed.
+        stream(Some(3)).take(&fetched).unwrap();
+    }
+}

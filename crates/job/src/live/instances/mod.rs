@@ -20,6 +20,7 @@ mod identity;
 mod references;
 mod stream_checkpoint;
 mod stream_exchange;
+mod stream_run;
 mod stream_shard;
 mod supervisor;
 mod trim;

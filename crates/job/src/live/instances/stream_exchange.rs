@@ -3,18 +3,27 @@
 //! Every output goes to all of them, with the rows and panes of the combiner's keys; the first has the side rows as well. The
 //! partitions are written side by side, so after a crash they may end at different positions: a new owner drops from each
 //! what it has, and its fetches end at every one of these positions.
+//!
+//! One append is under way at a time. Outputs that come meanwhile go into the next as one: an append costs a broker about
+//! as much as a thousand events.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
-use highwater_engine::KeyRoutes;
-use highwater_log::{Offset, Partition, partition_for_key};
+use highwater_engine::{Item, KeyRoutes};
+use highwater_log::{BoxFuture, Offset, Partition, partition_for_key};
 
 use super::super::feed::StreamPosition;
+use super::super::state_limit::BytesInFlight;
+use super::super::status::PartitionStatus;
 use super::exchange::{ExchangeError, ExchangePart, ExchangeWriter};
+use crate::partition_pipeline::Delivery;
 use crate::stream::StreamOutput;
+
+/// Outputs with more rows than this share no append.
+const APPEND_BYTES: u64 = 512 << 10;
 
 pub(super) struct StreamExchange {
     /// Set if there are several combiners.
@@ -23,8 +32,35 @@ pub(super) struct StreamExchange {
     ends: Vec<CombinerEnd>,
     /// Outputs up to there are in all partitions.
     processed: StreamPosition,
+    /// The position after the last output of earlier owners.
+    inherited: StreamPosition,
     /// The version of the reference data, if the job has any.
     tables: Option<u64>,
+    /// Outputs that wait for the append under way.
+    waiting: VecDeque<ExchangedOutput>,
+    appending: Option<Appending>,
+}
+
+/// An output on its way to the exchange.
+pub(super) struct ExchangedOutput {
+    pub to: StreamPosition,
+    pub output: Box<StreamOutput>,
+    pub status: Box<PartitionStatus>,
+    /// Given back when the output is durable.
+    pub _in_flight: BytesInFlight,
+}
+
+/// An append to the partitions of all combiners.
+struct Appending {
+    outputs: Vec<ExchangedOutput>,
+    /// The offset after the append in each partition, where there was something to append.
+    done: BoxFuture<Result<Vec<Option<Offset>>, ExchangeError>>,
+}
+
+/// The bytes for a combiner, which end at `to`.
+struct AppendedPart {
+    to: StreamPosition,
+    body: Vec<u8>,
 }
 
 /// The partition of one combiner.
@@ -56,11 +92,16 @@ impl StreamExchange {
                 writer,
             })
         });
+        let ends = try_join_all(opened).await?;
+        let inherited = ends.iter().map(|end| end.last).max();
         Ok(StreamExchange {
             routes,
-            ends: try_join_all(opened).await?,
+            inherited: inherited.unwrap_or(position),
+            ends,
             processed: position,
             tables,
+            waiting: VecDeque::new(),
+            appending: None,
         })
     }
 
@@ -77,7 +118,7 @@ impl StreamExchange {
 
     /// Whether all outputs of earlier owners have been computed again.
     pub(super) fn has_caught_up(&self) -> bool {
-        self.ends.iter().all(|end| self.processed >= end.last)
+        self.processed >= self.inherited
     }
 
     /// The positions at which fetches must end, ascending.
@@ -89,53 +130,122 @@ impl StreamExchange {
         later.into()
     }
 
-    /// Appends an output that ends at `to`, where it is not there yet. Ready when it is durable.
-    pub(super) async fn append(
-        &mut self,
-        to: StreamPosition,
-        output: &StreamOutput,
-    ) -> Result<(), ExchangeError> {
-        let parts = self.parts(output);
+    /// Takes the next output.
+    pub(super) fn push(&mut self, output: ExchangedOutput) {
+        self.waiting.push_back(output);
+    }
+
+    /// Whether there are outputs that are not durable.
+    pub(super) fn has_work(&self) -> bool {
+        self.appending.is_some() || !self.waiting.is_empty()
+    }
+
+    /// The outputs that are durable next. There must be some that are not; none is lost if this is dropped.
+    pub(super) async fn appended(&mut self) -> Result<Vec<ExchangedOutput>, ExchangeError> {
+        let appending = match &mut self.appending {
+            Some(appending) => appending,
+            None => {
+                let begun = self.begin();
+                self.appending.insert(begun)
+            }
+        };
+        let ends = (&mut appending.done).await?;
+        let outputs = self.appending.take().map(|appending| appending.outputs);
+        let outputs = outputs.unwrap_or_default();
+        for (end, written) in self.ends.iter_mut().zip(ends) {
+            if let Some(written) = written {
+                end.writer.note_end(written);
+            }
+        }
+        if let Some(last) = outputs.last() {
+            self.processed = last.to;
+        }
+        Ok(outputs)
+    }
+
+    /// Appends waiting outputs where they are not there yet.
+    fn begin(&mut self) -> Appending {
+        let mut size = 0;
+        let fits = |waiting: &&ExchangedOutput| {
+            let is_first = size == 0;
+            size += 1 + waiting.output.size();
+            is_first || size <= APPEND_BYTES
+        };
+        let count = self.waiting.iter().take_while(fits).count();
+        let outputs: Vec<ExchangedOutput> = self.waiting.drain(..count).collect();
+        let parts = self.encode(&outputs);
         let ends = self.ends.iter_mut().zip(parts);
-        let appends = ends.filter(|(end, _)| to > end.last).map(|(end, part)| {
-            let body = part.encode(end.last, to);
-            end.last = to;
-            end.writer.append(to, body)
+        let appends = ends.map(|(end, part)| {
+            let append = part.map(|part| {
+                end.last = part.to;
+                end.writer.append(part.to, &part.body)
+            });
+            async move {
+                match append {
+                    Some(append) => append.await.map(Some),
+                    None => Ok(None),
+                }
+            }
         });
-        try_join_all(appends).await?;
-        self.processed = to;
-        Ok(())
+        let appends: Vec<_> = appends.collect();
+        Appending {
+            outputs,
+            done: Box::pin(try_join_all(appends)),
+        }
+    }
+
+    /// For each combiner, what it does not have yet.
+    fn encode(&self, outputs: &[ExchangedOutput]) -> Vec<Option<AppendedPart>> {
+        let parts = self.parts(outputs).into_iter().zip(&self.ends);
+        let encoded = parts.map(|(part, end)| {
+            let to = outputs.last()?.to;
+            (!part.outputs.is_empty()).then(|| AppendedPart {
+                to,
+                body: part.encode(end.last, to),
+            })
+        });
+        encoded.collect()
     }
 
     /// The part of each combiner.
-    fn parts<'a>(&self, output: &'a StreamOutput) -> Vec<ExchangePart<'a>> {
-        let part = |has_side_rows| ExchangePart {
-            output,
+    fn parts<'a>(&self, outputs: &'a [ExchangedOutput]) -> Vec<ExchangePart<'a>> {
+        let combiners = self.ends.len();
+        let part = |combiner| ExchangePart {
+            outputs: Vec::new(),
             deliveries: Vec::new(),
-            has_side_rows,
+            has_side_rows: combiner == 0,
             tables: self.tables,
         };
+        let mut parts: Vec<ExchangePart<'a>> = (0..combiners).map(part).collect();
+        for ExchangedOutput { to, output, .. } in outputs {
+            let wanted = self.ends.iter().map(|end| *to > end.last);
+            let wanted: Vec<bool> = wanted.collect();
+            let takers = parts.iter_mut().zip(&wanted).filter(|(_, wanted)| **wanted);
+            takers.for_each(|(part, _)| part.outputs.push(output));
+            for Delivery { exit, item, .. } in &output.deliveries {
+                let items = self.split(output.input, *exit, item);
+                let takers = parts.iter_mut().zip(items).zip(&wanted);
+                for ((part, item), _) in takers.filter(|(_, wanted)| **wanted) {
+                    part.deliveries.extend(item.map(|item| (*exit, item)));
+                }
+            }
+        }
+        parts
+    }
+
+    /// The part of an item for each combiner.
+    fn split<'a>(&self, input: usize, exit: usize, item: &'a Item) -> Vec<Option<Cow<'a, Item>>> {
+        let Some(routes) = &self.routes else {
+            return vec![Some(Cow::Borrowed(item))];
+        };
         let combiners = self.ends.len();
-        let mut parts: Vec<ExchangePart<'a>> = (0..combiners).map(|n| part(n == 0)).collect();
         let class_of = |key: Option<&str>| {
             key.map_or(0, |key| {
                 partition_for_key(key.as_bytes(), combiners as u32) as usize
             })
         };
-        for delivery in &output.deliveries {
-            let Some(routes) = &self.routes else {
-                let item = Cow::Borrowed(&delivery.item);
-                parts[0].deliveries.push((delivery.exit, item));
-                continue;
-            };
-            let (exit, item) = (delivery.exit, &delivery.item);
-            let items = routes.split(output.input, exit, item, combiners, &class_of);
-            for (part, item) in parts.iter_mut().zip(items) {
-                let item = item.map(|item| (exit, Cow::Owned(item)));
-                part.deliveries.extend(item);
-            }
-        }
-        parts
+        let items = routes.split(input, exit, item, combiners, &class_of);
+        items.into_iter().map(|item| item.map(Cow::Owned)).collect()
     }
 
     /// Per combiner, the offset after the outputs that the state of the stream covers.

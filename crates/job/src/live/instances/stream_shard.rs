@@ -6,36 +6,32 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use highwater_codec::Reader;
 use highwater_log::{AppendError, Offset, Partition};
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
+use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::super::build::JobBuilder;
 use super::super::checkpoint_store::Checkpoints;
-use super::super::combiner_thread::CombinerMessage;
 use super::super::feed::{Feed, StreamPosition};
-use super::super::hub_stream::{HubStream, StreamSnapshot};
+use super::super::hub_stream::HubStream;
 use super::super::input_logs::kafka_input;
 use super::super::partition_stream::PartitionStream;
-use super::super::read_permits::PERMITS;
-use super::super::run::{Command, checkpoint_interval};
+use super::super::run::Command;
 use super::super::shard_state::ShardState;
 use super::super::start::{blocking, journal_of};
 use super::super::time_journal::{JournalAccess, JournalError, TimeJournal};
 use super::super::watchdog::JobThread;
-use super::super::worker::{WorkItem, Worker};
+use super::super::worker::Worker;
 use super::assignment::ShardNumber;
 use super::exchange::ExchangeError;
 use super::references::ShardVote;
 use super::stream_checkpoint::StreamCheckpoint;
 use super::stream_exchange::StreamExchange;
+use super::stream_run::{FeedTask, PERMITS, StreamRun};
 use super::{InstanceContext, ShardEnd, ShardTables};
 use crate::config::ArrivalTime;
-use crate::plan::InputPlan;
 
 pub(super) struct StreamShard {
     pub instance: Arc<InstanceContext>,
@@ -307,278 +303,4 @@ async fn saved_state(
         .await
         .map_err(|error| ShardEnd::Failed(error.to_string()))?;
     read.map_err(|error| store_failed(&error))
-}
-
-/// A task that ends when it is dropped.
-struct FeedTask(JoinHandle<Result<(), String>>);
-
-impl Drop for FeedTask {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-type CheckpointAnswer = oneshot::Sender<Result<u64, String>>;
-
-/// A stream that is running.
-struct StreamRun {
-    instance: Arc<InstanceContext>,
-    number: ShardNumber,
-    feed: FeedTask,
-    stop: watch::Sender<bool>,
-    to_worker: mpsc::UnboundedSender<WorkItem>,
-    outputs: mpsc::UnboundedReceiver<CombinerMessage>,
-    permits: Arc<Semaphore>,
-    exchange: StreamExchange,
-    state: Arc<ShardState>,
-    checkpoint: u64,
-    checkpointed_at: Duration,
-    /// Those who wait for the copy that was requested.
-    copying: Option<Vec<CheckpointAnswer>>,
-    storing: Option<StoringCheckpoint>,
-    tables: ShardTables,
-    /// How far the outputs have come that are in the exchange.
-    progress: ShardVote,
-}
-
-struct StoringCheckpoint {
-    write: JoinHandle<io::Result<()>>,
-    answers: Vec<CheckpointAnswer>,
-}
-
-/// What the run does next.
-enum NextStep {
-    GoOn,
-    End(ShardEnd),
-}
-
-impl StreamRun {
-    async fn watch(mut self, mut commands: mpsc::Receiver<Command>) -> ShardEnd {
-        let every = checkpoint_interval(&self.instance.job, &self.instance.options);
-        let tick = (every / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
-        let mut feeds = true;
-        let instance = self.instance.clone();
-        let tables = self.tables.clone();
-        let mut proposed = std::pin::pin!(tables.proposed(&instance));
-        loop {
-            let has_caught_up = self.exchange.has_caught_up();
-            let step = tokio::select! {
-                biased;
-                command = commands.recv() => match command {
-                    Some(Command::Checkpoint(answer)) => {
-                        self.begin_checkpoint(Some(answer));
-                        NextStep::GoOn
-                    }
-                    Some(Command::Stop) => return self.finish(feeds).await,
-                    Some(Command::Kill) | None => return ShardEnd::Stopped,
-                },
-                stored = stored(&mut self.storing) => self.take_stored(stored),
-                version = &mut proposed, if has_caught_up => {
-                    return self.await_tables(version, feeds).await;
-                }
-                ended = &mut self.feed.0, if feeds => {
-                    feeds = false;
-                    match (feed_ended(ended), self.tables.pending) {
-                        // It has come to where its predecessor was.
-                        (NextStep::GoOn, Some(version)) => {
-                            return self.await_tables(version, feeds).await;
-                        }
-                        (step, _) => step,
-                    }
-                }
-                message = self.outputs.recv() => self.take(message).await,
-                () = tokio::time::sleep(tick) => {
-                    if self.instance.context.clock.elapsed() >= self.checkpointed_at + every {
-                        self.begin_checkpoint(None);
-                    }
-                    NextStep::GoOn
-                }
-            };
-            if let NextStep::End(end) = step {
-                return end;
-            }
-        }
-    }
-
-    /// Stops reading and stores a checkpoint.
-    async fn finish(mut self, feeds: bool) -> ShardEnd {
-        match self.store_last(feeds).await {
-            Ok(_) => ShardEnd::Stopped,
-            Err(end) => end,
-        }
-    }
-
-    /// Stops where it is, for new reference data, and says how far it has come.
-    async fn await_tables(mut self, version: u64, feeds: bool) -> ShardEnd {
-        match self.store_last(feeds).await {
-            Ok(Ok(_)) => {}
-            // Without a checkpoint it may have a new owner that does not know of the version.
-            Ok(Err(reason)) => return ShardEnd::Delayed(reason),
-            Err(end) => return end,
-        }
-        let Some(references) = &self.instance.references else {
-            return ShardEnd::Stopped;
-        };
-        let vote = ShardVote {
-            reached: self.progress.reached + self.may_be_ahead(),
-            ..self.progress
-        };
-        match references.vote(version, self.number, vote).await {
-            Ok(()) => ShardEnd::AwaitsTables(version),
-            Err(end) => end,
-        }
-    }
-
-    /// By how much the rows of a substream may be ahead of the others.
-    fn may_be_ahead(&self) -> highwater_time::Duration {
-        let input = self.instance.partitions.all[self.number].input;
-        let (input, _) = InputPlan::of(&self.instance.job, input);
-        match input.plan.substream.is_empty() {
-            true => highwater_time::Duration::ZERO,
-            false => input.policy.early_arrival.unwrap_or_default(),
-        }
-    }
-
-    /// Stops reading and stores a checkpoint. The error says why the shard ends before.
-    async fn store_last(&mut self, feeds: bool) -> Result<Result<u64, String>, ShardEnd> {
-        let _ = self.stop.send(true);
-        if feeds {
-            // It ends by the signal.
-            let _ = (&mut self.feed.0).await;
-        }
-        // A checkpoint that is being stored is of an earlier moment.
-        let (answer, mut answered) = oneshot::channel();
-        let mut answer = Some(answer);
-        loop {
-            if self.copying.is_none()
-                && self.storing.is_none()
-                && let Some(answer) = answer.take()
-            {
-                self.begin_checkpoint(Some(answer));
-            }
-            let step = tokio::select! {
-                stored = stored(&mut self.storing) => self.take_stored(stored),
-                message = self.outputs.recv() => self.take(message).await,
-                stored = &mut answered, if answer.is_none() => {
-                    return Ok(stored.unwrap_or_else(|_| Err("no checkpoint was stored".into())));
-                }
-            };
-            if let NextStep::End(end) = step {
-                return Err(end);
-            }
-        }
-    }
-
-    fn begin_checkpoint(&mut self, answer: Option<CheckpointAnswer>) {
-        match &mut self.copying {
-            Some(answers) => answers.extend(answer),
-            None => {
-                self.copying = Some(answer.into_iter().collect());
-                // If the worker is gone, `outputs` is closed.
-                let _ = self.to_worker.send(WorkItem::Copy);
-            }
-        }
-        self.checkpointed_at = self.instance.context.clock.elapsed();
-    }
-
-    async fn take(&mut self, message: Option<CombinerMessage>) -> NextStep {
-        match message {
-            Some(CombinerMessage::Output {
-                output,
-                status,
-                in_flight,
-                ..
-            }) => {
-                let to = StreamPosition {
-                    next: status.next,
-                    arrived: output.arrived,
-                };
-                if let Err(error) = self.exchange.append(to, &output).await {
-                    return NextStep::End(error.into());
-                }
-                drop(in_flight);
-                self.permits.add_permits(1);
-                let status = *status;
-                self.progress = ShardVote {
-                    reached: output.arrived.max(output.watermark),
-                    watermark: output.watermark,
-                };
-                self.instance.status.update_partition(self.number, |shown| {
-                    let backlog = shown.backlog;
-                    *shown = super::super::status::PartitionStatus { backlog, ..status };
-                });
-                NextStep::GoOn
-            }
-            Some(CombinerMessage::Copied { copies, .. }) => {
-                for (_, copy) in copies {
-                    self.store(copy);
-                }
-                NextStep::GoOn
-            }
-            Some(CombinerMessage::Failed(reason)) => NextStep::End(ShardEnd::Failed(reason)),
-            Some(_) => NextStep::GoOn,
-            None => NextStep::End(ShardEnd::Failed("its threads ended unexpectedly".into())),
-        }
-    }
-
-    /// Stores the state. All outputs before it are in the exchange.
-    fn store(&mut self, snapshot: StreamSnapshot) {
-        let answers = self.copying.take().unwrap_or_default();
-        if let Some(storing) = &mut self.storing {
-            // The one under way is a little older.
-            return storing.answers.extend(answers);
-        }
-        self.checkpoint += 1;
-        let (state, number) = (self.state.clone(), self.checkpoint);
-        let exchanged = self.exchange.covered();
-        let write = tokio::task::spawn_blocking(move || {
-            let (_, bytes) = snapshot.encoded();
-            let checkpoint = StreamCheckpoint {
-                exchanged,
-                state: bytes,
-            };
-            state.write(number, &checkpoint.encode())
-        });
-        self.storing = Some(StoringCheckpoint { write, answers });
-    }
-
-    fn take_stored(&mut self, stored: io::Result<()>) -> NextStep {
-        let answers = self.storing.take().map(|storing| storing.answers);
-        let problem = stored.as_ref().err().map(|error| error.to_string());
-        for answer in answers.into_iter().flatten() {
-            let result = problem.clone().map_or(Ok(self.checkpoint), Err);
-            // The caller may be gone.
-            let _ = answer.send(result);
-        }
-        match stored {
-            Ok(()) => NextStep::GoOn,
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                NextStep::End(store_failed(&error))
-            }
-            Err(error) => {
-                let status = &self.instance.status;
-                status.log(format!("a checkpoint could not be saved: {error}"));
-                NextStep::GoOn
-            }
-        }
-    }
-}
-
-fn feed_ended(ended: Result<Result<(), String>, tokio::task::JoinError>) -> NextStep {
-    match ended {
-        Ok(Ok(())) => NextStep::GoOn,
-        Ok(Err(reason)) => NextStep::End(ShardEnd::Delayed(reason)),
-        Err(error) => NextStep::End(ShardEnd::Failed(error.to_string())),
-    }
-}
-
-/// Ready when the checkpoint is stored, if there is one.
-async fn stored(storing: &mut Option<StoringCheckpoint>) -> io::Result<()> {
-    match storing {
-        None => std::future::pending().await,
-        Some(storing) => {
-            let write = &mut storing.write;
-            write.await.unwrap_or_else(|error| Err(error.into()))
-        }
-    }
 }

@@ -22,7 +22,7 @@ use crate::live::world::{World, at, job, live, soon, to_the_end};
 pub(super) const SHARED: &str = "[state]\npath = \"state\"\nshared = true\n";
 
 /// Gives shards out as a test says.
-struct Assignments {
+pub(super) struct Assignments {
     current: watch::Sender<ShardAssignment>,
     /// Alive as long as the instance takes part.
     rebalances: Mutex<VecDeque<mpsc::Sender<tokio::sync::oneshot::Sender<()>>>>,
@@ -36,7 +36,7 @@ impl Assignments {
         })
     }
 
-    fn give(&self, shards: impl IntoIterator<Item = ShardNumber>) {
+    pub(super) fn give(&self, shards: impl IntoIterator<Item = ShardNumber>) {
         let shards: BTreeSet<ShardNumber> = shards.into_iter().collect();
         self.current.send_replace(ShardAssignment::Shards(shards));
     }
@@ -59,12 +59,12 @@ impl ShardAssignor for Assignments {
 }
 
 /// An instance of the job.
-struct Instance {
-    handle: Handle,
-    assignments: Arc<Assignments>,
+pub(super) struct Instance {
+    pub handle: Handle,
+    pub assignments: Arc<Assignments>,
 }
 
-fn begin(world: &World, job: &Arc<Job>, options: Options) -> Instance {
+pub(super) fn begin(world: &World, job: &Arc<Job>, options: Options) -> Instance {
     let assignments = Assignments::new();
     let mut context = world.context();
     context.assignor = Some(assignments.clone());

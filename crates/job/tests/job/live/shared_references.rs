@@ -6,12 +6,14 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use highwater_env::disk;
+use highwater_env::{Disk, RealDisk, disk};
+use highwater_job::live::JobState;
+use highwater_log::batch::TimestampType;
 use highwater_time::Instant;
 
-use crate::live::instances::{Play, SHARED, job_text, undisturbed};
+use crate::live::instances::{Play, SHARED, begin, job_text, undisturbed};
 use crate::live::repeatable::runtime;
-use crate::live::world::{at, job};
+use crate::live::world::{World, at, job, live, soon};
 
 /// Queries with `VERSION` for the version of the table, and partitions. The other statement shows the versions in use.
 const QUERIES: &[(&str, &str, u32)] = &[
@@ -200,4 +202,35 @@ fn every_row_meets_the_table_of_its_time_whatever_happens() {
         kills > 20 && overlaps > 40,
         "{kills} kills, {overlaps} overlaps"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_that_cannot_reach_the_files_has_the_tables_of_the_others() {
+    let world = World::new(1);
+    world.cluster.topic("a", 1, TimestampType::LogAppend).await;
+    world.cluster.topic("b", 1, TimestampType::LogAppend).await;
+    let files = TableFiles::new(false);
+    let (sql, _, _) = QUERIES[0];
+    let shared = job(&job_text(sql, &format!("{SHARED}{}", files.input())));
+    let event = |id: i64| {
+        let time = at(id * 1000);
+        format!("{{\"id\":{id},\"t\":\"{time}\",\"k\":\"k0\",\"v\":1,\"w\":\"1\"}}")
+    };
+    for id in 1..4 {
+        let instance = begin(&world, &shared, live());
+        instance.assignments.give(0..2);
+        world.cluster.send("a", 0, &[event(id)]).await;
+        world.advance(10_000);
+        let rows = soon(world.recorder.until("out", id as usize)).await;
+        assert!(rows[id as usize - 1].contains("\"version\":1"), "{rows:?}");
+        drop(soon(instance.handle.kill()).await);
+        // The store has what is needed.
+        let _ = RealDisk.remove_file(&files.folder.path().join("r.jsonl"));
+    }
+    let elsewhere = world.afresh();
+    let first = begin(&elsewhere, &shared, live());
+    let JobState::Failed { reason } = soon(first.handle.ended()).await.state else {
+        panic!("a first instance starts without the files");
+    };
+    assert!(reason.contains("r.jsonl"), "{reason}");
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
-use super::registry::RegistryListing;
 use super::{ReferenceVersions, SharedReferences, TablesError};
 use crate::reference::{SnapshotListing, read_tables};
 
@@ -29,9 +28,11 @@ pub(in crate::live::instances) struct ReferenceLook {
 
 /// The result of a look.
 struct Looked {
-    versions: Result<ReferenceVersions, TablesError>,
+    /// `None` if the store does not answer.
+    versions: Option<ReferenceVersions>,
     /// The files that need not be read again.
     known: Option<SnapshotListing>,
+    problem: Option<TablesError>,
 }
 
 impl ReferenceLook {
@@ -83,23 +84,19 @@ impl ReferenceLook {
             return;
         };
         self.known = looked.known;
-        match looked.versions {
-            Ok(versions) => {
-                self.problem = None;
-                self.references.versions.send_if_modified(|known| {
-                    let is_new = *known != versions;
-                    *known = versions;
-                    is_new
-                });
-            }
-            Err(error) => {
-                let problem = format!("new reference data is not adopted: {error}");
-                if self.problem.as_ref() != Some(&problem) {
-                    self.references.status.log(problem.clone());
-                    self.problem = Some(problem);
-                }
-            }
+        if let Some(versions) = looked.versions {
+            self.references.versions.send_if_modified(|known| {
+                let is_new = *known != versions;
+                *known = versions;
+                is_new
+            });
         }
+        let problem = looked.problem.map(|error| error.to_string());
+        if let Some(problem) = problem.as_ref().filter(|_| self.problem != problem) {
+            let text = format!("new reference data is not adopted: {problem}");
+            self.references.status.log(text);
+        }
+        self.problem = problem;
     }
 }
 
@@ -108,40 +105,41 @@ fn look(
     known: Option<SnapshotListing>,
     reads_files: bool,
 ) -> Looked {
-    let mut files = known;
-    let versions = look_for_versions(references, &mut files, reads_files);
-    Looked {
-        versions: versions.map(|listing| ReferenceVersions {
-            decided: listing.decided().unwrap_or(0),
-            pending: listing.pending(),
-        }),
-        known: files,
-    }
+    let mut looked = Looked {
+        versions: None,
+        known,
+        problem: None,
+    };
+    looked.problem = look_for_versions(references, &mut looked, reads_files).err();
+    looked
 }
 
 fn look_for_versions(
     references: &SharedReferences,
-    known: &mut Option<SnapshotListing>,
+    looked: &mut Looked,
     reads_files: bool,
-) -> Result<RegistryListing, TablesError> {
+) -> Result<(), TablesError> {
     let registry = &references.registry;
-    let listing = registry.list()?;
+    let mut listing = registry.list()?;
     if registry.decide(&listing)? {
-        return Ok(registry.list()?);
+        listing = registry.list()?;
     }
+    // Shards learn of it whatever is wrong with the files.
+    looked.versions = Some(listing.versions());
     let (None, Some(decided), true) = (listing.pending(), listing.decided(), reads_files) else {
-        return Ok(listing);
+        return Ok(());
     };
     let files = SnapshotListing::list(&references.job)?;
-    if known.as_ref() == Some(&files) {
-        return Ok(listing);
+    if looked.known.as_ref() == Some(&files) {
+        return Ok(());
     }
     let read = read_tables(&references.job)?;
     let tables = read.tables.iter().map(|table| &**table);
     let changes = registry.decision(decided)?.changes(tables);
     if !changes.snapshots.is_empty() {
         registry.propose(decided + 1, &changes)?;
+        looked.versions = Some(registry.list()?.versions());
     }
-    *known = Some(files);
-    Ok(registry.list()?)
+    looked.known = Some(files);
+    Ok(())
 }

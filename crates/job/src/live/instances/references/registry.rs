@@ -20,6 +20,7 @@ use highwater_connect::StateStore;
 use highwater_time::Instant;
 
 use super::super::assignment::ShardNumber;
+use super::ReferenceVersions;
 use super::decision::{Agreement, ShardVote, TableDecision, TableProposal};
 
 const TABLES: &str = "tables";
@@ -53,6 +54,13 @@ impl RegistryListing {
     pub(super) fn pending(&self) -> Option<u64> {
         let next = self.decided().map_or(0, |decided| decided + 1);
         self.tables.contains(&next).then_some(next)
+    }
+
+    pub(super) fn versions(&self) -> ReferenceVersions {
+        ReferenceVersions {
+            decided: self.decided().unwrap_or(0),
+            pending: self.pending(),
+        }
     }
 
     fn has_votes(&self, version: u64, shards: usize) -> bool {
