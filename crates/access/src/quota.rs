@@ -70,7 +70,7 @@ impl Limiter {
     }
 
     /// Usage so far still counts, by the time that it takes to pay it off.
-    pub(crate) fn set_quota(&self, quota: Quota) {
+    pub fn set_quota(&self, quota: Quota) {
         let second = Duration::from_secs(1);
         self.requests.set(quota.requests_per_second, second);
         self.bytes_in.set(quota.bytes_in_per_second, second);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use highwater_env::random::Random;
 use highwater_env::{Clock, RealClock};
 use highwater_hub::{groups, transactions};
-use highwater_kafka::{AllowAll, Listener, Options, Server, Services};
+use highwater_kafka::{AllowAll, FixedSettings, Listener, Options, Server, Services};
 use highwater_log::{Log, MemoryLog};
 
 #[tokio::main]
@@ -42,6 +42,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         groups: Arc::new(groups.handle()),
         transactions: Arc::new(transactions.handle()),
         authorizer: Arc::new(AllowAll),
+        settings: Arc::new(FixedSettings::default()),
         clock,
     };
     let options = Options {

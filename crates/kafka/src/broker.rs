@@ -9,9 +9,12 @@ use highwater_env::random::Random;
 use highwater_env::{Clock, MemoryBudget, MemoryShare};
 use highwater_log::{BoxFuture, GroupCoordinator, Log, TransactionCoordinator};
 use kafka_protocol::messages::ApiKey;
+use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::access::Authorizer;
+use crate::client_quotas::ClientQuotas;
+use crate::dynamic::{DynamicSettingStore, DynamicSettings};
 use crate::handlers::{
     acls, cluster, configs, consumer_groups, credentials, features, fetch, groups, list_offsets,
     markers, metadata, offsets, partitions, placement, produce, quorum, quotas, resources, sasl,
@@ -32,6 +35,7 @@ pub struct Services {
     pub groups: Arc<dyn GroupCoordinator>,
     pub transactions: Arc<dyn TransactionCoordinator>,
     pub authorizer: Arc<dyn Authorizer>,
+    pub settings: Arc<dyn DynamicSettingStore>,
     pub clock: Arc<dyn Clock>,
 }
 
@@ -48,9 +52,16 @@ pub(crate) struct Broker {
     pub producer_ids: ProducerIds,
     pub challenges: ChallengeSource,
     pub telemetry: Arc<ClientTelemetry>,
+    /// What clients have set.
+    pub settings: watch::Receiver<Arc<DynamicSettings>>,
+    pub client_quotas: ClientQuotas,
 }
 
 impl Broker {
+    pub(crate) fn settings(&self) -> Arc<DynamicSettings> {
+        self.settings.borrow().clone()
+    }
+
     /// `None` at the first start of a node, until its hub is there.
     pub(crate) fn cluster_id(&self) -> Option<String> {
         match &self.options.cluster_id {

@@ -22,10 +22,13 @@ use tokio::time::{Instant, Sleep};
 use crate::access::{Identity, Session};
 use crate::api::Api;
 use crate::broker::{self, Broker};
+use crate::client_quotas::ConnectionQuotas;
 use crate::frame::{FrameError, Frames};
 use crate::handlers::versions;
 use crate::queue::{Queue, Work};
-use crate::request::{self, ListenerInfo, ProtocolError, RequestContext, RequestHead};
+use crate::request::{
+    self, ListenerInfo, ProtocolError, RequestContext, RequestHead, peek_client_id,
+};
 use crate::response::{ConnectionAction, EncodedResponse, Output};
 use crate::sasl::SaslExchange;
 use crate::warnings::WarningLimiter;
@@ -81,6 +84,7 @@ struct Client {
     sasl: Option<Arc<Mutex<SaslExchange>>>,
     /// The quota of the user.
     limiter: Option<Arc<Limiter>>,
+    quotas: ConnectionQuotas,
     permit: Option<ConnectionPermit>,
     refusals: Arc<RefusalLog>,
 }
@@ -118,6 +122,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 session: (!listener.sasl).then(|| Session::new(Identity::anonymous())),
                 sasl: listener.sasl.then(Arc::default),
                 limiter: None,
+                quotas: ConnectionQuotas::new(&common.broker),
                 permit: None,
                 refusals: Arc::default(),
                 listener,
@@ -263,12 +268,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
 
     /// Charges usage to the quota of the user, and stops reading for as long as it is exceeded.
     fn charge(&mut self, usage: Usage, amount: usize) {
-        let Some(limiter) = &self.client.limiter else {
+        let Client {
+            limiter, quotas, ..
+        } = &self.client;
+        if limiter.is_none() && !quotas.is_limited() {
             return;
-        };
+        }
         let now = self.common.broker.services.clock.elapsed();
-        limiter.charge(usage, amount as u64, now);
-        let delay = limiter.delay(now).min(PAUSE_MAX);
+        let mut delay = quotas.limits().charge(usage, amount as u64, now);
+        if let Some(limiter) = limiter {
+            limiter.charge(usage, amount as u64, now);
+            delay = delay.max(limiter.delay(now));
+        }
+        let delay = delay.min(PAUSE_MAX);
         if !delay.is_zero() {
             self.common.broker.metrics.throttled.add(1);
             self.pause = Some(Box::pin(tokio::time::sleep(delay)));
@@ -342,6 +354,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             let Some(frame) = self.frames.next(length) else {
                 return;
             };
+            self.client.resolve_quotas(&self.common.broker, &frame);
             self.charge(Usage::Requests, 1);
             self.charge(Usage::BytesIn, frame.len());
             match RequestHead::read(&frame) {
@@ -382,6 +395,15 @@ async fn ready<F: Future + ?Sized>(future: &mut Option<Pin<Box<F>>>) -> F::Outpu
 }
 
 impl Client {
+    /// Finds the quotas of the client id of a request, if there are any.
+    fn resolve_quotas(&mut self, broker: &Broker, frame: &Bytes) {
+        if let Some(session) = &self.session {
+            let (user, own) = (&session.identity, self.limiter.as_deref());
+            let client_id = || peek_client_id(frame);
+            self.quotas.resolve(broker, user, own, client_id);
+        }
+    }
+
     fn begin(&self, broker: &Arc<Broker>, head: RequestHead, frame: Bytes) -> Work {
         match self.context(broker, head, frame) {
             Ok((context, body)) => broker::begin(context, body),
@@ -422,6 +444,7 @@ impl Client {
             client: self.address,
             client_host: Arc::clone(&self.host),
             limiter: self.limiter.clone(),
+            limits: self.quotas.limits().clone(),
             listener: Arc::clone(&self.listener),
             sasl: self.sasl.clone(),
             refusals: Arc::clone(&self.refusals),

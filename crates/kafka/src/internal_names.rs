@@ -18,7 +18,8 @@ const NAMES: [(&str, &str); 2] = [
 /// A log whose internal hubs have Kafka's names. Those of the log itself are found, too.
 pub(crate) struct KafkaNames(pub(crate) Arc<dyn Log>);
 
-fn inner_name(name: &str) -> &str {
+/// The name here of a hub that a client names.
+pub(crate) fn inner_name(name: &str) -> &str {
     // Most names are not internal.
     match HubName::is_internal_name(name) {
         true => (NAMES.iter().find(|(_, kafka)| *kafka == name)).map_or(name, |(own, _)| own),
@@ -26,10 +27,17 @@ fn inner_name(name: &str) -> &str {
     }
 }
 
+/// The name that clients know a hub by.
+pub(crate) fn kafka_name(name: &str) -> &str {
+    match HubName::is_internal_name(name) {
+        true => (NAMES.iter().find(|(own, _)| *own == name)).map_or(name, |(_, kafka)| kafka),
+        false => name,
+    }
+}
+
 fn renamed(hub: Arc<HubInfo>) -> Arc<HubInfo> {
-    let known = NAMES.iter().find(|(own, _)| hub.name.as_str() == *own);
-    let name = known.and_then(|(_, kafka)| HubName::new(kafka).ok());
-    match name {
+    let known = Some(kafka_name(hub.name.as_str())).filter(|name| *name != hub.name.as_str());
+    match known.and_then(|name| HubName::new(name).ok()) {
         Some(name) => Arc::new(HubInfo {
             name,
             ..HubInfo::clone(&hub)

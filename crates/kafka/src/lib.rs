@@ -19,8 +19,10 @@ mod access;
 mod api;
 mod broker;
 pub mod client;
+mod client_quotas;
 mod codes;
 mod connection;
+mod dynamic;
 mod frame;
 mod handlers;
 mod internal_names;
@@ -43,6 +45,10 @@ pub use access::{
     same_secret,
 };
 pub use broker::Services;
+pub use dynamic::{
+    DynamicSettingStore, DynamicSettings, FixedSettings, QuotaName, SettingError, SettingOwner,
+    SettingUpdate, SettingValues,
+};
 pub use metrics::MetricsSnapshot;
 pub use options::{ClusterId, Listener, Options, TopicDefaults};
 pub use rights::{Denial, NeededRight, RequestRights, ResourceKind, request_rights};

@@ -56,6 +56,8 @@ pub struct Options {
     /// For hubs that are created without a number of partitions.
     pub partitions_default: u32,
     pub topics: TopicDefaults,
+    /// How often the hub looks for something to retain or compact, which clients are told.
+    pub maintenance: Duration,
     /// The session and the heartbeats of the consumer protocol, which clients are told.
     pub consumer_session: Duration,
     pub consumer_heartbeat: Duration,
@@ -114,6 +116,7 @@ impl Default for Options {
             consumer_session: Duration::from_secs(45),
             consumer_heartbeat: Duration::from_secs(5),
             topics: TopicDefaults::default(),
+            maintenance: Duration::from_secs(10),
         }
     }
 }

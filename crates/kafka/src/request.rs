@@ -17,6 +17,7 @@ use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, Str
 use crate::access::{Identity, Resource};
 use crate::api::Api;
 use crate::broker::Broker;
+use crate::client_quotas::ClientLimits;
 use crate::codes::{ErrorCode, OK};
 use crate::connection::PAUSE_MAX;
 use crate::frame::FrameError;
@@ -69,6 +70,8 @@ pub(crate) struct RequestContext {
     pub client: SocketAddr,
     pub client_host: Arc<str>,
     pub limiter: Option<Arc<Limiter>>,
+    /// Of the user and client id.
+    pub limits: ClientLimits,
     pub listener: Arc<ListenerInfo>,
     /// The login of the connection; `None` if the listener has no authentication.
     pub sasl: Option<Arc<Mutex<SaslExchange>>>,
@@ -122,6 +125,15 @@ impl RequestHead {
             correlation: head.get_i32(),
         })
     }
+}
+
+/// The client id, which all versions of the header have behind the fixed part. Empty if it cannot be read.
+pub(crate) fn peek_client_id(frame: &Bytes) -> &str {
+    let length = frame.get(8..10).map(|mut length| length.get_i16());
+    let length = length.and_then(|length| usize::try_from(length).ok());
+    let id = length.and_then(|length| frame.get(10..10 + length));
+    id.and_then(|id| std::str::from_utf8(id).ok())
+        .unwrap_or_default()
 }
 
 /// Reads the rest of the header; the body follows.
@@ -241,10 +253,10 @@ impl RequestContext {
 
     /// How long the client must wait because of its quota.
     pub(crate) fn quota_delay_ms(&self) -> i32 {
-        let Some(limiter) = &self.limiter else {
-            return 0;
-        };
-        limiter.delay(self.elapsed()).min(PAUSE_MAX).as_millis() as i32
+        let now = self.elapsed();
+        let of_key = self.limiter.as_ref().map(|limiter| limiter.delay(now));
+        let delay = of_key.unwrap_or_default().max(self.limits.delay(now));
+        delay.min(PAUSE_MAX).as_millis() as i32
     }
 
     /// Charges new partitions to the quota of the client, unless it is used up.

@@ -109,6 +109,7 @@ const ROWS: &[ResourceRights] = &[
     row(ApiKey::DescribeConfigs, Node, MANAGE),
     row(ApiKey::DescribeConfigs, Group, LISTEN),
     row(ApiKey::AlterConfigs, Hub, MANAGE),
+    row(ApiKey::AlterConfigs, Node, MANAGE),
     row(ApiKey::CreatePartitions, Hub, MANAGE),
     row(ApiKey::DeleteGroups, Group, MANAGE),
     row(ApiKey::IncrementalAlterConfigs, Hub, MANAGE),

@@ -16,7 +16,9 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::broker::{Broker, ChallengeSource, Services};
+use crate::client_quotas::ClientQuotas;
 use crate::connection::{Connection, ServerContext};
+use crate::dynamic::setting;
 use crate::internal_names::KafkaNames;
 use crate::metrics::{Metrics, MetricsSnapshot};
 use crate::options::{Listener, Options};
@@ -170,6 +172,8 @@ fn common(
             unpack_memory: MemoryBudget::new(options.server_unpack_bytes_max),
             producer_ids: ProducerIds::new(options.producer_ids_max),
             challenges: ChallengeSource::new(Random::from_os()),
+            settings: services.settings.watch(),
+            client_quotas: ClientQuotas::default(),
             services,
             options,
             metrics: Arc::default(),
@@ -230,8 +234,9 @@ struct Slot {
 }
 
 fn slot(common: &Arc<ServerContext>, free: &Arc<Semaphore>) -> Option<Slot> {
-    let metrics = &common.broker.metrics;
-    let Ok(permit) = Arc::clone(free).try_acquire_owned() else {
+    let (metrics, max) = (&common.broker.metrics, connections_max(common));
+    let permit = Some(free).filter(|_| metrics.connections.get() < max as u64);
+    let Some(Ok(permit)) = permit.map(|free| Arc::clone(free).try_acquire_owned()) else {
         metrics.connections_refused.add(1);
         return None;
     };
@@ -241,6 +246,15 @@ fn slot(common: &Arc<ServerContext>, free: &Arc<Semaphore>) -> Option<Slot> {
         common: Arc::clone(common),
         _permit: permit,
     })
+}
+
+/// Clients may lower the number while the node runs.
+fn connections_max(common: &ServerContext) -> usize {
+    let max = common.broker.options.connections_max;
+    let settings = common.broker.settings.borrow();
+    let changed = settings.of_broker(setting::CONNECTIONS_MAX);
+    let changed = changed.and_then(|value| value.parse().ok());
+    changed.map_or(max, |changed: usize| changed.min(max))
 }
 
 impl Drop for Slot {

@@ -9,23 +9,26 @@ use crate::HubId;
 /// Partitions by hub.
 pub type HubPartitions = Vec<(HubId, Vec<u32>)>;
 
-/// Says whether a member may read a hub, for subscriptions by regular expression.
+/// The hubs that a member may read, by the names that it knows them by, for subscriptions by regular expression.
 #[derive(Clone)]
-pub struct HubFilter(Arc<dyn Fn(&str) -> bool + Send + Sync>);
+pub struct HubView(Arc<View>);
 
-impl HubFilter {
-    pub fn new(filter: impl Fn(&str) -> bool + Send + Sync + 'static) -> HubFilter {
-        HubFilter(Arc::new(filter))
+type View = dyn Fn(&str) -> Option<&str> + Send + Sync;
+
+impl HubView {
+    /// `view` returns the name that the member knows a hub by; `None` if the member may not read it.
+    pub fn new(view: impl Fn(&str) -> Option<&str> + Send + Sync + 'static) -> HubView {
+        HubView(Arc::new(view))
     }
 
-    pub fn includes(&self, hub: &str) -> bool {
+    pub fn name<'a>(&self, hub: &'a str) -> Option<&'a str> {
         (self.0)(hub)
     }
 }
 
-impl fmt::Debug for HubFilter {
+impl fmt::Debug for HubView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HubFilter")
+        f.write_str("HubView")
     }
 }
 
@@ -51,7 +54,7 @@ pub struct ConsumerHeartbeat {
     pub client_id: String,
     pub client_host: String,
     /// The hubs that the pattern may match.
-    pub visible: HubFilter,
+    pub visible: HubView,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -53,6 +53,8 @@ impl HubName {
         &self.0
     }
 
+    pub const INTERNAL_PREFIX: &'static str = "__";
+
     /// Hubs of the node itself, such as committed offsets; clients may not write to them.
     pub fn is_internal(&self) -> bool {
         HubName::is_internal_name(&self.0)
@@ -60,7 +62,7 @@ impl HubName {
 
     /// The same for a name that a client sent, which may be no valid one.
     pub fn is_internal_name(name: &str) -> bool {
-        name.starts_with("__")
+        name.starts_with(HubName::INTERNAL_PREFIX)
     }
 }
 

@@ -66,8 +66,8 @@ pub use catalogue::{
     SegmentSettings, TimestampSettings,
 };
 pub use consumer::{
-    ConsumerGroupInfo, ConsumerHeartbeat, ConsumerHeartbeatResponse, ConsumerMemberInfo, HubFilter,
-    HubPartitions,
+    ConsumerGroupInfo, ConsumerHeartbeat, ConsumerHeartbeatResponse, ConsumerMemberInfo,
+    HubPartitions, HubView,
 };
 pub use group::{
     CommittedOffset, GroupCoordinator, GroupError, GroupInfo, GroupState, GroupSummary,

@@ -86,6 +86,7 @@ pub(crate) async fn bind(
         auto_create: config.auto_create.is_some(),
         partitions_default: config.auto_create.unwrap_or(defaults.partitions_default),
         topics: topic_defaults(config),
+        maintenance: highwater_hub::Options::default().maintenance,
         consumer_session: groups.consumer_session,
         consumer_heartbeat: groups.consumer_heartbeat,
         ..defaults

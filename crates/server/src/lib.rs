@@ -9,6 +9,7 @@ pub mod amqp;
 mod audit;
 pub mod cluster;
 pub mod config;
+mod dynamic_settings;
 pub mod http;
 mod idle_entities;
 pub mod jobs;

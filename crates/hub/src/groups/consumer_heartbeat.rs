@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use highwater_log::{ConsumerHeartbeat, ConsumerHeartbeatResponse, GroupError, HubFilter};
+use highwater_log::{ConsumerHeartbeat, ConsumerHeartbeatResponse, GroupError, HubView};
 
 use super::commit::ChangeReceiver;
 use super::consumer::{Assignor, Heartbeat, NamePattern, PATTERN_INTERVAL, PartitionSet};
@@ -60,11 +60,12 @@ impl Coordinator {
         Ok(self.with_group(&request.group, due)?.flatten())
     }
 
-    /// Internal hubs are subscribed to by name only.
-    fn matching_hubs(&self, pattern: &NamePattern, visible: &HubFilter) -> BTreeSet<String> {
+    /// Internal hubs match only a pattern that names them, so that `.*` does not read the offsets of all groups.
+    fn matching_hubs(&self, pattern: &NamePattern, visible: &HubView) -> BTreeSet<String> {
         let hubs = self.log.hubs().into_iter();
-        let hubs = hubs.filter(|hub| !hub.name.is_internal() && pattern.matches(hub.name.as_str()));
-        let hubs = hubs.filter(|hub| visible.includes(hub.name.as_str()));
+        let hubs = hubs.filter(|hub| !hub.name.is_internal() || pattern.names_internal());
+        let is_matched = |hub: &str| visible.name(hub).is_some_and(|name| pattern.matches(name));
+        let hubs = hubs.filter(|hub| is_matched(hub.name.as_str()));
         hubs.map(|hub| hub.name.as_str().to_owned()).collect()
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use highwater_log::testing::GatedLog;
 use highwater_log::{
     ConsumerHeartbeat, ConsumerHeartbeatResponse, GroupCoordinator, GroupError, GroupState,
-    HubFilter, Log, Membership,
+    HubView, Log, Membership,
 };
 
 use super::tests::{anonymous, commit, fresh, request, settle, stable, start, state};
@@ -26,7 +26,11 @@ fn beat(member: &str, epoch: i32) -> ConsumerHeartbeat {
         owned: None,
         client_id: "c".into(),
         client_host: "h".into(),
-        visible: HubFilter::new(|hub| hub != "secret"),
+        visible: HubView::new(|hub| match hub {
+            "secret" => None,
+            "__own" => Some("__known"),
+            _ => Some(hub),
+        }),
     }
 }
 
@@ -232,7 +236,7 @@ async fn a_pattern_matches_hubs_that_are_created_later_and_that_the_member_may_s
         "{invalid:?}"
     );
     assert_eq!(
-        send(&node, pattern("toll.*|secret|__.*")).await,
+        send(&node, pattern("toll.*|secret|.*groups")).await,
         Ok((1, Some(4)))
     );
     log.create_hub("toll-2", 3);
@@ -257,6 +261,25 @@ async fn a_pattern_matches_hubs_that_are_created_later_and_that_the_member_may_s
         ..beat("a", 2)
     };
     assert_eq!(send(&node, owned).await, Ok((3, None)));
+}
+
+// proves K1
+#[tokio::test(start_paused = true)]
+async fn an_internal_hub_matches_a_pattern_that_names_it_as_the_member_knows_it() {
+    let (log, node) = fresh().await;
+    log.create_hub("__own", 2);
+    let matched = async |pattern: &str| {
+        let joins = ConsumerHeartbeat {
+            names: None,
+            pattern: Some(pattern.into()),
+            ..join("a")
+        };
+        send(&node, joins).await.map(|(_, count)| count)
+    };
+    assert_eq!(matched(".*own").await, Ok(Some(0)));
+    assert_eq!(matched("__own").await, Ok(Some(0)), "its other name");
+    assert_eq!(matched("__known|none").await, Ok(Some(2)));
+    assert_eq!(matched(".*").await, Ok(Some(4)), "toll alone");
 }
 
 #[tokio::test(start_paused = true)]

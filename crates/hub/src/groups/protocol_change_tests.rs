@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use highwater_log::{
-    ConsumerHeartbeat, ConsumerHeartbeatResponse, GroupCoordinator, GroupError, HubFilter,
-    HubPartitions, JoinRequest, JoinResponse, MemberIdentity, Membership, SyncRequest,
+    ConsumerHeartbeat, ConsumerHeartbeatResponse, GroupCoordinator, GroupError, HubPartitions,
+    HubView, JoinRequest, JoinResponse, MemberIdentity, Membership, SyncRequest,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -56,7 +56,7 @@ fn beat(member: &str, epoch: i32) -> ConsumerHeartbeat {
         owned: None,
         client_id: "c".into(),
         client_host: "h".into(),
-        visible: HubFilter::new(|_| true),
+        visible: HubView::new(|hub| Some(hub)),
     }
 }
 

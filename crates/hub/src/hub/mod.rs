@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use highwater_env::disk::Lock;
 use highwater_env::random::Random;
@@ -47,9 +48,9 @@ struct HubEntry {
 }
 
 /// The maintenance thread.
-#[derive(Default)]
 struct Timer {
     stopped: Mutex<bool>,
+    every: Mutex<Duration>,
     changed: Condvar,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -116,8 +117,16 @@ impl Hub {
         failures.into_iter().flatten().collect()
     }
 
+    /// How often [`Hub::maintain`] is called from now on; it is called at once, too.
+    pub fn maintain_every(&self, every: Duration) {
+        let timer = &self.inner.timer;
+        // Held, so that the timer is not about to wait for the time of before.
+        let _stopped = timer.stopped.lock();
+        *timer.every.lock() = every;
+        timer.changed.notify_all();
+    }
+
     fn start_timer(&self) {
-        let every = self.inner.shared.options.maintenance;
         let inner = Arc::downgrade(&self.inner);
         let shared = self.inner.shared.clone();
         let work = move || {
@@ -127,6 +136,7 @@ impl Hub {
                 };
                 let hub = Hub { inner };
                 let mut stopped = hub.inner.timer.stopped.lock();
+                let every = *hub.inner.timer.every.lock();
                 if !*stopped {
                     hub.inner.timer.changed.wait_for(&mut stopped, every);
                 }
@@ -145,6 +155,15 @@ impl Hub {
 }
 
 impl Timer {
+    fn new(every: Duration) -> Timer {
+        Timer {
+            stopped: Mutex::default(),
+            every: Mutex::new(every),
+            changed: Condvar::new(),
+            thread: Mutex::default(),
+        }
+    }
+
     fn stop(&self) {
         *self.stopped.lock() = true;
         self.changed.notify_all();

@@ -79,6 +79,7 @@ impl Hub {
         let (committers, readers) = (options.committers, options.readers);
         let lock = lock_folder(&*disk, path)?;
         let infos = read_catalogue(&*disk, path)?;
+        let maintenance = options.maintenance;
         let shared = Arc::new(Shared::new(disk, clock, options));
         let commit = |partition: Arc<partition::Partition>| partition.commit();
         let hub = Hub {
@@ -88,7 +89,7 @@ impl Hub {
                 admin: Mutex::new(Random::from_os()),
                 committers: Arc::new(Pool::new("hub-commit", committers, commit)),
                 readers: Arc::new(Readers::new(readers)),
-                timer: Timer::default(),
+                timer: Timer::new(maintenance),
                 lock: Mutex::new(Some(lock)),
                 shared,
             }),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use highwater_log::{
     ConsumerGroupInfo, ConsumerHeartbeat, ConsumerHeartbeatResponse, ConsumerMemberInfo,
-    GroupError, GroupInfo, HubFilter, HubPartitions, MemberInfo,
+    GroupError, GroupInfo, HubPartitions, HubView, MemberInfo,
 };
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::consumer_group_describe_response::{
@@ -21,6 +21,7 @@ use super::groups::{owned, state_name};
 use super::{Refusal, distinct, hub_id, some_text, text, topic, with_refusal};
 use crate::access::Resource;
 use crate::codes::ErrorCode;
+use crate::internal_names::{inner_name, kafka_name};
 use crate::request::RequestContext;
 
 /// The types of members, by their protocol.
@@ -88,7 +89,7 @@ fn consumer_heartbeat(
     request: ConsumerGroupHeartbeatRequest,
 ) -> ConsumerHeartbeat {
     let names = |names: Vec<kafka_protocol::messages::TopicName>| {
-        names.into_iter().map(|name| name.to_string()).collect()
+        (names.iter().map(|name| inner_name(name).to_owned())).collect()
     };
     let partition = |index: &i32| u32::try_from(*index).ok();
     let of_topics = |topics: Vec<
@@ -118,7 +119,7 @@ fn consumer_heartbeat(
         owned: request.topic_partitions.map(of_topics),
         client_id: context.client_id.to_string(),
         client_host: context.client_host.to_string(),
-        visible: HubFilter::new(move |hub| reader.may(Resource::Hub(hub))),
+        visible: HubView::new(move |hub| reader.may(Resource::Hub(hub)).then(|| kafka_name(hub))),
     }
 }
 
@@ -213,7 +214,13 @@ fn described_member(
         .with_member_epoch(member.epoch)
         .with_client_id(text(info.client_id))
         .with_client_host(text(info.client_host))
-        .with_subscribed_topic_names(member.names.iter().map(|name| topic(name)).collect())
+        .with_subscribed_topic_names(
+            member
+                .names
+                .iter()
+                .map(|name| topic(kafka_name(name)))
+                .collect(),
+        )
         .with_subscribed_topic_regex(member.pattern.map(text))
         .with_assignment(described_assignment(context, &member.assigned))
         .with_target_assignment(described_assignment(context, &member.target));

@@ -6,12 +6,14 @@ use kafka_protocol::messages::{ListConfigResourcesRequest, ListConfigResourcesRe
 
 use super::text;
 use crate::access::Resource;
+use crate::dynamic::SettingOwner;
 use crate::request::RequestContext;
 
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
-/// Kafka's other types: loggers of a broker, metrics of clients, groups. Nothing here has such settings.
-const WITHOUT_RESOURCES: [i8; 3] = [8, 16, 32];
+const CLIENT_METRICS: i8 = 16;
+/// Kafka's other types: loggers of a broker, groups. Nothing here has such settings.
+const WITHOUT_RESOURCES: [i8; 2] = [8, 32];
 
 /// Version 0 asks for the metrics of clients alone.
 pub(crate) async fn list(
@@ -19,7 +21,9 @@ pub(crate) async fn list(
     request: ListConfigResourcesRequest,
 ) -> ListConfigResourcesResponse {
     let response = ListConfigResourcesResponse::default();
-    let known = |kind: &i8| matches!(*kind, TOPIC | BROKER) || WITHOUT_RESOURCES.contains(kind);
+    let known = |kind: &i8| {
+        matches!(*kind, TOPIC | BROKER | CLIENT_METRICS) || WITHOUT_RESOURCES.contains(kind)
+    };
     let kinds = &request.resource_types;
     let refused = match context.allow(Resource::Node) {
         Err(code) => Some(code),
@@ -29,10 +33,10 @@ pub(crate) async fn list(
     if let Some(code) = refused {
         return response.with_error_code(context.error_code(&code));
     }
-    if context.version == 0 {
-        return response;
-    }
-    let is_wanted = |kind: i8| kinds.is_empty() || kinds.contains(&kind);
+    let is_wanted = |kind: i8| match context.version {
+        0 => kind == CLIENT_METRICS,
+        _ => kinds.is_empty() || kinds.contains(&kind),
+    };
     let resource = |kind, name: &str| {
         ConfigResource::default()
             .with_resource_type(kind)
@@ -46,6 +50,14 @@ pub(crate) async fn list(
     if is_wanted(BROKER) {
         let node = context.broker.options.node_id.to_string();
         resources.push(resource(BROKER, &node));
+    }
+    if is_wanted(CLIENT_METRICS) {
+        let settings = context.broker.settings();
+        let names = settings.iter().filter_map(|(owner, _)| match owner {
+            SettingOwner::ClientMetrics(name) => Some(name),
+            _ => None,
+        });
+        resources.extend(names.map(|name| resource(CLIENT_METRICS, name)));
     }
     response.with_config_resources(resources)
 }

@@ -1,4 +1,5 @@
-//! GetTelemetrySubscriptions and PushTelemetry (KIP-714): clients push some of their metrics, which `/metrics` shows.
+//! GetTelemetrySubscriptions and PushTelemetry (KIP-714): clients push the metrics that a subscription asks for, and `/metrics`
+//! shows them.
 
 use highwater_log::batch::{Codec, unpack};
 use kafka_protocol::ResponseError as Code;
@@ -7,20 +8,28 @@ use kafka_protocol::messages::{
     PushTelemetryResponse,
 };
 
+use uuid::Uuid;
+
 use super::text;
 use crate::request::RequestContext;
-use crate::telemetry::{PUSH_INTERVAL, PushError, REQUESTED};
+use crate::telemetry::{ClientFacts, PushError, Subscription};
 
 /// The largest message, packed or not.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// For a message and its decoder.
 const UNPACK_BYTES_MAX: usize = 8 << 20;
 
-/// There is one subscription, for all clients.
-const SUBSCRIPTION: i32 = 1;
-
 /// The best first.
 const CODECS: [Codec; 4] = [Codec::Zstd, Codec::Lz4, Codec::Gzip, Codec::Snappy];
+
+fn subscription(context: &RequestContext, instance: Uuid) -> Subscription {
+    let client = ClientFacts {
+        instance,
+        client_id: &context.client_id,
+        address: context.client,
+    };
+    Subscription::of(&client, &context.broker.settings())
+}
 
 /// A client without an id gets one. If there are too many, it is asked for no metrics, and comes again later.
 pub(crate) async fn subscriptions(
@@ -33,16 +42,20 @@ pub(crate) async fn subscriptions(
     };
     let now = context.broker.services.clock.elapsed();
     let telemetry = &context.broker.telemetry;
-    let is_added = telemetry.subscribe(id, &context.client_id, now);
-    let requested = REQUESTED.iter().filter(|_| is_added);
+    let mut subscription = subscription(context, id);
+    let (is_empty, interval) = (subscription.metrics.is_empty(), subscription.interval);
+    if is_empty || !telemetry.subscribe(id, &context.client_id, interval, now) {
+        subscription.metrics.clear();
+    }
+    let requested = subscription.metrics.into_iter();
     GetTelemetrySubscriptionsResponse::default()
         .with_client_instance_id(id)
-        .with_subscription_id(SUBSCRIPTION)
+        .with_subscription_id(subscription.id)
         .with_accepted_compression_types(CODECS.map(|codec| codec as i8).to_vec())
-        .with_push_interval_ms(PUSH_INTERVAL.as_millis() as i32)
+        .with_push_interval_ms(i32::try_from(interval.as_millis()).unwrap_or(i32::MAX))
         .with_telemetry_max_bytes(MESSAGE_BYTES_MAX as i32)
         .with_delta_temporality(false)
-        .with_requested_metrics(requested.map(|prefix| text(*prefix)).collect())
+        .with_requested_metrics(requested.map(text).collect())
 }
 
 pub(crate) async fn push(
@@ -60,7 +73,8 @@ fn accept(context: &RequestContext, request: &PushTelemetryRequest) -> Result<()
     if request.client_instance_id.is_nil() {
         return Err(Code::InvalidRequest);
     }
-    if request.subscription_id != SUBSCRIPTION {
+    let subscription = subscription(context, request.client_instance_id);
+    if request.subscription_id != subscription.id {
         return Err(Code::UnknownSubscriptionId);
     }
     if request.metrics.len() > MESSAGE_BYTES_MAX {
@@ -78,7 +92,7 @@ fn accept(context: &RequestContext, request: &PushTelemetryRequest) -> Result<()
     };
     let now = context.broker.services.clock.elapsed();
     let (id, terminating) = (request.client_instance_id, request.terminating);
-    let pushed = (context.broker.telemetry).push(id, terminating, now, &unpacked);
+    let pushed = (context.broker.telemetry).push(id, &subscription, terminating, now, &unpacked);
     pushed.map_err(|error| match error {
         PushError::Unknown => Code::UnknownSubscriptionId,
         PushError::TooEarly => Code::ThrottlingQuotaExceeded,

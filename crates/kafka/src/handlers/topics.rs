@@ -167,9 +167,9 @@ fn create_result(
 fn created_config(setting: Setting) -> CreatableTopicConfigs {
     CreatableTopicConfigs::default()
         .with_name(text(setting.name))
-        .with_value(some_text(setting.value))
+        .with_value(some_text(setting.value()))
         .with_read_only(setting.read_only)
-        .with_config_source(setting.source)
+        .with_config_source(setting.source())
 }
 
 pub(crate) async fn delete(

@@ -4,6 +4,7 @@
 //! themselves, which are those asked for. An instance that stays silent is forgotten.
 
 mod otlp;
+mod subscriptions;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,24 +13,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 pub(crate) use otlp::InvalidMetrics;
-
-/// How often clients push.
-pub(crate) const PUSH_INTERVAL: Duration = Duration::from_secs(60);
-
-/// A push that follows another one earlier is refused. Clients wait for half an interval at least.
-const PUSH_INTERVAL_MIN: Duration = Duration::from_secs(25);
-
-/// The prefixes of the metrics that clients push.
-pub(crate) const REQUESTED: [&str; 8] = [
-    "org.apache.kafka.consumer.coordinator.rebalance.latency",
-    "org.apache.kafka.consumer.fetch.manager.fetch.latency",
-    "org.apache.kafka.consumer.fetch.manager.records.lag.max",
-    "org.apache.kafka.consumer.poll.idle.ratio",
-    "org.apache.kafka.producer.node.request.latency",
-    "org.apache.kafka.producer.produce.throttle.time",
-    "org.apache.kafka.producer.record.error",
-    "org.apache.kafka.producer.record.queue.time",
-];
+pub(crate) use subscriptions::{ClientFacts, INTERVAL_DEFAULT, Subscription, check_match};
 
 const INSTANCES_MAX: usize = 500;
 const METRICS_MAX: usize = 32;
@@ -52,6 +36,8 @@ pub(crate) struct ClientTelemetry(Mutex<BTreeMap<Uuid, Instance>>);
 #[derive(Debug)]
 struct Instance {
     client: String,
+    /// How often it pushes.
+    interval: Duration,
     /// On the clock's elapsed time.
     seen: Duration,
     pushed: Option<Duration>,
@@ -73,11 +59,17 @@ impl ClientTelemetry {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an instance. False if there are too many.
-    pub(crate) fn subscribe(&self, id: Uuid, client: &str, now: Duration) -> bool {
+    /// Adds an instance that pushes in this interval. False if there are too many.
+    pub(crate) fn subscribe(
+        &self,
+        id: Uuid,
+        client: &str,
+        interval: Duration,
+        now: Duration,
+    ) -> bool {
         let mut instances = self.instances();
         if let Some(known) = instances.get_mut(&id) {
-            known.seen = now;
+            (known.seen, known.interval) = (now, interval);
             return true;
         }
         if instances.len() >= INSTANCES_MAX {
@@ -88,6 +80,7 @@ impl ClientTelemetry {
         }
         let instance = Instance {
             client: client.chars().take(NAME_CHARS_MAX).collect(),
+            interval,
             seen: now,
             pushed: None,
             metrics: BTreeMap::new(),
@@ -100,13 +93,16 @@ impl ClientTelemetry {
     pub(crate) fn push(
         &self,
         id: Uuid,
+        subscription: &Subscription,
         terminating: bool,
         now: Duration,
         message: &[u8],
     ) -> Result<(), PushError> {
         let mut instances = self.instances();
         let instance = instances.get_mut(&id).ok_or(PushError::Unknown)?;
-        let is_early = |last: Duration| now.saturating_sub(last) < PUSH_INTERVAL_MIN;
+        // Clients wait for half an interval at least.
+        let interval_min = instance.interval * 2 / 5;
+        let is_early = |last: Duration| now.saturating_sub(last) < interval_min;
         if instance.pushed.is_some_and(is_early) && !terminating {
             return Err(PushError::TooEarly);
         }
@@ -115,7 +111,7 @@ impl ClientTelemetry {
         let mut metrics = BTreeMap::new();
         let read = otlp::readings(message, |reading| {
             let name = reading.name;
-            let is_requested = REQUESTED.iter().any(|prefix| name.starts_with(prefix));
+            let is_requested = subscription.asks_for(name);
             let has_room = metrics.len() < METRICS_MAX || metrics.contains_key(name);
             if is_requested && has_room && name.len() <= NAME_CHARS_MAX {
                 metrics.insert(name.to_owned(), (reading.value, reading.is_sum));
@@ -160,8 +156,10 @@ impl ClientTelemetry {
 }
 
 fn forget_silent(instances: &mut BTreeMap<Uuid, Instance>, now: Duration) {
-    let silence_max = PUSH_INTERVAL * SILENT_INTERVALS_MAX;
-    instances.retain(|_, instance| now.saturating_sub(instance.seen) <= silence_max);
+    instances.retain(|_, instance| {
+        let silence_max = instance.interval * SILENT_INTERVALS_MAX;
+        now.saturating_sub(instance.seen) <= silence_max
+    });
 }
 
 #[cfg(test)]
@@ -172,8 +170,18 @@ mod tests {
     const LATENCY: &str = "org.apache.kafka.producer.node.request.latency.avg";
     const ERRORS: &str = "org.apache.kafka.producer.record.error.total";
 
+    const INTERVAL: Duration = Duration::from_secs(60);
+
     fn id(number: u128) -> Uuid {
         Uuid::from_u128(number)
+    }
+
+    fn subscription() -> Subscription {
+        Subscription {
+            id: 1,
+            metrics: vec!["org.apache.kafka.producer.".to_owned()],
+            interval: INTERVAL,
+        }
     }
 
     fn secs(secs: u64) -> Duration {
@@ -185,11 +193,14 @@ mod tests {
     fn instances_are_added_up_by_client_id_and_forgotten_when_silent() {
         let telemetry = ClientTelemetry::default();
         for (number, value) in [(1, 2.0), (2, 3.0)] {
-            assert!(telemetry.subscribe(id(number), "app", secs(0)));
+            assert!(telemetry.subscribe(id(number), "app", INTERVAL, secs(0)));
             let mut both = message(LATENCY, false, &[value]);
             both.extend(message(ERRORS, true, &[value]));
             both.extend(message("org.apache.kafka.other", true, &[value]));
-            assert_eq!(telemetry.push(id(number), false, secs(1), &both), Ok(()));
+            assert_eq!(
+                telemetry.push(id(number), &subscription(), false, secs(1), &both),
+                Ok(())
+            );
         }
         let values: Vec<_> = (telemetry.snapshot(secs(2)).into_iter())
             .map(|one| (one.metric, one.value))
@@ -198,14 +209,17 @@ mod tests {
             values,
             [(LATENCY.to_owned(), 3.0), (ERRORS.to_owned(), 5.0)]
         );
-        let early = telemetry.push(id(1), false, secs(2), &[]);
+        let early = telemetry.push(id(1), &subscription(), false, secs(2), &[]);
         assert_eq!(early, Err(PushError::TooEarly));
-        assert_eq!(telemetry.push(id(1), true, secs(2), &[]), Ok(()));
         assert_eq!(
-            telemetry.push(id(1), true, secs(2), &[]),
+            telemetry.push(id(1), &subscription(), true, secs(2), &[]),
+            Ok(())
+        );
+        assert_eq!(
+            telemetry.push(id(1), &subscription(), true, secs(2), &[]),
             Err(PushError::Unknown)
         );
-        let invalid = telemetry.push(id(2), false, secs(60), &[0xFF]);
+        let invalid = telemetry.push(id(2), &subscription(), false, secs(60), &[0xFF]);
         assert_eq!(invalid, Err(PushError::Invalid(InvalidMetrics)));
         assert!(telemetry.snapshot(secs(600)).is_empty());
     }
@@ -215,14 +229,16 @@ mod tests {
     fn there_are_only_so_many_instances_and_metrics() {
         let telemetry = ClientTelemetry::default();
         for number in 0..INSTANCES_MAX as u128 {
-            assert!(telemetry.subscribe(id(number), "app", secs(0)));
+            assert!(telemetry.subscribe(id(number), "app", INTERVAL, secs(0)));
         }
-        assert!(!telemetry.subscribe(id(9999), "app", secs(1)));
-        assert!(telemetry.subscribe(id(9999), "app", secs(1000)));
+        assert!(!telemetry.subscribe(id(9999), "app", INTERVAL, secs(1)));
+        assert!(telemetry.subscribe(id(9999), "app", INTERVAL, secs(1000)));
         let many: Vec<u8> = (0..100)
             .flat_map(|n| message(&format!("{LATENCY}.{n}"), false, &[1.0]))
             .collect();
-        telemetry.push(id(9999), false, secs(1000), &many).unwrap();
+        telemetry
+            .push(id(9999), &subscription(), false, secs(1000), &many)
+            .unwrap();
         assert_eq!(telemetry.snapshot(secs(1000)).len(), METRICS_MAX);
     }
 }

@@ -2,6 +2,7 @@
 
 mod admin;
 mod common;
+mod dynamic_settings;
 mod every_version;
 mod hostile;
 mod keys;

@@ -290,6 +290,9 @@ fn hub_requests() -> Vec<Case> {
     let alter_some = incremental_alter_configs_request::AlterConfigsResource::default()
         .with_resource_type(2)
         .with_resource_name(text(NEW));
+    let alter_node = alter_configs_request::AlterConfigsResource::default()
+        .with_resource_type(4)
+        .with_resource_name(text("1"));
     // Without a setting: nothing is left to reset.
     let reset_node = incremental_alter_configs_request::AlterConfigsResource::default()
         .with_resource_type(4)
@@ -330,6 +333,12 @@ fn hub_requests() -> Vec<Case> {
             &[Hub],
             1,
             IncrementalAlterConfigsRequest::default().with_resources(vec![alter_some]),
+            |r| r.responses[0].error_code,
+        ),
+        case(
+            &[Node],
+            2,
+            AlterConfigsRequest::default().with_resources(vec![alter_node]),
             |r| r.responses[0].error_code,
         ),
         case(

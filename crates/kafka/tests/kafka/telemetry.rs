@@ -20,10 +20,47 @@ fn gauge(name: &str) -> Vec<u8> {
     field(1, &field(2, &field(2, &metric)))
 }
 
+/// Makes a subscription with these metrics, for clients of any kind.
+async fn subscribe(client: &mut Client, metrics: &str) {
+    let set = incremental_alter_configs_request::AlterableConfig::default()
+        .with_name(text("metrics"))
+        .with_value(Some(text(metrics)));
+    let resource = incremental_alter_configs_request::AlterConfigsResource::default()
+        .with_resource_type(16)
+        .with_resource_name(text("m"))
+        .with_configs(vec![set]);
+    let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
+    assert_eq!(client.call(1, &request).await.responses[0].error_code, 0);
+}
+
+#[tokio::test]
+async fn without_a_subscription_a_client_pushes_nothing() {
+    let server = start().await;
+    let mut client = server.connect().await;
+    let ask = GetTelemetrySubscriptionsRequest::default();
+    let asked = client.call(0, &ask).await;
+    assert!(asked.requested_metrics.is_empty() && asked.error_code == 0);
+    assert_eq!(asked.push_interval_ms, 300_000);
+    let id = asked.client_instance_id;
+    subscribe(&mut client, "org.apache.kafka.producer.").await;
+    let again = ask.with_client_instance_id(id);
+    let asked_again = client.call(0, &again).await;
+    assert_ne!(asked_again.subscription_id, asked.subscription_id);
+    assert_eq!(
+        &*asked_again.requested_metrics[0],
+        "org.apache.kafka.producer."
+    );
+    let of_before = PushTelemetryRequest::default()
+        .with_client_instance_id(id)
+        .with_subscription_id(asked.subscription_id);
+    assert_eq!(client.call(0, &of_before).await.error_code, 117);
+}
+
 #[tokio::test]
 async fn a_client_subscribes_and_pushes_its_metrics() {
     let server = start().await;
     let mut client = server.connect().await;
+    subscribe(&mut client, "org.apache.kafka.producer.,other.").await;
     let ask = GetTelemetrySubscriptionsRequest::default();
     let subscription = client.call(0, &ask).await;
     let id = subscription.client_instance_id;
@@ -44,7 +81,11 @@ async fn a_client_subscribes_and_pushes_its_metrics() {
     assert_eq!((shown[0].metric.as_str(), shown[0].value), (&*name, 1.5));
     assert_eq!(client.call(0, &push).await.error_code, 89, "too early");
     let wrong = [
-        (push.clone().with_subscription_id(7), 117),
+        (
+            push.clone()
+                .with_subscription_id(subscription.subscription_id ^ 1),
+            117,
+        ),
         (push.clone().with_client_instance_id(uuid::Uuid::nil()), 42),
         (
             push.clone()

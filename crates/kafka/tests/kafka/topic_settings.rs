@@ -176,7 +176,7 @@ async fn success_has_no_message() {
 }
 
 #[tokio::test]
-async fn groups_have_settings_and_those_of_the_node_can_be_reset_only() {
+async fn groups_have_settings_that_are_described() {
     let server = start().await;
     let mut client = server.connect().await;
     let group = describe_configs_request::DescribeConfigsResource::default()
@@ -196,17 +196,4 @@ async fn groups_have_settings_and_those_of_the_node_can_be_reset_only() {
     ];
     assert_eq!(configs, expected);
     assert!(response.results[0].configs[0].documentation.is_some());
-    for (operation, name, code) in [(UNSET, "1", 0), (UNSET, "2", 42), (SET, "1", 42)] {
-        let config = AlterableConfig::default()
-            .with_name(text("leader.replication.throttled.rate"))
-            .with_config_operation(operation)
-            .with_value(Some(text("1")));
-        let resource = AlterConfigsResource::default()
-            .with_resource_type(4)
-            .with_resource_name(text(name))
-            .with_configs(vec![config]);
-        let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
-        let response = client.call(1, &request).await;
-        assert_eq!(response.responses[0].error_code, code, "{operation} {name}");
-    }
 }

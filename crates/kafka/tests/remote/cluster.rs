@@ -9,7 +9,7 @@ use highwater_env::RealClock;
 use highwater_env::random::Random;
 use highwater_hub::{groups, transactions};
 use highwater_kafka::client::{self, Remote};
-use highwater_kafka::{AllowAll, Listener, Options, Server, Services};
+use highwater_kafka::{AllowAll, FixedSettings, Listener, Options, Server, Services};
 use highwater_log::batch::{Batch, BatchBuilder, BatchOptions, Batches, Decompressor, NewRecord};
 use highwater_log::{
     FetchData, HubName, HubSettings, HubSpec, Log, MemoryLog, Partition, Producer, TopicPartition,
@@ -65,6 +65,7 @@ pub(crate) async fn cluster_over(
         groups: Arc::new(groups.handle()),
         transactions: Arc::new(transactions.handle()),
         authorizer: Arc::new(AllowAll),
+        settings: Arc::new(FixedSettings::default()),
         clock,
     };
     let loopback = SocketAddr::from(([127, 0, 0, 1], 0));

@@ -10,12 +10,13 @@ mod owned;
 mod services;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_env::{Clock, DescriptorBudget, shutdown_signal};
-use highwater_hub::OpenError;
+use highwater_hub::{Hub, OpenError};
+use highwater_kafka::DynamicSettings;
 use highwater_log::{AdminError, HubName, Log};
 use highwater_workflow::JournalError;
 use tokio::sync::watch;
@@ -24,6 +25,7 @@ use tokio::task::JoinHandle;
 use crate::amqp;
 use crate::audit;
 use crate::config::Config;
+use crate::dynamic_settings::StoredSettings;
 use crate::http::{self, App, Backend, Server, ServerError};
 use crate::kafka;
 use crate::processors::ProcessorError;
@@ -66,6 +68,8 @@ pub enum NodeError {
     Tokens(std::io::Error),
     #[error("the stored keys cannot be read: {0}")]
     Keys(std::io::Error),
+    #[error("the settings that Kafka clients changed cannot be read: {0}")]
+    DynamicSettings(std::io::Error),
     #[error("the stored jobs cannot be read: {0}")]
     Jobs(std::io::Error),
     #[error("hub `{hub}` of the settings cannot be created: {error}")]
@@ -171,6 +175,18 @@ fn accept_tokens(
     Ok(Some(tokens))
 }
 
+/// The settings that Kafka clients change, which the hub obeys.
+fn dynamic_settings(data: &Path, hub: Option<&Hub>) -> Result<StoredSettings, NodeError> {
+    let hub = hub.cloned();
+    let apply = move |settings: &DynamicSettings| {
+        let default = highwater_hub::Options::default().maintenance;
+        if let Some(hub) = &hub {
+            hub.maintain_every(settings.maintenance().unwrap_or(default));
+        }
+    };
+    StoredSettings::open(data, apply).map_err(NodeError::DynamicSettings)
+}
+
 impl Node {
     /// Completes when everything listens and every acknowledged event can be read.
     pub async fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Node, NodeError> {
@@ -193,6 +209,7 @@ impl Node {
         };
         let node_log =
             NodeLog::open(&config, descriptors.files, clock.clone(), app.clone()).await?;
+        let settings = dynamic_settings(&config.data, node_log.hub())?;
         let log = node_log.log();
         let url = http.as_ref().map(|http| http.url.clone());
         let mut services = Services::start(&config, &keys, &node_log, &clock, url).await?;
@@ -227,6 +244,7 @@ impl Node {
                 clock.clone(),
                 audit.clone(),
             )),
+            settings: Arc::new(settings),
             clock,
         };
         let stop_listeners = watch::Sender::new(false);

@@ -2,7 +2,7 @@
 //!
 //! Clients send it, so its evaluation takes linear time, and its size is limited. As in Kafka it must match the whole name.
 
-use highwater_log::GroupError;
+use highwater_log::{GroupError, HubName};
 use regex::{Regex, RegexBuilder};
 
 /// The longest pattern. A list of names is the better subscription before that.
@@ -11,7 +11,10 @@ const PATTERN_BYTES_MAX: usize = 1024;
 const COMPILED_BYTES_MAX: usize = 1 << 18;
 
 #[derive(Debug)]
-pub(in crate::groups) struct NamePattern(Regex);
+pub(in crate::groups) struct NamePattern {
+    names: Regex,
+    names_internal: bool,
+}
 
 impl NamePattern {
     pub(in crate::groups) fn new(pattern: &str) -> Result<NamePattern, GroupError> {
@@ -24,13 +27,19 @@ impl NamePattern {
         // Alone as well: a part such as `a)(b` is no pattern.
         compile(pattern).map_err(|error| invalid(error.to_string()))?;
         let whole = compile(&format!("^(?:{pattern})$"));
-        whole
-            .map(NamePattern)
-            .map_err(|error| invalid(error.to_string()))
+        Ok(NamePattern {
+            names: whole.map_err(|error| invalid(error.to_string()))?,
+            names_internal: pattern.contains(HubName::INTERNAL_PREFIX),
+        })
+    }
+
+    /// Whether its text has the prefix of internal hubs.
+    pub(in crate::groups) fn names_internal(&self) -> bool {
+        self.names_internal
     }
 
     pub(in crate::groups) fn matches(&self, name: &str) -> bool {
-        self.0.is_match(name)
+        self.names.is_match(name)
     }
 }
 

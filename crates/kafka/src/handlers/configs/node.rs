@@ -1,7 +1,7 @@
-//! The settings of the node and of groups. They are described only: those of the node are in its settings file.
+//! Settings of the node and of groups that are described only: those of the node are in its settings file.
 
 use super::definitions::kind;
-use super::settings::{Setting, source, timestamp_type_name};
+use super::settings::{Setting, SettingLevel, source, timestamp_type_name};
 use crate::options::Options;
 use crate::request::RequestContext;
 
@@ -17,9 +17,13 @@ pub(super) fn settings(context: &RequestContext) -> Vec<Setting> {
     let mut described = listener_settings(context);
     described.extend(topic_settings(&context.broker.options));
     described.extend(limits(&context.broker.options));
-    described.sort_by_key(|setting| setting.name);
     let of_node = |setting| to_setting(setting, source::NODE);
     described.into_iter().map(of_node).collect()
+}
+
+/// Whether the node has such a setting.
+pub(super) fn has(context: &RequestContext, name: &str) -> bool {
+    settings(context).iter().any(|setting| setting.name == name)
 }
 
 /// All groups have the same ones.
@@ -46,13 +50,14 @@ pub(super) fn group_settings(options: &Options) -> Vec<Setting> {
 fn to_setting(described: Described, source: i8) -> Setting {
     Setting {
         name: described.name,
-        default: described.value.clone(),
-        value: described.value,
         kind: described.kind,
-        source,
         read_only: true,
         documentation: described.documentation,
-        synonym: "",
+        levels: vec![SettingLevel {
+            name: described.name,
+            value: described.value,
+            source,
+        }],
     }
 }
 
@@ -116,12 +121,6 @@ fn limits(options: &Options) -> Vec<Described> {
             value: options.fetch_bytes_max.to_string(),
             kind: kind::INT,
             documentation: "The largest Fetch response, unless a single batch is larger.",
-        },
-        Described {
-            name: "max.connections",
-            value: options.connections_max.to_string(),
-            kind: kind::INT,
-            documentation: "Further connections are closed.",
         },
         Described {
             name: "socket.request.max.bytes",

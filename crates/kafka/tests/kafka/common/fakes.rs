@@ -1,9 +1,11 @@
-//! Groups and transactions that fill every field of their responses.
+//! Groups and transactions that fill every field of their responses, and settings in memory.
 
 use std::future::ready;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use highwater_kafka::{DynamicSettingStore, DynamicSettings, SettingError, SettingUpdate};
 use highwater_log::{
     BoxFuture, CommittedOffset, ConsumerGroupInfo, ConsumerHeartbeat, ConsumerHeartbeatResponse,
     ConsumerMemberInfo, GroupCoordinator, GroupError, GroupInfo, GroupState, GroupSummary, HubId,
@@ -12,6 +14,29 @@ use highwater_log::{
     TopicPartition, TransactionCoordinator, TransactionError, TransactionInfo, TransactionPhase,
     TransactionRef,
 };
+use tokio::sync::watch;
+
+/// Settings in memory.
+pub(crate) struct MemorySettings(watch::Sender<Arc<DynamicSettings>>);
+
+impl Default for MemorySettings {
+    fn default() -> MemorySettings {
+        MemorySettings(watch::Sender::new(Arc::default()))
+    }
+}
+
+impl DynamicSettingStore for MemorySettings {
+    fn watch(&self) -> watch::Receiver<Arc<DynamicSettings>> {
+        self.0.subscribe()
+    }
+
+    fn update(&self, update: SettingUpdate) -> BoxFuture<Result<(), SettingError>> {
+        let changed = self.0.borrow().updated(update);
+        now(changed.map(|changed| {
+            self.0.send_replace(Arc::new(changed));
+        }))
+    }
+}
 
 pub(crate) struct FakeGroups;
 
@@ -161,7 +186,8 @@ impl GroupCoordinator for FakeGroups {
             interval: Duration::from_secs(5),
             assignment: request
                 .visible
-                .includes("t")
+                .name("t")
+                .is_some()
                 .then(|| vec![(HubId([9; 16]), vec![0, 1])]),
         }))
     }

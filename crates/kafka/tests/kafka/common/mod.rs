@@ -23,7 +23,7 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-pub(crate) use fakes::{FakeGroups, FakeTransactions};
+pub(crate) use fakes::{FakeGroups, FakeTransactions, MemorySettings};
 
 /// A server that runs until it is dropped or stopped.
 pub(crate) struct TestServer {
@@ -43,6 +43,7 @@ pub(crate) fn services(log: Arc<dyn Log>) -> Services {
         groups: Arc::new(FakeGroups),
         transactions: Arc::new(FakeTransactions),
         authorizer: Arc::new(AllowAll),
+        settings: Arc::new(MemorySettings::default()),
         clock: Arc::new(SimClock::at_unix_nanos(0)),
     }
 }

@@ -17,23 +17,44 @@ use crate::options::TopicDefaults;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
     pub name: &'static str,
-    pub value: String,
     /// One of [`kind`].
     pub kind: i8,
-    /// One of [`source`].
-    pub source: i8,
     pub read_only: bool,
     pub documentation: &'static str,
-    /// The setting of a broker with the default; empty if there is none.
-    pub synonym: &'static str,
-    pub default: String,
+    /// The value that holds comes first, then those that it precedes.
+    pub levels: Vec<SettingLevel>,
+}
+
+/// A value of a setting, from one source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SettingLevel {
+    /// The name that it has there; empty if it has none.
+    pub name: &'static str,
+    pub value: String,
+    /// One of [`source`].
+    pub source: i8,
+}
+
+impl Setting {
+    pub(crate) fn value(&self) -> &str {
+        self.levels.first().map_or("", |level| &level.value)
+    }
+
+    pub(crate) fn source(&self) -> i8 {
+        self.levels
+            .first()
+            .map_or(source::DEFAULT, |level| level.source)
+    }
 }
 
 /// Kafka's sources of values.
 pub(crate) mod source {
     pub(crate) const TOPIC: i8 = 1;
+    pub(crate) const DYNAMIC_NODE: i8 = 2;
+    pub(crate) const DYNAMIC_EVERY_NODE: i8 = 3;
     pub(crate) const NODE: i8 = 4;
     pub(crate) const DEFAULT: i8 = 5;
+    pub(crate) const CLIENT_METRICS: i8 = 7;
 }
 
 /// The longest value of a setting that is stored as it is.
@@ -97,21 +118,27 @@ pub(crate) fn change_list(
         Some(default) => stored(&settings, name).unwrap_or(default).to_owned(),
         None => value_of(&settings, name).unwrap_or_default(),
     };
-    let mut values = list(&current);
-    let changed = list(value.unwrap_or_default());
-    match append {
-        true => values.extend(
-            changed
-                .iter()
-                .filter(|value| !list(&current).contains(value)),
-        ),
-        false => values.retain(|value| !changed.contains(value)),
-    }
-    let text = values.join(",");
+    let text = changed_list(&current, value.unwrap_or_default(), append);
     read(settings, initial, std::iter::once((name, Some(&*text))))
 }
 
-fn list(text: &str) -> Vec<&str> {
+/// A list with further values, or without some.
+pub(super) fn changed_list(current: &str, changed: &str, append: bool) -> String {
+    let mut values = list(current);
+    let changed = list(changed);
+    match append {
+        true => {
+            let new = changed
+                .iter()
+                .filter(|value| !list(current).contains(value));
+            values.extend(new);
+        }
+        false => values.retain(|value| !changed.contains(value)),
+    }
+    values.join(",")
+}
+
+pub(crate) fn list(text: &str) -> Vec<&str> {
     let values = text.split(',').map(str::trim);
     values.filter(|value| !value.is_empty()).collect()
 }
@@ -301,18 +328,22 @@ pub(crate) fn all(settings: &HubSettings, defaults: &TopicDefaults) -> Vec<Setti
                 (own, default)
             }
         };
+        let own = own.map(|value| SettingLevel {
+            name,
+            value,
+            source: source::TOPIC,
+        });
+        let default = SettingLevel {
+            name: definition.synonym,
+            value: default,
+            source: source::DEFAULT,
+        };
         Setting {
             name,
             kind: definition.kind,
-            source: match own {
-                Some(_) => source::TOPIC,
-                None => source::DEFAULT,
-            },
-            value: own.unwrap_or_else(|| default.clone()),
             read_only: false,
             documentation: definition.documentation,
-            synonym: definition.synonym,
-            default,
+            levels: own.into_iter().chain([default]).collect(),
         }
     };
     DEFINITIONS.iter().map(describe).collect()

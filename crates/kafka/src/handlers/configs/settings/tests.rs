@@ -21,7 +21,7 @@ fn shown(settings: &HubSettings, name: &str) -> (String, i8) {
     let all = all(settings, &TopicDefaults::default());
     let setting = all.into_iter().find(|setting| setting.name == name);
     let setting = setting.unwrap();
-    (setting.value, setting.source)
+    (setting.value().to_owned(), setting.source())
 }
 
 /// A value of each setting that is not its default.
@@ -200,8 +200,8 @@ proptest! {
             settings = read(settings.clone(), &base(), [pair].into_iter()).unwrap_or(settings);
         }
         let shown = all(&settings, &TopicDefaults::default());
-        let own = shown.iter().filter(|setting| setting.source == source::TOPIC);
-        let pairs = own.map(|setting| (setting.name, Some(&*setting.value)));
+        let own = shown.iter().filter(|setting| setting.source() == source::TOPIC);
+        let pairs = own.map(|setting| (setting.name, Some(setting.value())));
         let read = read(base(), &base(), pairs);
         prop_assert_eq!(read.map_err(|refusal| refusal.reason), Ok(settings));
     }
