@@ -19,7 +19,7 @@ use highwater_env::Clock;
 use highwater_env::random::Random;
 use highwater_hub::{groups, transactions};
 use highwater_job::config::JobFile;
-use highwater_kafka::{AllowAll, Options, Services, serve};
+use highwater_kafka::{AllowAll, FixedSettings, Options, Services, serve};
 use highwater_log::{HubName, HubSettings, HubSpec, Log, MemoryLog};
 use highwater_query::plan::Plan;
 use highwater_query::{
@@ -636,6 +636,7 @@ async fn converse(bytes: Vec<u8>) -> Vec<u8> {
         groups: Arc::new(groups.handle()),
         transactions: Arc::new(transactions.handle()),
         authorizer: Arc::new(AllowAll),
+        settings: Arc::new(FixedSettings::default()),
         clock,
     };
     let spec = HubSpec {

@@ -225,8 +225,12 @@ impl QuotaClient {
 }
 
 fn cut(client_id: &str) -> &str {
-    let end = client_id.floor_char_boundary(CLIENT_ID_BYTES_MAX);
-    &client_id[..end]
+    let ends = (0..=CLIENT_ID_BYTES_MAX).rev();
+    let mut cuts = ends.filter_map(|end| client_id.get(..end));
+    match client_id.len() <= CLIENT_ID_BYTES_MAX {
+        true => client_id,
+        false => cuts.next().unwrap_or_default(),
+    }
 }
 
 #[cfg(test)]
@@ -331,7 +335,7 @@ mod tests {
         }
         let count = || quotas.0.lock().unwrap().len();
         assert_eq!(count(), BUCKETS_MAX + 1, "the last one is shared");
-        let later = at + Duration::from_secs(60);
+        let later = at + Duration::from_secs(600);
         quotas.limits(&settings, &client("u", "new"), later);
         assert_eq!(count(), 1, "the others are full again");
     }

@@ -11,7 +11,9 @@ pub type HubPartitions = Vec<(HubId, Vec<u32>)>;
 
 /// The hubs that a member may read, by the names that it knows them by, for subscriptions by regular expression.
 #[derive(Clone)]
-pub struct HubView(Arc<dyn Fn(&str) -> Option<&str> + Send + Sync>);
+pub struct HubView(Arc<View>);
+
+type View = dyn Fn(&str) -> Option<&str> + Send + Sync;
 
 impl HubView {
     /// `view` returns the name that the member knows a hub by; `None` if the member may not read it.

@@ -9,6 +9,7 @@ import org.apache.kafka.clients.consumer.*;
 import org.apache.kafka.clients.producer.*;
 import org.apache.kafka.common.*;
 import org.apache.kafka.common.acl.*;
+import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.quota.*;
@@ -62,6 +63,8 @@ public final class Checks {
         todo.check("sasl_wrong", Checks::saslWrong);
         todo.check("sasl_scram", Checks::saslScram);
         todo.check("users_admin", Checks::usersAdmin);
+        todo.check("broker_settings", Checks::brokerSettings);
+        todo.check("client_metrics", Checks::clientMetrics);
         todo.check("sasl_oauth", Checks::saslOauth);
         todo.check("oauth_renewal", Checks::oauthRenewal);
         todo.check("tls", Checks::tls);
@@ -652,6 +655,53 @@ public final class Checks {
         Harness.fails("a right that was taken", List.of("TopicAuthorizationException"), () -> read(mine, 0, login));
         get(ADMIN.alterUserScramCredentials(List.of(new UserScramCredentialDeletion(user, mechanism))).all());
         refused(login);
+    }
+
+    /** Sets a setting, or resets it if the value is null. */
+    static void alter(ConfigResource resource, String name, String value) throws Exception {
+        var type = value == null ? AlterConfigOp.OpType.DELETE : AlterConfigOp.OpType.SET;
+        var op = new AlterConfigOp(new ConfigEntry(name, value), type);
+        get(ADMIN.incrementalAlterConfigs(Map.of(resource, List.of(op))).all());
+    }
+
+    static ConfigEntry setting(ConfigResource resource, String name) throws Exception {
+        return get(ADMIN.describeConfigs(List.of(resource)).all()).get(resource).get(name);
+    }
+
+    /** A setting of the broker is changed while it runs, and one of its start is not. */
+    static void brokerSettings() throws Exception {
+        var broker = new ConfigResource(ConfigResource.Type.BROKER, "1");
+        String name = "log.cleaner.backoff.ms", value = String.valueOf(20_000 + Math.floorMod(Harness.RUN.hashCode(), 1000));
+        // Another client may do the same.
+        Harness.until("a changed setting", () -> {
+            alter(broker, name, value);
+            var found = setting(broker, name);
+            return found.value().equals(value) && found.source() == ConfigEntry.ConfigSource.DYNAMIC_BROKER_CONFIG;
+        });
+        Harness.until("a setting that was reset", () -> {
+            alter(broker, name, null);
+            return setting(broker, name).source() == ConfigEntry.ConfigSource.DEFAULT_CONFIG;
+        });
+        Harness.fails("a setting of the start", List.of("InvalidRequestException"), () -> alter(broker, "node.id", "5"));
+        Harness.fails("a wrong value", List.of("InvalidRequestException"), () -> alter(broker, name, "soon"));
+    }
+
+    /** What a subscription asks for is pushed by a producer and on the page of metrics. */
+    static void clientMetrics() throws Exception {
+        Harness.need(Harness.HTTP, "page of metrics");
+        String id = Harness.name("metrics"), topic = create("metrics", 1);
+        var subscription = new ConfigResource(ConfigResource.Type.CLIENT_METRICS, id);
+        alter(subscription, "interval.ms", "1000");
+        alter(subscription, "match", "client_id=" + id);
+        alter(subscription, "metrics", "org.apache.kafka.producer.");
+        try (var producer = producer("client.id", id)) {
+            Harness.until("metrics of the client", () -> {
+                producer.send(new ProducerRecord<>(topic, "x".getBytes())).get();
+                Thread.sleep(100);
+                return Harness.metrics().anyMatch(line -> line.startsWith("highwater_kafka_client_metric{client=\"" + id + "\""));
+            });
+        }
+        for (String name : List.of("interval.ms", "match", "metrics")) alter(subscription, name, null);
     }
 
     static void refused(Object[] conf) throws Exception {

@@ -5,6 +5,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.*;
 import java.util.concurrent.Callable;
+import java.util.stream.Stream;
 
 /** The servers to talk to and the way to report; the checks themselves are in Checks. */
 final class Harness {
@@ -107,13 +108,17 @@ final class Harness {
         return Files.readAllLines(Path.of(PROXY_LOG)).size();
     }
 
-    /** The value of a metric of our server. */
-    static double metric(String name) throws Exception {
+    /** The metrics of our server, a line each. */
+    static Stream<String> metrics() throws Exception {
         HttpRequest request = HttpRequest.newBuilder(URI.create(need(HTTP, "HTTP listener") + "/metrics"))
                 .header("Authorization", "Bearer " + USER + ":" + PASSWORD)
                 .build();
         var answer = HttpClient.newHttpClient().send(request, HttpResponse.BodyHandlers.ofString());
-        return answer.body().lines().filter(line -> line.startsWith(name + " ")).findFirst()
+        return answer.body().lines();
+    }
+
+    static double metric(String name) throws Exception {
+        return metrics().filter(line -> line.startsWith(name + " ")).findFirst()
                 .map(line -> Double.parseDouble(line.substring(name.length() + 1))).orElseThrow();
     }
 

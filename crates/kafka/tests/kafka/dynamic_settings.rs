@@ -108,23 +108,24 @@ async fn what_cannot_be_changed_is_refused() {
     let server = start().await;
     let mut client = server.connect().await;
     let own = Of(BROKER, "1");
-    let invalid = Code::InvalidConfig.code();
-    for (name, value, code) in [
-        (BACKOFF, "soon", invalid),
-        (BACKOFF, "0", invalid),
-        ("max.connections", "10001", invalid),
-        ("node.id", "5", Code::InvalidRequest.code()),
-        ("no.such.setting", "1", invalid),
+    let invalid = Code::InvalidRequest.code();
+    for (name, value) in [
+        (BACKOFF, "soon"),
+        (BACKOFF, "0"),
+        ("max.connections", "10001"),
+        ("node.id", "5"),
+        ("no.such.setting", "1"),
     ] {
         assert_eq!(
             alter(&mut client, own, SET, name, value).await,
-            code,
+            invalid,
             "{name}"
         );
     }
-    assert_eq!(alter(&mut client, own, APPEND, BACKOFF, "1").await, invalid);
+    let appended = alter(&mut client, own, APPEND, BACKOFF, "1").await;
+    assert_eq!(appended, Code::InvalidConfig.code());
     let elsewhere = alter(&mut client, Of(BROKER, "2"), SET, BACKOFF, "20000").await;
-    assert_eq!(elsewhere, Code::InvalidRequest.code());
+    assert_eq!(elsewhere, invalid);
     let reset = alter(&mut client, own, UNSET, "no.such.setting", "").await;
     assert_eq!(reset, 0, "tools reset throttles of any name");
 }
@@ -163,7 +164,7 @@ async fn a_subscription_is_a_resource_while_it_has_settings() {
     assert_eq!(levels(&mut client, of, "interval.ms").await, interval);
     let listed = client.call(0, &list).await.config_resources;
     assert_eq!(&*listed[0].resource_name, "m");
-    let invalid = Code::InvalidConfig.code();
+    let invalid = Code::InvalidRequest.code();
     for (name, value) in [("match", "a=("), ("interval.ms", "1"), ("color", "red")] {
         assert_eq!(
             alter(&mut client, of, SET, name, value).await,

@@ -213,7 +213,7 @@ fn unchangeable(context: &RequestContext, name: &str) -> Refusal {
         }
         false => {
             let reason = format!("unknown setting {name}, or none that can be changed");
-            Refusal::new(Code::InvalidConfig, reason)
+            Refusal::new(Code::InvalidRequest, reason)
         }
     }
 }

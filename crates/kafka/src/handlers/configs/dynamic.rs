@@ -28,7 +28,7 @@ const INT_MAX: i64 = i32::MAX as i64;
 const BACKOFF_MS_MAX: i64 = 86_400_000;
 
 /// Name, kind, default and smallest number of those that tools set although nothing here depends on them.
-const INEFFECTIVE: [(&str, i8, &str, i64); 9] = [
+const INEFFECTIVE: [(&str, i8, &str, i64); 10] = [
     ("background.threads", kind::INT, "10", 1),
     (
         "follower.replication.throttled.rate",
@@ -51,6 +51,12 @@ const INEFFECTIVE: [(&str, i8, &str, i64); 9] = [
         "replica.alter.log.dirs.io.max.bytes.per.second",
         kind::LONG,
         "9223372036854775807",
+        0,
+    ),
+    (
+        "sasl.kerberos.min.time.before.relogin",
+        kind::LONG,
+        "60000",
         0,
     ),
 ];
@@ -132,7 +138,7 @@ impl Definition {
                 "`{value}` is not valid for {}: expected {expected}",
                 self.name
             );
-            Refusal::new(Code::InvalidConfig, reason)
+            Refusal::new(Code::InvalidRequest, reason)
         };
         let value = value.trim();
         if self.kind != kind::LIST {
