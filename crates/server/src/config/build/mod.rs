@@ -61,6 +61,8 @@ pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<P
             true => Vec::new(),
             false => build.kafka(!keys.is_empty()),
         },
+        kafka_node_id: build.count("kafka.node_id"),
+        session_min: build.time("kafka.session_min"),
         kafka_timestamps: match settings.text("kafka.timestamp_type") {
             Some("LogAppendTime") => TimestampType::LogAppend,
             _ => TimestampType::Create,
