@@ -11,6 +11,10 @@ cache=$(cd "$cache" && pwd)
 user=app
 password=s3cret
 
+# The settings of the broker that kafka-python's suite starts where it can: its id, and short sessions.
+KAFKA_PYTHON_BROKER='node_id = 0
+session_min = "3s"'
+
 die() { echo "$*" >&2; exit 1; }
 
 # need COMMAND PACKAGE: installs the Debian package unless the command is there.

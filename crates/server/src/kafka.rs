@@ -83,6 +83,7 @@ pub(crate) async fn bind(
             .collect::<Result<_, _>>()?,
         cluster_id: ClusterId::OfHub(highwater_hub::groups::HUB),
         connections_max,
+        node_id: i32::try_from(config.kafka_node_id).unwrap_or(i32::MAX),
         auto_create: config.auto_create.is_some(),
         partitions_default: config.auto_create.unwrap_or(defaults.partitions_default),
         topics: topic_defaults(config),

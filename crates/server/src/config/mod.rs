@@ -55,6 +55,9 @@ pub struct Config {
     pub kafka: Vec<KafkaListener>,
     /// The timestamps of topics that Kafka clients create.
     pub kafka_timestamps: TimestampType,
+    pub kafka_node_id: u32,
+    /// The shortest session of a member of a classic group.
+    pub session_min: std::time::Duration,
     pub amqp: Vec<AmqpListener>,
     pub keys: Vec<Key>,
     /// `None`: no tokens are accepted.

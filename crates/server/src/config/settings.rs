@@ -143,6 +143,10 @@ settings! {
         "serve clients without a key, with all rights, although there are keys";
     "kafka.timestamp_type": Choice(&["CreateTime", "LogAppendTime"]) = "CreateTime",
         "the `message.timestamp.type` of topics that Kafka clients create, automatically or explicitly without it";
+    "kafka.node_id": Count(0, 2_147_483_647) = "1",
+        "the id that Kafka clients know the node by (`node.id`)";
+    "kafka.session_min": Time = "6s",
+        "the shortest session timeout of a member of a classic consumer group (`group.min.session.timeout.ms`)";
     "kafka.advertised": Text = "",
         "host:port that clients connect to; unset: the address they reached";
     "kafka.listeners.*.listen": Address = "",

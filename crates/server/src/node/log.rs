@@ -125,9 +125,14 @@ impl NodeLog {
     }
 
     /// The coordinators, whose tasks run from now on.
-    pub(super) fn coordinators(&self, clock: &Arc<dyn Clock>, tasks: &mut Tasks) -> Coordinators {
+    pub(super) fn coordinators(
+        &self,
+        groups: groups::Options,
+        clock: &Arc<dyn Clock>,
+        tasks: &mut Tasks,
+    ) -> Coordinators {
         match self {
-            NodeLog::Embedded(_) => start_coordinators(&self.log(), clock, tasks),
+            NodeLog::Embedded(_) => start_coordinators(&self.log(), groups, clock, tasks),
             NodeLog::Cluster { remote, .. } => {
                 let (watched, remote) = (remote.clone(), Arc::new(remote.clone()));
                 tasks.spawn("readings of the ends of partitions", |shutdown| {
@@ -159,10 +164,10 @@ impl NodeLog {
 
 fn start_coordinators(
     log: &Arc<dyn Log>,
+    options: groups::Options,
     clock: &Arc<dyn Clock>,
     tasks: &mut Tasks,
 ) -> Coordinators {
-    let options = groups::Options::default();
     let groups = groups::Service::new(log.clone(), clock.clone(), Random::from_os(), options);
     let group_handle = groups.handle();
     let options = transactions::Options::default();

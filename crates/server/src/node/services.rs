@@ -29,6 +29,14 @@ pub(super) struct Services {
     tasks: Tasks,
 }
 
+fn group_options(config: &Config) -> highwater_hub::groups::Options {
+    let defaults = highwater_hub::groups::Options::default();
+    highwater_hub::groups::Options {
+        session_min: config.session_min.min(defaults.session_max),
+        ..defaults
+    }
+}
+
 impl Services {
     /// `url` is the base of links in notifications, unless the settings have one.
     pub(super) async fn start(
@@ -40,7 +48,7 @@ impl Services {
     ) -> Result<Services, NodeError> {
         let mut tasks = Tasks::default();
         let log = &node_log.log();
-        let coordinators = node_log.coordinators(clock, &mut tasks);
+        let coordinators = node_log.coordinators(group_options(config), clock, &mut tasks);
         let mut notify = config.notify.clone();
         notify.public_url = notify.public_url.or_else(|| url.clone());
         let notifier = Notifier::new(notify, config.egress.clone(), clock.clone());

@@ -326,3 +326,24 @@ fn compaction_keeps_both_times() {
     world.restart();
     assert_eq!(world.all(), after);
 }
+
+#[test]
+fn maintenance_comes_as_often_as_the_hub_is_told() {
+    let mut world = World::new(1, keep(Some(10 * SECOND), None));
+    put_many(&world, "key", 30);
+    world.clock.advance(60 * SECOND);
+    // With threads, the first look would come after an hour.
+    world.options = Options {
+        committers: 1,
+        maintenance: 3600 * SECOND,
+        ..world.options.clone()
+    };
+    world.restart();
+    let partition = world.partition();
+    assert_eq!(partition.bounds().start, Offset(0));
+    world.hub.maintain_every(Duration::from_millis(1));
+    while partition.bounds().start == Offset(0) {
+        std::thread::yield_now();
+    }
+    assert_eq!(world.hub.stop(), Vec::<String>::new());
+}

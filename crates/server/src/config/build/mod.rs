@@ -64,6 +64,8 @@ pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<P
             true => Vec::new(),
             false => build.kafka(!keys.is_empty()),
         },
+        kafka_node_id: root.count("kafka.node_id"),
+        session_min: root.time("kafka.session_min"),
         kafka_timestamps: match root.text("kafka.timestamp_type") {
             Some("LogAppendTime") => TimestampType::LogAppend,
             _ => TimestampType::Create,
