@@ -1,4 +1,4 @@
-//! Errors that a peer is told, and those that end its connection.
+//! Errors that are sent to the peer, and those that end its connection.
 
 use std::borrow::Cow;
 
@@ -27,7 +27,7 @@ pub mod condition {
     pub const MESSAGE_SIZE_EXCEEDED: &str = "amqp:link:message-size-exceeded";
 }
 
-/// An error as a peer is told it.
+/// An error as sent to the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AmqpError {
     pub condition: Cow<'static, str>,
@@ -46,7 +46,7 @@ impl AmqpError {
     }
 }
 
-/// Why a connection ends. The client is told, if it gets that far.
+/// Why a connection ends. The close frame carries it, if the connection was opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
     #[error("the client speaks no AMQP 1.0: it begins with {0:02x?}")]

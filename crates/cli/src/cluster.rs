@@ -1,4 +1,4 @@
-//! `highwater cluster`: the nodes over a cluster and what each of them has, over HTTP.
+//! `highwater cluster`: the nodes over a cluster and what each one owns, over HTTP.
 
 use std::io::Write;
 

@@ -1,7 +1,7 @@
 //! `Config.json` of Microsoft's emulators for Event Hubs and Service Bus, as settings of a node.
 //!
 //! Hubs, queues and topics become settings below `hubs`, `queues` and `topics`, which flags override. What a node has no equal for is left
-//! out, and the user is told.
+//! out, with a note to the user.
 
 use std::path::Path;
 

@@ -6,7 +6,7 @@
 //! shows every screen with made-up data.
 //!
 //! A new screen is a file with its view struct and `impl From<&TheView> for View`: a heading and panels, made of
-//! the parts in [`parts`]. Actions are buttons and forms with `data-call="POST /api/.."` ([`parts::action`]), which
+//! the parts in [`parts`]. Actions are buttons and forms with `data-call="POST /api/.."` (`parts::action`), which
 //! `assets/shell.js` sends with the session's token. Neither inline script nor inline style works: the content
 //! security policy forbids both.
 

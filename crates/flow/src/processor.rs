@@ -14,7 +14,7 @@ use crate::dead_letter::{DeadLetter, DeadLetterSink};
 use crate::group::{AssignedPartition, GroupMember};
 use crate::handle_stage::Options;
 use crate::positions::PositionStore;
-use crate::retry_context::Pacing;
+use crate::retry_context::RetryDelays;
 use crate::run::{RunError, Sink, run};
 use crate::source::{PartitionSource, SourceError};
 use crate::stage::Stage;
@@ -123,7 +123,7 @@ impl Processor {
     async fn work(&self, owned: &AssignedPartition, handler: &Arc<dyn Handler>) {
         let place = &owned.place;
         let seed = self.options.seed ^ u64::from(place.partition);
-        let mut pacing = Pacing::new(&self.restart, &*self.clock, seed);
+        let mut delays = RetryDelays::new(&self.restart, &*self.clock, seed);
         loop {
             self.stats.note(place, None);
             let before = self.stats.handled.load(Ordering::Relaxed);
@@ -137,12 +137,12 @@ impl Processor {
                 Err(error) => error,
             };
             if self.stats.handled.load(Ordering::Relaxed) > before {
-                pacing.restart();
+                delays.restart();
             }
             tracing::warn!(%place, %error, "a pipeline failed and is restarted");
             self.stats.note(place, Some(error.to_string()));
             add(&self.stats.restarts, 1);
-            let Some(delay) = pacing.next(None) else {
+            let Some(delay) = delays.next(None) else {
                 break;
             };
             tokio::select! {

@@ -91,7 +91,7 @@ impl RetryContext {
     {
         let options = Arc::clone(&self.options);
         let clock = Arc::clone(&self.clock);
-        let mut pacing = Pacing::new(&options.retry, &*clock, options.seed ^ salt);
+        let mut delays = RetryDelays::new(&options.retry, &*clock, options.seed ^ salt);
         let (mut attempts, mut number, mut probes) = (Vec::new(), 0u32, 0u32);
         loop {
             let pass = match &options.circuit {
@@ -116,17 +116,17 @@ impl RetryContext {
                 if probes == Breaker::PROBES_MAX {
                     return Some(Err(attempts));
                 }
-                pacing.restart();
+                delays.restart();
                 continue;
             }
             let delay = match failure.transient {
-                true => pacing.next(failure.retry_after),
+                true => delays.next(failure.retry_after),
                 false => None,
             };
             match (delay, &options.circuit) {
                 (Some(delay), _) => self.unless_stopped(tokio::time::sleep(delay)).await?,
                 (None, Some(circuit)) if circuit.on_exhausted() == OnExhausted::Hold => {
-                    pacing.restart()
+                    delays.restart()
                 }
                 (None, _) => return Some(Err(attempts)),
             }
@@ -157,7 +157,7 @@ impl RetryContext {
 }
 
 /// The delays between attempts by a retry policy.
-pub(crate) struct Pacing<'a> {
+pub(crate) struct RetryDelays<'a> {
     policy: &'a RetryPolicy,
     clock: &'a dyn Clock,
     random: Random,
@@ -165,10 +165,10 @@ pub(crate) struct Pacing<'a> {
     tries: u32,
 }
 
-impl<'a> Pacing<'a> {
+impl<'a> RetryDelays<'a> {
     /// Must be created just before the first attempt.
-    pub(crate) fn new(policy: &'a RetryPolicy, clock: &'a dyn Clock, seed: u64) -> Pacing<'a> {
-        Pacing {
+    pub(crate) fn new(policy: &'a RetryPolicy, clock: &'a dyn Clock, seed: u64) -> RetryDelays<'a> {
+        RetryDelays {
             policy,
             clock,
             random: Random::seeded(seed),

@@ -21,7 +21,7 @@ use crate::offset_tracker::{
     CheckpointInterval, CheckpointPosition, CheckpointSchedule, OffsetTracker, Ticket,
 };
 use crate::positions::PositionStore;
-use crate::retry_context::Pacing;
+use crate::retry_context::RetryDelays;
 use crate::source::SourceError;
 use crate::stage::{PipelineContext, Stage, StageOutput};
 
@@ -307,12 +307,12 @@ async fn with_retries<E>(
     mut attempt: impl FnMut() -> BoxFuture<Result<(), E>>,
     is_final: impl Fn(&E) -> bool,
 ) -> Result<(), E> {
-    let mut pacing = Pacing::new(&sink.retry, &*sink.clock, sink.seed ^ salt);
+    let mut delays = RetryDelays::new(&sink.retry, &*sink.clock, sink.seed ^ salt);
     loop {
         match attempt().await {
             Ok(()) => return Ok(()),
             Err(error) if is_final(&error) => return Err(error),
-            Err(error) => match pacing.next(None) {
+            Err(error) => match delays.next(None) {
                 Some(delay) => tokio::time::sleep(delay).await,
                 None => return Err(error),
             },

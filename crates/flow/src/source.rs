@@ -33,7 +33,7 @@ pub struct PartitionSource {
     pieces: VecDeque<Bytes>,
     skip: ReadCommittedFilter,
     unpacker: Decompressor,
-    units: VecDeque<Unit>,
+    units: VecDeque<DecodedItem>,
 }
 
 enum Wait {
@@ -43,7 +43,7 @@ enum Wait {
 }
 
 /// A decoded piece of a batch.
-enum Unit {
+enum DecodedItem {
     Event(Event),
     Broken {
         event: Event,
@@ -66,11 +66,11 @@ pub enum SourceError {
     },
 }
 
-impl Unit {
+impl DecodedItem {
     fn offset(&self) -> Offset {
         match self {
-            Unit::Event(event) | Unit::Broken { event, .. } => event.offset(),
-            Unit::Gap(next) => *next,
+            DecodedItem::Event(event) | DecodedItem::Broken { event, .. } => event.offset(),
+            DecodedItem::Gap(next) => *next,
         }
     }
 }
@@ -178,26 +178,26 @@ impl PartitionSource {
         self.next = self.next.max(end);
         let limit = self.until.unwrap_or(Offset(i64::MAX));
         self.units.retain(|unit| unit.offset() < limit);
-        self.units.push_back(Unit::Gap(end.min(limit)));
+        self.units.push_back(DecodedItem::Gap(end.min(limit)));
         Ok(true)
     }
 
     fn begin(&mut self, context: &mut PipelineContext) -> Option<StageOutput<Event>> {
         loop {
             match self.units.front()? {
-                Unit::Gap(next) => context.tracker.pass(*next),
-                Unit::Event(event) | Unit::Broken { event, .. } => {
+                DecodedItem::Gap(next) => context.tracker.pass(*next),
+                DecodedItem::Event(event) | DecodedItem::Broken { event, .. } => {
                     let ticket = context.tracker.begin(event.offset())?;
                     return match self.units.pop_front()? {
-                        Unit::Broken { event, reason } => {
+                        DecodedItem::Broken { event, reason } => {
                             let attempts = vec![FailedAttempt::undated(reason)];
                             Some(StageOutput::Dead(Item::new(ticket, event, attempts)))
                         }
-                        Unit::Event(event) => {
+                        DecodedItem::Event(event) => {
                             let value = event.clone();
                             Some(StageOutput::Item(Item::new(ticket, event, value)))
                         }
-                        Unit::Gap(_) => None,
+                        DecodedItem::Gap(_) => None,
                     };
                 }
             }
@@ -212,7 +212,7 @@ fn units(
     batch: &StoredBatch<'_>,
     unpacker: &mut Decompressor,
     from: Offset,
-    into: &mut VecDeque<Unit>,
+    into: &mut VecDeque<DecodedItem>,
 ) {
     let mut good = || {
         for record in batch.records(unpacker)? {
@@ -232,14 +232,14 @@ fn units(
         && next <= batch.header.last_offset()
     {
         decoded.push_raw(next, batch.enqueue_time().0, batch.bytes());
-        into.extend(decoded.events().map(Unit::Event));
-        if let Some(Unit::Event(event)) = into.pop_back() {
+        into.extend(decoded.events().map(DecodedItem::Event));
+        if let Some(DecodedItem::Event(event)) = into.pop_back() {
             let reason = format!("the rest of its batch cannot be read: {error}");
-            into.push_back(Unit::Broken { event, reason });
+            into.push_back(DecodedItem::Broken { event, reason });
         }
         return;
     }
-    into.extend(decoded.events().map(Unit::Event));
+    into.extend(decoded.events().map(DecodedItem::Event));
 }
 
 impl Stage for PartitionSource {

@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::config::{Config, KafkaListener};
 use crate::stored_keys::{KeyError, StoredKeys, UserUpdate};
+use crate::text::taken_hint;
 use crate::tls::{self, TlsError};
 use crate::tokens::{TokenLogin, Tokens};
 
@@ -30,14 +31,9 @@ pub enum ListenError {
     Tls(#[from] TlsError),
 }
 
-fn hint(error: &BindError) -> &'static str {
+fn hint(error: &BindError) -> String {
     let BindError::Address { source, .. } = error;
-    match source.kind() {
-        std::io::ErrorKind::AddrInUse => {
-            "\n  something else listens there: stop it, or set kafka.listen to another port, or `off`"
-        }
-        _ => "",
-    }
+    taken_hint(source, "kafka.listen")
 }
 
 /// A running Kafka server.

@@ -1,6 +1,7 @@
 //! Texts of HTTP: percent-encoding, query parameters, times.
 
 use std::borrow::Cow;
+use std::io;
 
 use highwater_log::EnqueueTime;
 use highwater_time::Instant;
@@ -63,6 +64,31 @@ pub(crate) fn time_text(time: EnqueueTime) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
+/// What to do about an address that cannot be listened on; `setting` names it.
+pub(crate) fn taken_hint(error: &io::Error, setting: &str) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!(
+                "\n  something else listens there: stop it, or set {setting} to another port, or `off`"
+            )
+        }
+        _ => String::new(),
+    }
+}
+
+/// Whether a host, with or without scheme and port, is this machine.
+pub(crate) fn is_local(host: &str) -> bool {
+    let host = host.split_once("://").map_or(host, |(_, rest)| rest);
+    if let Some(rest) = host.strip_prefix("[::1]") {
+        return rest.is_empty() || rest.starts_with(':');
+    }
+    let name = host.split_once(':').map_or(host, |(name, _)| name);
+    name.eq_ignore_ascii_case("localhost")
+        || name
+            .parse::<std::net::Ipv4Addr>()
+            .is_ok_and(|address| address.is_loopback())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,6 +129,31 @@ mod tests {
             (i64::MAX, "9999-12-31T23:59:59.999Z"),
         ] {
             assert_eq!(time_text(EnqueueTime(millis)), text);
+        }
+    }
+
+    #[test]
+    fn only_names_of_this_machine_are_local() {
+        for host in [
+            "localhost",
+            "LOCALHOST:80",
+            "127.0.0.1:8080",
+            "127.1.2.3",
+            "[::1]:1",
+            "http://localhost:3",
+        ] {
+            assert!(is_local(host), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "localhost.evil.example",
+            "10.0.0.1",
+            "[::2]",
+            "",
+            "null",
+            "http://evil:1",
+        ] {
+            assert!(!is_local(host), "{host}");
         }
     }
 }

@@ -192,7 +192,7 @@ impl ClientCertVerifier for ClientVerifier {
         self.settings.required
     }
 
-    /// Empty: a client sends the certificate that it has. The list would be that of the start.
+    /// Empty: a client sends the certificate that it has. The list would be fixed at the start.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

@@ -27,7 +27,7 @@ pub struct Demo {
     failing: f64,
 }
 
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
 impl Demo {
     pub async fn run(self) -> anyhow::Result<()> {
@@ -35,7 +35,7 @@ impl Demo {
         let mut stack = Stack::start(self.stack.clone(), faults).await?;
         let name = format!("demo-{}", std::process::id());
         stack.register(&name).await?;
-        tell_where(&stack);
+        print_addresses(&stack);
         let at = |kind| stack.address(Process::of(kind));
         let fleet = Fleet {
             node: stack.address(Process::Node),
@@ -58,7 +58,7 @@ impl Demo {
         tokio::select! {
             () = fleet.run() => {}
             ended = load.run() => { ended?; }
-            () = look(&stack) => {}
+            () = print_progress(&stack) => {}
             stop = tokio::signal::ctrl_c() => stop?,
         }
         println!("\nstopping");
@@ -66,7 +66,7 @@ impl Demo {
     }
 }
 
-fn tell_where(stack: &Stack) {
+fn print_addresses(stack: &Stack) {
     println!(
         "Drone Delivery runs; its data and logs are in {}",
         stack.data().display()
@@ -91,10 +91,10 @@ fn tell_where(stack: &Stack) {
 }
 
 /// Prints regularly how many deliveries reached which stage, and the state of the workflows.
-async fn look(stack: &Stack) {
-    let mut history = Client::new(stack.address(Process::of(Kind::History)), LOOK_EVERY);
+async fn print_progress(stack: &Stack) {
+    let mut history = Client::new(stack.address(Process::of(Kind::History)), PROGRESS_INTERVAL);
     loop {
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(PROGRESS_INTERVAL).await;
         let summary = history.get("/api/deliveryhistory").await;
         let summary = summary
             .ok()

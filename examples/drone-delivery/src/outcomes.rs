@@ -38,7 +38,7 @@ struct Workflow {
 }
 
 #[derive(Deserialize)]
-struct Listed {
+struct InstanceList {
     instances: Vec<serde::de::IgnoredAny>,
 }
 
@@ -55,7 +55,7 @@ pub async fn counts(node: &str) -> anyhow::Result<Counts> {
     {
         let path = format!("/api/workflows/{name}?state=parked&limit=10000");
         let reply = client.get(&path).await?;
-        let listed: Listed = serde_json::from_slice(&reply.body)?;
+        let listed: InstanceList = serde_json::from_slice(&reply.body)?;
         counts.parked += listed.instances.len() as u64;
         counts.running += running;
         counts.ended += ended;
@@ -90,7 +90,7 @@ pub async fn of(node: &str, ids: Vec<String>) -> anyhow::Result<Vec<Outcome>> {
 /// `None` if the node does not know it.
 async fn one(client: &mut Client, id: &str) -> anyhow::Result<Option<Outcome>> {
     #[derive(Deserialize)]
-    struct Shown {
+    struct InstanceResponse {
         state: String,
         #[serde(default)]
         reason: String,
@@ -101,7 +101,7 @@ async fn one(client: &mut Client, id: &str) -> anyhow::Result<Option<Outcome>> {
     match reply.status {
         404 => Ok(None),
         200 => {
-            let shown: Shown = serde_json::from_slice(&reply.body)
+            let shown: InstanceResponse = serde_json::from_slice(&reply.body)
                 .with_context(|| format!("the node's answer for {id} cannot be parsed"))?;
             let reason = match shown.blame.is_empty() {
                 true => shown.reason,

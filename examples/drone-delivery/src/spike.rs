@@ -56,7 +56,7 @@ impl Spike {
         }
         let report = load.await??;
         readings.push(read());
-        tell_costs(&readings);
+        print_costs(&readings);
         let mut node = Node::new(&stack.address(Process::Node), Duration::from_secs(60));
         let kept = node.appended(REQUESTS).await?;
         println!(
@@ -64,7 +64,7 @@ impl Spike {
             report.accepted
         );
         stack.stop().await?;
-        Ok(is_well(&report) && kept >= report.accepted)
+        Ok(is_successful(&report) && kept >= report.accepted)
     }
 
     fn load(&self, stack: &Stack) -> Load {
@@ -110,7 +110,7 @@ impl Reading {
     }
 }
 
-fn tell_costs(readings: &[Reading]) {
+fn print_costs(readings: &[Reading]) {
     println!("\nCPU us a request    load  ingestion  node   all");
     for (phase, pair) in ["before", "spike", "after"].iter().zip(readings.windows(2)) {
         let [load, ingestion, node] = pair[1].costs(&pair[0]);
@@ -119,7 +119,7 @@ fn tell_costs(readings: &[Reading]) {
     }
 }
 
-fn is_well(report: &LoadReport) -> bool {
+fn is_successful(report: &LoadReport) -> bool {
     let most = report
         .latencies
         .iter()

@@ -4,9 +4,9 @@ use bytes::{Bytes, BytesMut};
 
 use super::disposition::TrackedDelivery;
 use super::link::{Incoming, LinkEnd, Outgoing};
-use super::session::Unsent;
+use super::session::UnsentMessage;
 use super::transaction::{DECLARED, TRANSACTIONAL_STATE};
-use super::{Connection, Event, LinkId, LinkPlace};
+use super::{Connection, Event, LinkHandle, LinkId};
 use crate::error::AmqpError;
 use crate::frame::{self, FrameKind, HEAD_LEN};
 use crate::performative::{Attach, Detach, Disposition, Flow, Properties, Role, Transfer};
@@ -127,7 +127,7 @@ impl Connection {
         self.detach_link(link, error);
     }
 
-    /// Ends a link. The client is told why.
+    /// Ends a link with an error for the client.
     pub fn detach_link(&mut self, link: LinkId, error: AmqpError) {
         let Some(place) = self.places.remove(&link) else {
             return;
@@ -232,7 +232,7 @@ impl Connection {
         };
         let id = session.next_delivery_id;
         session.next_delivery_id = id.wrapping_add(1);
-        session.unsent = Some(Unsent {
+        session.unsent = Some(UnsentMessage {
             link,
             transfer: Transfer {
                 handle: place.handle,
@@ -278,7 +278,7 @@ impl Connection {
     }
 
     /// A client that takes back its credit and drains gets its answer at once.
-    pub(super) fn answer_empty_drain(&mut self, place: LinkPlace) {
+    pub(super) fn answer_empty_drain(&mut self, place: LinkHandle) {
         let session = self.sessions.get(&place.channel);
         let link = session.and_then(|session| session.links.get(&place.handle));
         if let Some(link) = link
@@ -317,23 +317,23 @@ impl Connection {
         frame::put(&mut self.output, FrameKind::Amqp, channel, write);
     }
 
-    fn take_request(&mut self, place: LinkPlace) -> Option<Box<Attach>> {
+    fn take_request(&mut self, place: LinkHandle) -> Option<Box<Attach>> {
         let session = self.sessions.get_mut(&place.channel)?;
         session.links.get_mut(&place.handle)?.request.take()
     }
 
-    fn link_end(&mut self, place: LinkPlace) -> Option<&mut LinkEnd> {
+    fn link_end(&mut self, place: LinkHandle) -> Option<&mut LinkEnd> {
         let session = self.sessions.get_mut(&place.channel)?;
         let link = session.links.get_mut(&place.handle)?;
         Some(&mut link.end)
     }
 
-    fn take_early_flow(&mut self, place: LinkPlace) -> Option<Box<Flow>> {
+    fn take_early_flow(&mut self, place: LinkHandle) -> Option<Box<Flow>> {
         let session = self.sessions.get_mut(&place.channel)?;
         session.links.get_mut(&place.handle)?.early_flow.take()
     }
 
-    pub(super) fn renew_credit(&mut self, place: LinkPlace) {
+    pub(super) fn renew_credit(&mut self, place: LinkHandle) {
         if let Some(LinkEnd::Receiver(incoming)) = self.link_end(place)
             && incoming.renew_credit()
         {
@@ -341,7 +341,7 @@ impl Connection {
         }
     }
 
-    fn write_link_flow(&mut self, place: LinkPlace) {
+    fn write_link_flow(&mut self, place: LinkHandle) {
         let Some(session) = self.sessions.get(&place.channel) else {
             return;
         };

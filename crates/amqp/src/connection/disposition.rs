@@ -161,7 +161,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Tells the client what became of messages that it wanted settled, with consecutive ids `first..=last`.
+    /// Sends the outcome of messages that the client settled, with consecutive ids `first..=last`.
     pub fn confirm(&mut self, link: LinkId, first: u32, last: u32, outcome: &Outcome) {
         if let Some(place) = self.places.get(&link).copied() {
             self.write_confirmation(place.channel, first..=last, outcome);

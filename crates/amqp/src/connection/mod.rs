@@ -142,7 +142,7 @@ enum Phase {
 
 /// Where a link is.
 #[derive(Clone, Copy, Debug)]
-struct LinkPlace {
+struct LinkHandle {
     channel: u16,
     handle: u32,
 }
@@ -154,7 +154,7 @@ pub struct Connection {
     /// Events of one frame beyond the first; bounded by the links of the connection.
     events: VecDeque<Event>,
     sessions: BTreeMap<u16, Session>,
-    places: HashMap<LinkId, LinkPlace>,
+    places: HashMap<LinkId, LinkHandle>,
     next_link: u64,
     incomplete_bytes: usize,
     /// Messages that clients have not settled, over all sessions.
@@ -261,7 +261,7 @@ impl Connection {
         self.heartbeat / 2
     }
 
-    /// Ends the connection. The client is told why.
+    /// Ends the connection with an error for the client.
     pub fn close(&mut self, error: Option<AmqpError>) {
         if matches!(self.phase, Phase::Open | Phase::Running) {
             if self.phase == Phase::Open {
@@ -496,7 +496,7 @@ impl Connection {
             .links
             .insert(handle, Link::new(link, attach.clone()));
         self.next_link += 1;
-        self.places.insert(link, LinkPlace { channel, handle });
+        self.places.insert(link, LinkHandle { channel, handle });
         self.events.push_back(Event::Attach { link, attach });
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::{Bytes, BytesMut};
 
 use super::link::{Incoming, Incomplete, Link, LinkEnd};
-use super::{Connection, Delivery, Event, LinkId, LinkPlace, Outcome, transaction};
+use super::{Connection, Delivery, Event, LinkHandle, LinkId, Outcome, transaction};
 use crate::error::{AmqpError, ProtocolError, condition};
 use crate::frame::{self, FrameKind};
 use crate::performative::{Begin, Flow, Transfer};
@@ -24,7 +24,7 @@ pub(super) struct Session {
     pub(super) remote_window: u32,
     pub(super) next_delivery_id: u32,
     /// The rest of a message that did not fit into the window. Nothing else is sent on the session before it.
-    pub(super) unsent: Option<Unsent>,
+    pub(super) unsent: Option<UnsentMessage>,
     /// Messages with a tag that the client has not settled, by delivery id.
     pub(super) tracked: BTreeMap<u32, (LinkId, [u8; 16])>,
     /// Whether any message was tracked.
@@ -32,7 +32,7 @@ pub(super) struct Session {
 }
 
 /// The rest of a message.
-pub(super) struct Unsent {
+pub(super) struct UnsentMessage {
     pub(super) link: LinkId,
     pub(super) transfer: Transfer,
     pub(super) payload: Bytes,
@@ -90,7 +90,7 @@ impl Session {
 }
 
 /// The result of a transfer for its link.
-enum Arrival {
+enum TransferResult {
     More,
     Aborted,
     Whole(Delivery),
@@ -133,7 +133,7 @@ impl Connection {
         }
         self.flush_unsent(channel);
         if let Some(handle) = flow.handle {
-            self.answer_empty_drain(LinkPlace { channel, handle });
+            self.answer_empty_drain(LinkHandle { channel, handle });
         }
         match (was_blocked, flow.handle) {
             (true, _) => self.report_credit(channel, None),
@@ -175,7 +175,7 @@ impl Connection {
         let arrival = match &mut link.end {
             LinkEnd::Receiver(incoming) => incoming.transfer(id, transfer, payload)?,
             // On its way when the link was detached.
-            LinkEnd::Detached => Arrival::More,
+            LinkEnd::Detached => TransferResult::More,
             LinkEnd::Sender(_) | LinkEnd::Attaching => {
                 let description = "a transfer on a link that the client does not send on";
                 return Err(ProtocolError::violation(
@@ -197,17 +197,17 @@ impl Connection {
             });
         }
         match arrival {
-            Arrival::More => {}
-            Arrival::Aborted => {
+            TransferResult::More => {}
+            TransferResult::Aborted => {
                 let handle = transfer.handle;
-                self.renew_credit(LinkPlace { channel, handle });
+                self.renew_credit(LinkHandle { channel, handle });
             }
-            Arrival::Whole(delivery) => self.events.push_back(Event::Delivery(delivery)),
-            Arrival::Rejected {
+            TransferResult::Whole(delivery) => self.events.push_back(Event::Delivery(delivery)),
+            TransferResult::Rejected {
                 id: delivery,
                 error,
             } => self.settle(id, delivery, delivery, &Outcome::Rejected(error)),
-            Arrival::Refused(error) => {
+            TransferResult::Refused(error) => {
                 self.detach_link(id, error);
                 self.events.push_back(Event::Detached { link: id });
             }
@@ -219,7 +219,7 @@ impl Connection {
 impl Incoming {
     /// A message that is too large is rejected when its last frame has come: clients report that better than the end of
     /// their link. The link ends if nobody waits for the answer, or if the message goes on for too long.
-    fn too_large(&mut self, mut incomplete: Incomplete, more: bool) -> Arrival {
+    fn too_large(&mut self, mut incomplete: Incomplete, more: bool) -> TransferResult {
         let description = format!(
             "a message is larger than the {} bytes that the link takes",
             self.message_bytes_max
@@ -227,18 +227,18 @@ impl Incoming {
         let error = AmqpError::new(condition::MESSAGE_SIZE_EXCEEDED, description);
         let bytes_max = self.message_bytes_max.saturating_mul(EXCESS_MAX);
         if incomplete.settled || incomplete.bytes > bytes_max {
-            return Arrival::Refused(error);
+            return TransferResult::Refused(error);
         }
         let id = incomplete.id;
         if more {
             incomplete.payload = BytesMut::new();
             self.incomplete = Some(incomplete);
-            return Arrival::More;
+            return TransferResult::More;
         }
         self.delivery_count = self.delivery_count.wrapping_add(1);
         self.credit -= 1;
         self.unsettled += 1;
-        Arrival::Rejected { id, error }
+        TransferResult::Rejected { id, error }
     }
 
     fn transfer(
@@ -246,7 +246,7 @@ impl Incoming {
         link: LinkId,
         transfer: &Transfer,
         payload: Bytes,
-    ) -> Result<Arrival, ProtocolError> {
+    ) -> Result<TransferResult, ProtocolError> {
         let first = match self.incomplete.take() {
             Some(incomplete) => incomplete,
             None => {
@@ -259,7 +259,7 @@ impl Incoming {
                         condition::TRANSFER_LIMIT_EXCEEDED,
                         "the link has no credit for another message",
                     );
-                    return Ok(Arrival::Refused(error));
+                    return Ok(TransferResult::Refused(error));
                 }
                 Incomplete {
                     id,
@@ -276,7 +276,7 @@ impl Incoming {
         if transfer.aborted {
             self.delivery_count = self.delivery_count.wrapping_add(1);
             self.credit -= 1;
-            return Ok(Arrival::Aborted);
+            return Ok(TransferResult::Aborted);
         }
         incomplete.bytes += payload.len() as u64;
         if incomplete.bytes > self.message_bytes_max {
@@ -285,7 +285,7 @@ impl Incoming {
         if transfer.more {
             incomplete.payload.extend_from_slice(&payload);
             self.incomplete = Some(incomplete);
-            return Ok(Arrival::More);
+            return Ok(TransferResult::More);
         }
         let payload = match incomplete.payload.is_empty() {
             true => payload,
@@ -297,7 +297,7 @@ impl Incoming {
         self.delivery_count = self.delivery_count.wrapping_add(1);
         self.credit -= 1;
         self.unsettled += 1;
-        Ok(Arrival::Whole(Delivery {
+        Ok(TransferResult::Whole(Delivery {
             link,
             id: incomplete.id,
             message_format: incomplete.message_format,

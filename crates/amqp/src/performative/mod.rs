@@ -236,7 +236,7 @@ impl Attach {
         Some(Value::Described(Box::new(source)))
     }
 
-    /// Whether the client wants to begin and end transactions on the link.
+    /// Whether the link begins and ends transactions.
     pub fn is_coordinator(&self) -> bool {
         const COORDINATOR: u64 = 0x30;
         let is_coordinator = |target: &(Value<'static>, Value<'static>)| match &target.0 {

@@ -8,15 +8,16 @@ use std::time::Duration;
 use anyhow::Context;
 use hdrhistogram::Histogram;
 use highwater_devtools::load::{LoadOptions, Schedule};
-use highwater_env::{Clock, RealClock, usage};
+use highwater_env::{Clock, RealClock};
 use hyper::Method;
 use serde_json::json;
 
+use super::cpu::CpuSeconds;
 use super::http_load::{self, LoadResult};
 use super::percentiles::{percentiles_json, percentiles_text};
-use super::request_head::RequestHead;
+use super::request_head::{RequestHead, plain_address};
 use crate::client::{Client, Server};
-use crate::exit::{ExitStatus, UsageError};
+use crate::exit::ExitStatus;
 use crate::runtime::block_on;
 
 #[derive(clap::Args)]
@@ -58,12 +59,7 @@ impl BenchHttp {
     }
 
     async fn measure(self) -> anyhow::Result<ExitStatus> {
-        if self.server.is_https() {
-            return Err(UsageError(
-                "bench http supports plain HTTP only: give an http:// server".into(),
-            )
-            .into());
-        }
+        let address = plain_address(&self.server, "bench http").await?;
         let mut client = Client::new(&self.server)?;
         let create = json!({"name": self.hub, "partitions": 4});
         let created = client
@@ -73,35 +69,26 @@ impl BenchHttp {
         if !created.is_success() && created.status != 409 {
             return Err(created.into_error().into());
         }
-        let authority = self.server.authority();
-        let mut addresses = tokio::net::lookup_host(&authority).await?;
         let (whole, spike) = (
             Duration::from_secs(self.seconds),
             Duration::from_secs(self.spike_seconds),
         );
         let load = LoadOptions {
             schedule: Schedule::of_time(self.rate, self.spike, whole, spike),
-            address: addresses.next().context("the server has no address")?,
+            address,
             connections: self.connections as usize,
             timeout: Duration::from_millis(self.timeout_ms),
             tries: 1,
             retry_delay: Duration::ZERO,
         };
-        let before = (server_cpu(&mut client).await, usage().cpu);
+        let before = CpuSeconds::now(&mut client).await;
         let clock = RealClock::new();
         // Blocks this thread, which has nothing else to do.
         let result = http_load::run(&load, &self.request()?, &clock)?;
         let took = clock.elapsed();
         // The node may have closed the idle connection.
         let mut client = Client::new(&self.server)?;
-        let after = (server_cpu(&mut client).await, usage().cpu);
-        let cpu = Cpu {
-            server: before.0.zip(after.0).map(|(before, after)| after - before),
-            own: before
-                .1
-                .zip(after.1)
-                .map(|(before, after)| (after - before).as_secs_f64()),
-        };
+        let cpu = CpuSeconds::now(&mut client).await.since(&before);
         self.report(&load, &result, took, &cpu)?;
         Ok(ExitStatus::failure_if(result.errors > 0))
     }
@@ -121,7 +108,7 @@ impl BenchHttp {
         load: &LoadOptions,
         result: &LoadResult,
         took: Duration,
-        cpu: &Cpu,
+        cpu: &CpuSeconds,
     ) -> anyhow::Result<()> {
         let answered = result.calm.len() + result.spike.len();
         let per_million =
@@ -173,19 +160,4 @@ impl BenchHttp {
         }
         Ok(())
     }
-}
-
-struct Cpu {
-    server: Option<f64>,
-    own: Option<f64>,
-}
-
-/// The CPU seconds of the server, from its metrics, so that it works over a network too.
-pub(super) async fn server_cpu(client: &mut Client) -> Option<f64> {
-    let page = client.get("/metrics").await.ok()?;
-    let text = String::from_utf8_lossy(&page.body).into_owned();
-    let line = text
-        .lines()
-        .find(|line| line.starts_with("process_cpu_seconds_total "))?;
-    line.split(' ').nth(1)?.parse().ok()
 }

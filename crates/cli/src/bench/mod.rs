@@ -1,6 +1,7 @@
 //! `highwater bench`: rates, latencies and CPU time of jobs and requests on this machine.
 
 mod bench_node;
+mod cpu;
 mod http;
 mod http_load;
 mod job;

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
-use highwater_env::{Clock, RealClock, usage};
+use highwater_env::{Clock, RealClock};
 use hyper::Method;
 use serde_json::json;
 
-use super::http::server_cpu;
+use super::cpu::CpuSeconds;
 use super::queue_load::{self, Load};
-use super::request_head::RequestHead;
+use super::request_head::{RequestHead, plain_address};
 use crate::client::{Client, Server};
-use crate::exit::{ExitStatus, UsageError};
+use crate::exit::ExitStatus;
 use crate::runtime::block_on;
 
 #[derive(clap::Args)]
@@ -51,31 +51,24 @@ impl BenchQueue {
     }
 
     async fn measure(self) -> anyhow::Result<ExitStatus> {
-        if self.server.is_https() {
-            let plain = "bench queue supports plain HTTP only: give an http:// server";
-            return Err(UsageError(plain.into()).into());
-        }
+        let address = plain_address(&self.server, "bench queue").await?;
         let mut client = Client::new(&self.server)?;
         let queue = json!({"name": self.queue});
         let created = client.send_json(Method::POST, "/api/queues", &queue).await;
         created.context("cannot reach the server")?.success()?;
-        let mut addresses = tokio::net::lookup_host(self.server.authority()).await?;
-        let load = self.load(addresses.next().context("the server has no address")?)?;
-        let before = (server_cpu(&mut client).await, usage().cpu);
+        let load = self.load(address)?;
+        let before = CpuSeconds::now(&mut client).await;
         let clock = RealClock::new();
         // Blocks this thread, which has nothing else to do.
         let cycles = queue_load::run(&load, &clock)?;
         let took = clock.elapsed().as_secs_f64();
         // The node may have closed the idle connection.
         let mut client = Client::new(&self.server)?;
-        let after = (server_cpu(&mut client).await, usage().cpu);
+        let cpu = CpuSeconds::now(&mut client).await.since(&before);
         let path = format!("/api/queues/{}", self.queue);
         let deleted = client.request(Method::DELETE, &path, &[], Bytes::new());
         deleted.await?.success()?;
-        let server = before.0.zip(after.0).map(|(before, after)| after - before);
-        let own = before.1.zip(after.1);
-        let own = own.map(|(before, after)| (after - before).as_secs_f64());
-        self.report(cycles, took, server, own)
+        self.report(cycles, took, &cpu)
     }
 
     fn load(&self, address: SocketAddr) -> anyhow::Result<Load> {
@@ -101,16 +94,10 @@ impl BenchQueue {
         })
     }
 
-    fn report(
-        &self,
-        cycles: u64,
-        took: f64,
-        server: Option<f64>,
-        own: Option<f64>,
-    ) -> anyhow::Result<ExitStatus> {
+    fn report(&self, cycles: u64, took: f64, cpu: &CpuSeconds) -> anyhow::Result<ExitStatus> {
         let rate = cycles as f64 / took;
         let micros = |cpu: Option<f64>| cpu.map(|cpu| cpu * 1e6 / cycles.max(1) as f64);
-        let (server, own) = (micros(server), micros(own));
+        let (server, own) = (micros(cpu.server), micros(cpu.own));
         if self.json {
             let answer = json!({
                 "cycles": cycles, "seconds": took, "cycles_per_second": rate,

@@ -1,7 +1,22 @@
 //! Requests of a load, built once and sent as bytes.
 
+use std::net::SocketAddr;
+
+use anyhow::Context;
+
 use crate::client::Server;
 use crate::exit::UsageError;
+
+/// The address of the server of `command`, which speaks plain HTTP only.
+pub(super) async fn plain_address(server: &Server, command: &str) -> anyhow::Result<SocketAddr> {
+    if server.is_https() {
+        let message = format!("{command} supports plain HTTP only: give an http:// server");
+        return Err(UsageError(message).into());
+    }
+    let addresses = tokio::net::lookup_host(server.authority()).await;
+    let mut addresses = addresses.context("cannot reach the server")?;
+    addresses.next().context("the server has no address")
+}
 
 /// The head of requests that differ only in their bodies.
 pub(super) struct RequestHead(Vec<u8>);

@@ -112,7 +112,7 @@ pub fn generate(
         number: 0,
         next: None,
     };
-    generator.look_ahead();
+    generator.schedule_next();
     generator.run()
 }
 
@@ -185,7 +185,7 @@ impl<C: LoadClient> Generator<'_, C> {
         }
     }
 
-    fn look_ahead(&mut self) {
+    fn schedule_next(&mut self) {
         let due = self.options.schedule.due(self.number);
         self.next = due.map(|(at, in_spike)| DueTime { at, in_spike });
     }
@@ -211,7 +211,7 @@ impl<C: LoadClient> Generator<'_, C> {
             Some(due) if due.at <= now => {
                 let task = self.client.task(self.number, due);
                 self.number += 1;
-                self.look_ahead();
+                self.schedule_next();
                 Some(task)
             }
             Some(_) => None,

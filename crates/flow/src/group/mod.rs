@@ -27,7 +27,7 @@ pub enum Assignment {
     /// restart.
     Shared { instance: Option<String> },
     /// By number, without coordination: with `of`, every `of`-th partition from `ordinal` on; without it, partition
-    /// `ordinal`. Nobody else may be in the group.
+    /// `ordinal`. The group must have no other members.
     Numbered { ordinal: u32, of: Option<u32> },
 }
 

@@ -109,7 +109,7 @@ pub struct OwnershipMember {
 }
 
 /// The membership from one join to the next.
-struct Standing {
+struct MemberState {
     /// The id in the group; empty before the first join.
     member: String,
     owned: SlotSet,
@@ -121,7 +121,7 @@ impl OwnershipMember {
     /// Takes part until `shutdown`, then closes everything and leaves, so that the others take over at once.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let mut shutdown = std::pin::pin!(shutdown);
-        let mut standing = Standing {
+        let mut state = MemberState {
             member: String::new(),
             owned: SlotSet::default(),
             confirmed: Instant::now(),
@@ -129,18 +129,18 @@ impl OwnershipMember {
         loop {
             tokio::select! {
                 () = &mut shutdown => break,
-                () = self.run_generation(&mut standing) => {}
+                () = self.run_generation(&mut state) => {}
             }
         }
         self.directory.send_replace(Directory::default());
         self.holder.hold(SlotSet::default()).await;
-        self.leave(standing.member).await;
+        self.leave(state.member).await;
     }
 
     /// Joins and stays until the group must be joined again.
-    async fn run_generation(&self, standing: &mut Standing) {
+    async fn run_generation(&self, state: &mut MemberState) {
         let patience = self.timeouts.rebalance + self.timeouts.session;
-        let joined = match timeout(patience, self.join(standing)).await {
+        let joined = match timeout(patience, self.join(state)).await {
             Ok(joined) => joined,
             Err(_) => Err(GroupError::Storage(
                 "the coordinator does not answer".into(),
@@ -148,37 +148,37 @@ impl OwnershipMember {
         };
         match joined {
             Ok((membership, directory)) => {
-                standing.confirmed = Instant::now();
+                state.confirmed = Instant::now();
                 let slots = directory.own_slots();
-                let lost = standing.owned.without(&slots);
+                let lost = state.owned.without(&slots);
                 self.directory.send_replace(directory);
                 // Heartbeats must not wait longer. What is late in closing goes on doing so, and its claim is fenced.
                 let _ = timeout(self.timeouts.session / 2, self.holder.hold(slots)).await;
-                standing.owned = slots;
+                state.owned = slots;
                 // Slots that were given up are assigned when their owner has joined without them.
                 if lost.is_empty() {
-                    self.stay(standing, &membership).await;
+                    self.stay(state, &membership).await;
                 }
             }
             Err(GroupError::Rebalancing) => {}
             Err(error) => {
                 tracing::warn!(group = self.group, %error, "the group of nodes cannot be joined");
-                self.check(standing, &error).await;
+                self.check(state, &error).await;
                 sleep(self.timeouts.pause).await;
             }
         }
     }
 
     /// Joins the group and returns the assignment. A new member first gets its id.
-    async fn join(&self, standing: &mut Standing) -> Result<(Membership, Directory), GroupError> {
-        let joined = match self.groups.join(self.request(standing)).await {
+    async fn join(&self, state: &mut MemberState) -> Result<(Membership, Directory), GroupError> {
+        let joined = match self.groups.join(self.request(state)).await {
             Err(GroupError::MemberIdRequired { member }) => {
-                standing.member = member;
-                self.groups.join(self.request(standing)).await?
+                state.member = member;
+                self.groups.join(self.request(state)).await?
             }
             joined => joined?,
         };
-        standing.member.clone_from(&joined.member);
+        state.member.clone_from(&joined.member);
         let membership = Membership {
             group: self.group.clone(),
             generation: joined.generation,
@@ -228,11 +228,11 @@ impl OwnershipMember {
         members.into_iter().enumerate().map(assignment).collect()
     }
 
-    fn request(&self, standing: &Standing) -> JoinRequest {
-        let metadata = wire::metadata(&self.node, &standing.owned);
+    fn request(&self, state: &MemberState) -> JoinRequest {
+        let metadata = wire::metadata(&self.node, &state.owned);
         JoinRequest {
             group: self.group.clone(),
-            member: standing.member.clone(),
+            member: state.member.clone(),
             instance: self.instance.clone(),
             client_id: self.client.clone(),
             client_host: String::new(),
@@ -245,41 +245,41 @@ impl OwnershipMember {
     }
 
     /// Sends heartbeats until the group must be joined again.
-    async fn stay(&self, standing: &mut Standing, membership: &Membership) {
+    async fn stay(&self, state: &mut MemberState, membership: &Membership) {
         loop {
             sleep(self.timeouts.heartbeat).await;
-            let until = standing.confirmed + self.timeouts.session;
+            let until = state.confirmed + self.timeouts.session;
             let beat = timeout_at(until, self.groups.heartbeat(membership.clone()));
             match beat.await {
                 Ok(Ok(())) => {
-                    standing.confirmed = Instant::now();
+                    state.confirmed = Instant::now();
                     self.holder.confirmed();
                 }
                 Ok(Err(GroupError::Rebalancing)) => return,
                 Ok(Err(GroupError::Loading | GroupError::Storage(_))) if Instant::now() < until => {
                 }
-                Ok(Err(error)) => return self.check(standing, &error).await,
+                Ok(Err(error)) => return self.check(state, &error).await,
                 Err(_) => {
                     let silent = GroupError::Storage("the coordinator does not answer".into());
-                    return self.check(standing, &silent).await;
+                    return self.check(state, &silent).await;
                 }
             }
         }
     }
 
     /// Gives everything up if the group no longer counts on this member: others have its slots, or will have them.
-    async fn check(&self, standing: &mut Standing, error: &GroupError) {
+    async fn check(&self, state: &mut MemberState, error: &GroupError) {
         let is_member = matches!(
             error,
             GroupError::Loading | GroupError::Storage(_) | GroupError::Rebalancing
         );
-        if is_member && standing.confirmed.elapsed() < self.timeouts.session {
+        if is_member && state.confirmed.elapsed() < self.timeouts.session {
             return;
         }
         if !is_member {
-            standing.member.clear();
+            state.member.clear();
         }
-        if !standing.owned.is_empty() {
+        if !state.owned.is_empty() {
             tracing::warn!(group = self.group, %error, "this node lost its membership; it closes what it owned");
         }
         self.directory.send_replace(Directory::default());
@@ -288,7 +288,7 @@ impl OwnershipMember {
             self.holder.hold(SlotSet::default()),
         )
         .await;
-        standing.owned = SlotSet::default();
+        state.owned = SlotSet::default();
     }
 
     async fn leave(&self, member: String) {

@@ -10,7 +10,7 @@ use super::{Directory, NodeInfo, NodeSlots};
 
 const VERSION: u8 = 1;
 
-/// Longer names and addresses are refused, because they come from whoever may join the group.
+/// Longer names and addresses are refused, because any client that may join the group can send them.
 const TEXT_LEN_MAX: usize = 1024;
 
 /// A member's request: itself, and the slots that it has now.

@@ -186,10 +186,13 @@ impl Machine {
             return Vec::new();
         }
         if mode == ReceiveMode::ReceiveAndDelete {
-            let gone = seqs.iter().filter_map(|seq| self.gone(*seq)).collect();
+            let removed_delivery = seqs
+                .iter()
+                .filter_map(|seq| self.removed_delivery(*seq))
+                .collect();
             let why = RemovalReason::ReceivedAndDeleted;
             self.commit(Event::Removed { seqs, why });
-            return gone;
+            return removed_delivery;
         }
         let first_lock = self.next_lock;
         let numbered = (first_lock..).zip(seqs.clone());
@@ -206,7 +209,7 @@ impl Machine {
         locked.collect()
     }
 
-    fn gone(&self, seq: u64) -> Option<Delivery> {
+    fn removed_delivery(&self, seq: u64) -> Option<Delivery> {
         let mut message = self.messages.get(&seq)?.clone();
         message.deliveries += 1;
         let lock = None;

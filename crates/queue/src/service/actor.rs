@@ -102,7 +102,7 @@ pub(super) struct Actor {
     compaction: Option<Compaction>,
     /// Why all requests are rejected, and until when.
     refusing: Option<(Error, Option<Duration>)>,
-    /// The journal could not be read after a failed append, and the state in memory is not that of the journal.
+    /// The journal could not be read after a failed append, and the state in memory differs from the journal.
     must_reload: bool,
 }
 

@@ -235,7 +235,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> ConnectionTask<S> {
         let elapsed = self.broker.clock.elapsed();
         self.dispatcher.transactions.expire(elapsed);
         self.account();
-        // An idle client is told so; the connection ends when that is written.
+        // The close frame names the idle timeout; the connection ends when the frame is written.
         let _ = self.dispatcher.machine.tick(elapsed);
         true
     }

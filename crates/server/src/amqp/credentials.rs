@@ -68,10 +68,10 @@ pub(super) struct Denial {
 pub(super) struct Grant {
     /// The path that the client has put it for.
     audience: String,
-    proof: Proof,
+    kind: TokenKind,
 }
 
-enum Proof {
+enum TokenKind {
     /// The token is kept, to be verified again when its key changes.
     Signature { grant: SignedGrant, token: String },
     /// A token of an identity provider, which is for the whole node.
@@ -201,16 +201,16 @@ impl Credentials {
 impl Grant {
     /// The key at the time when the token was put.
     fn key(&self) -> &Arc<Key> {
-        match &self.proof {
-            Proof::Signature { grant, .. } => &grant.key,
-            Proof::Bearer { key, .. } => key,
+        match &self.kind {
+            TokenKind::Signature { grant, .. } => &grant.key,
+            TokenKind::Bearer { key, .. } => key,
         }
     }
 
     /// The key of the token, if the token is still valid and covers the path.
     fn key_for(&self, path: &str, keys: &Keys, now_ms: i64) -> Option<Arc<Key>> {
-        match &self.proof {
-            Proof::Signature { grant, token } => {
+        match &self.kind {
+            TokenKind::Signature { grant, token } => {
                 let is_current = grant.expires_seconds.saturating_mul(1000) > now_ms;
                 if !is_current || !grant.covers_ignoring_case(path) {
                     return None;
@@ -220,7 +220,7 @@ impl Grant {
                     || sas::verify_signature(keys, token, now_ms / 1000).is_ok();
                 is_same.then_some(key)
             }
-            Proof::Bearer { key, expires_ms } => {
+            TokenKind::Bearer { key, expires_ms } => {
                 let key = keys.get(&key.name, now_ms)?;
                 (now_ms < *expires_ms).then_some(key)
             }
@@ -239,10 +239,10 @@ pub(super) async fn verify_token(
     if token.len() > TOKEN_BYTES_MAX || audience.len() > AUDIENCE_BYTES_MAX {
         return Err("the token or its address is too long".to_owned());
     }
-    let proof = match token.strip_prefix(SAS_SCHEME) {
+    let kind = match token.strip_prefix(SAS_SCHEME) {
         Some(signature) => {
             let grant = sas::verify_signature(&keys, signature.trim(), now_ms / 1000);
-            Proof::Signature {
+            TokenKind::Signature {
                 grant: grant.map_err(|error| error.to_string())?,
                 token: signature.trim().to_owned(),
             }
@@ -251,13 +251,13 @@ pub(super) async fn verify_token(
             let tokens = tokens.ok_or("the node accepts no such tokens")?;
             let login = tokens.verify(&token, now_ms).await;
             let login = login.map_err(|error| error.to_string())?;
-            Proof::Bearer {
+            TokenKind::Bearer {
                 key: login.key,
                 expires_ms: login.expires_ms,
             }
         }
     };
-    Ok(Grant { audience, proof })
+    Ok(Grant { audience, kind })
 }
 
 /// The name of the key that a token claims, for the audit log.

@@ -87,6 +87,17 @@ pub(super) struct AcceptedLink {
     pub(super) stolen: Option<oneshot::Receiver<i64>>,
 }
 
+impl AcceptedLink {
+    /// A link that nobody takes away.
+    pub(super) fn new(link: Link, terms: LinkTerms) -> Box<AcceptedLink> {
+        Box::new(AcceptedLink {
+            link,
+            terms,
+            stolen: None,
+        })
+    }
+}
+
 /// The link for the reply to a request: the one whose target or name the request names, else the newest of the node.
 pub(super) fn reply_link(
     links: &HashMap<LinkId, Link>,
@@ -116,7 +127,7 @@ pub(super) enum AttachRequest {
     ReceiveFromQueue { entity: QueueEntity, queue: Queue },
 }
 
-/// What a reader wants to read.
+/// The hub, partition and position of a consumer link.
 pub(super) struct ReadRequest {
     hub: Arc<HubInfo>,
     operation: AmqpOperation,
@@ -138,7 +149,7 @@ pub(super) fn check(
     check_length(&attach.name)?;
     // Java attaches it before it puts a token. What is done in a transaction needs rights.
     if attach.is_coordinator() {
-        return Ok(coordinator_link());
+        return Ok(ready_link(Link::Coordinator, COORDINATOR_BYTES_MAX));
     }
     check_length(text)?;
     check_length(attach.target_address().unwrap_or_default())?;
@@ -325,27 +336,17 @@ fn request_link(node: RequestNode, role: Role, attach: &Attach) -> AttachRequest
             ready: VecDeque::new(),
         }),
     };
-    AttachRequest::Ready(Box::new(AcceptedLink {
-        link,
-        terms: LinkTerms {
-            message_bytes_max: bytes_max,
-            credit: REQUESTS_MAX,
-            ..LinkTerms::default()
-        },
-        stolen: None,
-    }))
+    ready_link(link, bytes_max)
 }
 
-fn coordinator_link() -> AttachRequest {
-    AttachRequest::Ready(Box::new(AcceptedLink {
-        link: Link::Coordinator,
-        terms: LinkTerms {
-            message_bytes_max: COORDINATOR_BYTES_MAX,
-            credit: REQUESTS_MAX,
-            ..LinkTerms::default()
-        },
-        stolen: None,
-    }))
+/// A link for requests of a client, which needs no more time to decide.
+fn ready_link(link: Link, message_bytes_max: u64) -> AttachRequest {
+    let terms = LinkTerms {
+        message_bytes_max,
+        credit: REQUESTS_MAX,
+        ..LinkTerms::default()
+    };
+    AttachRequest::Ready(AcceptedLink::new(link, terms))
 }
 
 /// Accepts a link to send on. Creates the hub if it is missing and the client may do so.
@@ -371,22 +372,20 @@ pub(super) async fn accept_producer(
     let (idempotent, properties) = idempotent.unzip();
     let batch_bytes_max = hub.settings.batch_bytes_max as usize;
     let bytes_max = broker.limits.message_bytes_max.min(batch_bytes_max);
-    Ok(Box::new(AcceptedLink {
-        link: Link::Producer(Producer {
-            operation,
-            path: address.to_string(),
-            hub,
-            target,
-            idempotent,
-        }),
-        terms: LinkTerms {
-            message_bytes_max: bytes_max as u64,
-            credit: broker.limits.credit,
-            properties: properties.unwrap_or_default(),
-            ..LinkTerms::default()
-        },
-        stolen: None,
-    }))
+    let producer = Producer {
+        operation,
+        path: address.to_string(),
+        hub,
+        target,
+        idempotent,
+    };
+    let terms = LinkTerms {
+        message_bytes_max: bytes_max as u64,
+        credit: broker.limits.credit,
+        properties: properties.unwrap_or_default(),
+        ..LinkTerms::default()
+    };
+    Ok(AcceptedLink::new(Link::Producer(producer), terms))
 }
 
 /// Accepts a link to read on, if no reader has a higher owner level.

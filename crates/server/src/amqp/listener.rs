@@ -74,20 +74,20 @@ impl Connections {
     }
 
     /// Takes a connection that was accepted elsewhere; `None` if there are too many.
-    pub(super) fn take(&self) -> Option<TakenConnection> {
+    pub(super) fn take(&self) -> Option<ReservedConnection> {
         let slot = Slot::take(&self.broker, &self.free)?;
         let stop = self.stop.subscribe();
-        Some(TakenConnection { slot, stop })
+        Some(ReservedConnection { slot, stop })
     }
 }
 
 /// A connection that counts, and whose stream comes later.
-pub(super) struct TakenConnection {
+pub(super) struct ReservedConnection {
     slot: Slot,
     stop: watch::Receiver<bool>,
 }
 
-impl TakenConnection {
+impl ReservedConnection {
     /// Serves a client that needs a key, until either side ends.
     pub(super) async fn serve(
         self,

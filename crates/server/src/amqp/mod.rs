@@ -39,6 +39,7 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
 use crate::config::{AmqpListener, Config};
+use crate::text::taken_hint;
 use crate::tls::{self, TlsError};
 use broker::{Broker, Limits};
 use listener::{Connections, Listener};
@@ -58,7 +59,7 @@ pub(crate) const CONNECTIONS_MAX: usize = 10_000;
 pub enum ListenError {
     #[error(
         "cannot listen on {address}: {source} (for AMQP clients){}",
-        hint(source)
+        taken_hint(source, "amqp.listen")
     )]
     Bind {
         address: SocketAddr,
@@ -66,15 +67,6 @@ pub enum ListenError {
     },
     #[error(transparent)]
     Tls(#[from] TlsError),
-}
-
-fn hint(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            "\n  something else listens there: stop it, or set amqp.listen to another port, or `off`"
-        }
-        _ => "",
-    }
 }
 
 /// Bound addresses without a server yet: clients that connect wait.

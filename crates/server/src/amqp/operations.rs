@@ -141,7 +141,7 @@ fn row_of(operation: AmqpOperation) -> Option<&'static OperationRights> {
     ROWS.iter().find(|row| row.operation == operation)
 }
 
-/// The rights of which a client needs one. Without a row no right is enough.
+/// A client needs one of these rights. Without a row no right is enough.
 fn required(operation: AmqpOperation, resource: AmqpResource) -> &'static [Right] {
     let row = row_of(operation);
     let mut needed = row.into_iter().flat_map(|row| row.needed);

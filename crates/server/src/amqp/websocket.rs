@@ -18,7 +18,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use super::listener::{Connections, TakenConnection};
+use super::listener::{Connections, ReservedConnection};
 
 /// Each may hold a message in each direction, also before its client has logged in.
 const SOCKETS_MAX: usize = 1000;
@@ -38,7 +38,7 @@ pub(crate) struct WebSockets {
 
 /// A socket that counts as a connection, before the upgrade of its HTTP connection.
 pub(crate) struct PendingSocket {
-    connection: TakenConnection,
+    connection: ReservedConnection,
     _permit: OwnedSemaphorePermit,
 }
 

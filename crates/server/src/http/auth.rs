@@ -12,6 +12,7 @@ use hyper::http::request::Parts;
 use super::app::App;
 use super::console::CSRF_HEADER;
 use super::error::{Code, Error};
+use crate::text::is_local;
 use highwater_access::{ClientCertificate, Key, Principal, Resource, Right, sas};
 
 /// Claimed names are cut to this length, because they may be anything.
@@ -199,48 +200,5 @@ pub(super) fn local_caller(headers: &HeaderMap) -> Result<Principal, Error> {
             format!("a node without keys does not answer requests for or from `{name}`"),
             "use http://127.0.0.1 or http://localhost, or give the node keys",
         )),
-    }
-}
-
-/// Whether a host, with or without scheme and port, is this machine.
-fn is_local(host: &str) -> bool {
-    let host = host.split_once("://").map_or(host, |(_, rest)| rest);
-    if let Some(rest) = host.strip_prefix("[::1]") {
-        return rest.is_empty() || rest.starts_with(':');
-    }
-    let name = host.split_once(':').map_or(host, |(name, _)| name);
-    name.eq_ignore_ascii_case("localhost")
-        || name
-            .parse::<std::net::Ipv4Addr>()
-            .is_ok_and(|address| address.is_loopback())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_names_of_this_machine_are_local() {
-        for host in [
-            "localhost",
-            "LOCALHOST:80",
-            "127.0.0.1:8080",
-            "127.1.2.3",
-            "[::1]:1",
-            "http://localhost:3",
-        ] {
-            assert!(is_local(host), "{host}");
-        }
-        for host in [
-            "evil.example",
-            "localhost.evil.example",
-            "10.0.0.1",
-            "[::2]",
-            "",
-            "null",
-            "http://evil:1",
-        ] {
-            assert!(!is_local(host), "{host}");
-        }
     }
 }

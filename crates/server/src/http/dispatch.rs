@@ -119,7 +119,7 @@ async fn dispatch(
     let is_atom = matches!(&route, Ok(route) if route.operation.is_atom);
     let answered = dispatch_to(app, connection, &head, body, route).await;
     match answered {
-        Err(error) if is_atom && atom::is_asked(head.uri.query()) => {
+        Err(error) if is_atom && atom::is_atom_request(head.uri.query()) => {
             log_failure(&error);
             Ok(atom::error(&error))
         }

@@ -210,12 +210,12 @@ pub(super) async fn change(mut request: ApiRequest<'_>) -> Result<Reply, Error> 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Trim {
-    before: Before,
+    before: TrimPosition,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Before {
+enum TrimPosition {
     Offset(i64),
     /// As `from` of a read.
     Text(String),
@@ -227,8 +227,8 @@ pub(super) async fn trim(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
     let wanted: Trim = request.read_json(example).await?;
     let partition = client_partition(&request)?;
     let before = match wanted.before {
-        Before::Offset(offset) => StartPosition::Offset(Offset(offset)),
-        Before::Text(text) => StartPosition::parse(&text)?,
+        TrimPosition::Offset(offset) => StartPosition::Offset(Offset(offset)),
+        TrimPosition::Text(text) => StartPosition::parse(&text)?,
     };
     let before = before.offset(&*partition).await?;
     let start = partition.trim(before).await?;

@@ -19,16 +19,16 @@ use super::error::{Code, Error};
 use super::read::ISOLATION;
 
 /// Offsets that one search looks at.
-const LOOK_EVENTS_MAX: u64 = 10_000;
+const SCAN_EVENTS_MAX: u64 = 10_000;
 
 /// The first block of a search backwards.
 const BLOCK_OFFSETS_MIN: i64 = 64;
 
 /// Bytes that one search reads.
-const LOOK_BYTES_MAX: usize = 16 << 20;
+const SCAN_BYTES_MAX: usize = 16 << 20;
 
 /// How long a search goes on.
-const LOOK_TIME_MAX: Duration = Duration::from_millis(500);
+const SCAN_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// How long the conditions of a search may take before it fails.
 const CONDITION_TIME_MAX: Duration = Duration::from_secs(2);
@@ -179,7 +179,7 @@ impl Search<'_> {
     /// Looks for the first events from `from` on.
     async fn run_on(&mut self, from: i64, end: i64) -> Result<(), Error> {
         (self.found.from, self.found.next) = (from, from);
-        let end = end.min(from.saturating_add(LOOK_EVENTS_MAX as i64));
+        let end = end.min(from.saturating_add(SCAN_EVENTS_MAX as i64));
         while self.found.next < end && !self.is_done() {
             let mut read = self.read(self.found.next, end).await?;
             // A read without progress is of records that are not visible yet.
@@ -215,9 +215,9 @@ impl Search<'_> {
             self.found.from = from;
             // A block is read to its end, so the next one has to fit into what is left.
             let bytes = (self.bytes_read - bytes_before).max(1);
-            let bytes_left = LOOK_BYTES_MAX.saturating_sub(self.bytes_read);
+            let bytes_left = SCAN_BYTES_MAX.saturating_sub(self.bytes_read);
             let fitting = width.saturating_mul((bytes_left / bytes) as i64);
-            let offsets_left = LOOK_EVENTS_MAX as i64 - (before - from);
+            let offsets_left = SCAN_EVENTS_MAX as i64 - (before - from);
             let longest = fitting.min(offsets_left).max(BLOCK_OFFSETS_MIN);
             width = (width * 4).min(longest);
         }
@@ -293,9 +293,9 @@ impl Search<'_> {
     fn is_done(&self) -> bool {
         let found = &self.found;
         found.events.len() >= self.count_max
-            || found.next - found.from >= LOOK_EVENTS_MAX as i64
-            || self.bytes_read >= LOOK_BYTES_MAX
-            || self.app.clock.elapsed() - self.started > LOOK_TIME_MAX
+            || found.next - found.from >= SCAN_EVENTS_MAX as i64
+            || self.bytes_read >= SCAN_BYTES_MAX
+            || self.app.clock.elapsed() - self.started > SCAN_TIME_MAX
     }
 
     async fn matching(

@@ -50,7 +50,7 @@ pub(crate) struct HolderParts {
 
 /// The slots that should be served. The version counts the assignments.
 #[derive(Clone, Default)]
-struct WantedSlots {
+struct DesiredSlots {
     version: u64,
     slots: SlotSet,
 }
@@ -64,7 +64,7 @@ struct Progress {
 
 /// The handle of the task.
 pub(crate) struct Holder {
-    wanted: watch::Sender<WantedSlots>,
+    desired: watch::Sender<DesiredSlots>,
     /// Counts the heartbeats.
     confirmations: watch::Sender<u64>,
     progress: watch::Receiver<Progress>,
@@ -75,7 +75,7 @@ pub(crate) struct Holder {
 /// The task.
 pub(crate) struct Reconciler {
     parts: HolderParts,
-    wanted: watch::Receiver<WantedSlots>,
+    desired: watch::Receiver<DesiredSlots>,
     confirmations: watch::Receiver<u64>,
     progress: watch::Sender<Progress>,
     running: BTreeMap<String, RunningWorkflow>,
@@ -90,12 +90,12 @@ struct RunningWorkflow {
 
 impl Holder {
     pub(crate) fn new(parts: HolderParts) -> (Holder, Reconciler) {
-        let (wanted, wanted_receiver) = watch::channel(WantedSlots::default());
+        let (desired, wanted_receiver) = watch::channel(DesiredSlots::default());
         let (progress, progress_receiver) = watch::channel(Progress::default());
         let (confirmations, confirmations_receiver) = watch::channel(0);
         let names = parts.declared_workflows.iter();
         let holder = Holder {
-            wanted,
+            desired,
             confirmations,
             progress: progress_receiver,
             queues: parts.queues.clone(),
@@ -105,7 +105,7 @@ impl Holder {
         };
         let reconciler = Reconciler {
             parts,
-            wanted: wanted_receiver,
+            desired: wanted_receiver,
             confirmations: confirmations_receiver,
             progress,
             running: BTreeMap::new(),
@@ -127,10 +127,10 @@ impl Holder {
 impl SlotHolder for Holder {
     fn hold(&self, slots: SlotSet) -> BoxFuture<()> {
         let mut version = 0;
-        self.wanted.send_modify(|wanted| {
-            wanted.version += 1;
-            wanted.slots = slots;
-            version = wanted.version;
+        self.desired.send_modify(|desired| {
+            desired.version += 1;
+            desired.slots = slots;
+            version = desired.version;
         });
         let mut progress = self.progress.clone();
         Box::pin(async move {
@@ -160,18 +160,18 @@ impl Reconciler {
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), Infallible> {
         let mut shutdown = std::pin::pin!(shutdown);
-        let mut changes = self.wanted.clone();
+        let mut changes = self.desired.clone();
         let mut seen = 0;
         loop {
-            let wanted = changes.borrow_and_update().clone();
-            self.close_outside(&wanted.slots).await;
-            let version = wanted.version;
+            let desired = changes.borrow_and_update().clone();
+            self.close_outside(&desired.slots).await;
+            let version = desired.version;
             self.progress
                 .send_modify(|progress| progress.closed = version);
             tokio::select! {
                 () = &mut shutdown => return Ok(()),
                 _ = changes.changed() => continue,
-                () = self.open_missing(&wanted.slots, seen < version) => {}
+                () = self.open_missing(&desired.slots, seen < version) => {}
             }
             seen = version;
             self.progress

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{ClaimState, Core, Effect, LiveInstance, Ownership, Role, StepCall};
 use crate::call;
-use crate::definition::Occasion;
+use crate::definition::NotifyEvent;
 use crate::journal;
 use crate::machine::{AttemptSpan, Event, FailureKind, Instance, Millis, Phase, Task};
 
@@ -122,7 +122,7 @@ impl Core {
         };
         let mut value = Vec::with_capacity(256 + instance.input.len());
         journal::write_snapshot(&mut value, instance);
-        let notice = failure_notice(instance, Occasion::Failed);
+        let notice = failure_notice(instance, NotifyEvent::Failed);
         if let Some(notice) = notice {
             self.round.effects.push(Effect::Notify {
                 id: Arc::clone(id),
@@ -157,7 +157,7 @@ impl Core {
         };
         let notify = Effect::Notify {
             id: Arc::clone(id),
-            notice: failure_notice(instance, Occasion::Parked),
+            notice: failure_notice(instance, NotifyEvent::Parked),
             parked: Some(Box::new(instance.view())),
         };
         self.round.effects.push(notify);
@@ -210,8 +210,8 @@ fn unrenderable(instance: &Instance, task: Task, at_ms: Millis, reason: String) 
     }
 }
 
-fn failure_notice(instance: &Instance, on: Occasion) -> Option<call::PreparedCall> {
+fn failure_notice(instance: &Instance, on: NotifyEvent) -> Option<call::PreparedCall> {
     let wanted = instance.definition.notify.as_ref()?.on.contains(&on);
-    let fits = on == Occasion::Parked || instance.cause.is_some();
+    let fits = on == NotifyEvent::Parked || instance.cause.is_some();
     (wanted && fits).then(|| call::notice(instance)).flatten()
 }

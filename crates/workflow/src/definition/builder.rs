@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    Action, Breaker, Call, Definition, DefinitionError, Notify, Occasion, RefusalRule, Retry,
+    Action, Breaker, Call, Definition, DefinitionError, Notify, NotifyEvent, RefusalRule, Retry,
     Service, Step, Target, TargetError, Work,
 };
 use crate::expr::{Body, Condition, ExprError, Template};
@@ -68,7 +68,7 @@ impl Builder {
                 self.definition.notify = Some(Notify {
                     service: service_of(&mut self.definition, target),
                     path,
-                    on: vec![Occasion::Parked],
+                    on: vec![NotifyEvent::Parked],
                 });
             }
             Err(error) => self.note(error.to_string()),

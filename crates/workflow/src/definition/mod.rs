@@ -104,12 +104,12 @@ pub struct Call {
 pub struct Notify {
     pub service: usize,
     pub path: String,
-    pub on: Vec<Occasion>,
+    pub on: Vec<NotifyEvent>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Occasion {
+pub enum NotifyEvent {
     Parked,
     Failed,
 }

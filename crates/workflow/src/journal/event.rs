@@ -8,15 +8,15 @@ use crate::machine::{Answer, AttemptSpan, Event, FailureKind, Millis};
 
 const SUCCEEDED: u8 = 1;
 const FAILED: u8 = 2;
-const LATE: u8 = 3;
+const DEADLINE_PASSED: u8 = 3;
 const CANCELLED: u8 = 4;
-const SURRENDERED: u8 = 5;
+const UNDO_STARTED: u8 = 5;
 const RETRIED: u8 = 6;
 const SKIPPED: u8 = 7;
 const RESOLVED: u8 = 8;
-const TOLD: u8 = 9;
+const NOTIFIED: u8 = 9;
 
-const AGAIN: u8 = 0;
+const RETRY: u8 = 0;
 const FINAL: u8 = 1;
 const REFUSED: u8 = 2;
 
@@ -37,7 +37,7 @@ pub(crate) fn write(out: &mut Vec<u8>, event: &Event) {
             write_attempt(out, attempt);
             match kind {
                 FailureKind::Retry { due_ms } => {
-                    out.u8(AGAIN);
+                    out.u8(RETRY);
                     out.zigzag(*due_ms);
                 }
                 FailureKind::Final => out.u8(FINAL),
@@ -46,10 +46,10 @@ pub(crate) fn write(out: &mut Vec<u8>, event: &Event) {
             out.bool(*in_doubt);
             out.text_var(reason);
         }
-        Event::DeadlinePassed { at_ms } => write_time(out, LATE, *at_ms),
+        Event::DeadlinePassed { at_ms } => write_time(out, DEADLINE_PASSED, *at_ms),
         Event::Cancelled { at_ms, note } => write_note(out, CANCELLED, *at_ms, note),
         Event::UndoStarted { at_ms, doubtful } => {
-            write_time(out, SURRENDERED, *at_ms);
+            write_time(out, UNDO_STARTED, *at_ms);
             out.varint(*doubtful);
         }
         Event::Retried { at_ms, note } => write_note(out, RETRIED, *at_ms, note),
@@ -58,7 +58,7 @@ pub(crate) fn write(out: &mut Vec<u8>, event: &Event) {
             out.varint(u64::from(*step));
         }
         Event::Resolved { at_ms, note } => write_note(out, RESOLVED, *at_ms, note),
-        Event::Notified { at_ms } => write_time(out, TOLD, *at_ms),
+        Event::Notified { at_ms } => write_time(out, NOTIFIED, *at_ms),
     }
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn read(from: &mut Reader<'_>) -> Result<Event, RecordError> {
         FAILED => Event::Failed {
             attempt: read_attempt(from)?,
             kind: match from.u8()? {
-                AGAIN => FailureKind::Retry {
+                RETRY => FailureKind::Retry {
                     due_ms: from.zigzag()?,
                 },
                 REFUSED => FailureKind::Refused,
@@ -101,14 +101,14 @@ pub(crate) fn read(from: &mut Reader<'_>) -> Result<Event, RecordError> {
             in_doubt: from.u8()? != 0,
             reason: from.text_var()?.to_owned(),
         },
-        LATE => Event::DeadlinePassed {
+        DEADLINE_PASSED => Event::DeadlinePassed {
             at_ms: from.zigzag()?,
         },
         CANCELLED => Event::Cancelled {
             at_ms: from.zigzag()?,
             note: from.text_var()?.to_owned(),
         },
-        SURRENDERED => Event::UndoStarted {
+        UNDO_STARTED => Event::UndoStarted {
             at_ms: from.zigzag()?,
             doubtful: from.varint()?,
         },
@@ -125,7 +125,7 @@ pub(crate) fn read(from: &mut Reader<'_>) -> Result<Event, RecordError> {
             at_ms: from.zigzag()?,
             note: from.text_var()?.to_owned(),
         },
-        TOLD => Event::Notified {
+        NOTIFIED => Event::Notified {
             at_ms: from.zigzag()?,
         },
         kind => return Err(RecordError::Kind(kind)),

@@ -15,7 +15,7 @@ pub(super) struct Sender<'a> {
     pub(super) to_cancel: Vec<String>,
     pub(super) report: &'a mut LoadReport,
     pub(super) stop: &'a AtomicBool,
-    /// The number of accepted requests, for those who watch.
+    /// The number of accepted requests, for `run_watched`.
     pub(super) accepted: &'a AtomicU64,
 }
 

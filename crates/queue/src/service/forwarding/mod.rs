@@ -24,7 +24,7 @@ use crate::settings::Settings;
 use edges::Edges;
 use task::ForwardTask;
 
-/// How long a task has to finish what it is doing.
+/// Timeout for a task to finish its current work.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Forwards messages as long as it exists.

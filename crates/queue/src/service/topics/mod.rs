@@ -451,7 +451,7 @@ async fn change(queues: &Queues, queue: &Queue, settings: Settings) -> Result<()
     }
 }
 
-/// Nobody receives from a topic itself: it has no sessions and no dead letters.
+/// A topic has no receivers, so it has no sessions and no dead letters.
 fn topic_settings(settings: Settings) -> Settings {
     Settings {
         sessions: false,

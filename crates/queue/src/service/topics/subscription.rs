@@ -178,7 +178,7 @@ impl Subscription {
         let gone = referenced.difference(&state.referenced).copied();
         self.references.release(gone.collect());
         *referenced = state.referenced;
-        // Last: whoever sees the position sees the references before it.
+        // Last: a reader of the position sees the references before it.
         *self.position.lock() = state.position;
         Ok(())
     }

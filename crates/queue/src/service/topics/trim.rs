@@ -15,7 +15,7 @@ use crate::machine::TopicPosition;
 use crate::service::error::Error;
 
 /// Messages that one request looks at.
-const LOOKED_AT_MAX: usize = 10_000;
+const SCAN_MESSAGES_MAX: usize = 10_000;
 
 /// Notices what a subscription is done with.
 pub(super) struct Releaser {
@@ -101,16 +101,16 @@ impl Trimmer {
         let positions = subscriptions.iter().map(|one| one.position());
         let until = match positions.min() {
             Some(position) => position,
-            // Nobody wants the messages.
+            // No subscription refers to the messages.
             None => topic.queue.topic_end().await?,
         };
         // Those after `until` are looked at again when it has passed them.
         let mut seqs = topic.references.take_done();
         let passed = topic
             .queue
-            .published_positions(self.passed, until, LOOKED_AT_MAX)
+            .published_positions(self.passed, until, SCAN_MESSAGES_MAX)
             .await?;
-        let has_more = passed.len() == LOOKED_AT_MAX;
+        let has_more = passed.len() == SCAN_MESSAGES_MAX;
         let next = match passed.last().filter(|_| has_more) {
             Some(last) => *last,
             None => until.max(self.passed),

@@ -66,7 +66,7 @@ pub(in crate::amqp) enum Completion {
     Settled {
         link: LinkId,
         /// `None`: the client does not wait for it.
-        told: Option<SettledDeliveries>,
+        to_confirm: Option<SettledDeliveries>,
     },
     /// A transaction is committed, or nothing of it is done.
     Discharged {
@@ -82,7 +82,7 @@ pub(in crate::amqp) enum Completion {
         link: LinkId,
         level: i64,
     },
-    /// Nobody waits for it any more.
+    /// Its requester is gone.
     Abandoned,
 }
 
@@ -427,7 +427,7 @@ impl Dispatcher {
             }
             Completion::Read { link, result } => self.finish_read(link, result),
             Completion::Received { link, result } => self.finish_receive(link, result),
-            Completion::Settled { link, told } => self.finish_settle(link, told),
+            Completion::Settled { link, to_confirm } => self.finish_settle(link, to_confirm),
             Completion::CleanedUp => self.appends -= 1,
             Completion::Discharged {
                 delivery,

@@ -203,6 +203,22 @@ impl Dispatcher {
         }
     }
 
+    /// The queue whose messages the client may settle on the link; charges it with a request.
+    pub(super) fn queue_to_settle(&mut self, link: LinkId) -> Option<Queue> {
+        let Some(Link::QueueReceiver(receiver)) = self.links.get(&link) else {
+            return None;
+        };
+        let queue = receiver.queue.clone();
+        match authorize(&self.credentials, &receiver.entity, QueueOperation::Settle) {
+            Ok(caller) => self.charge(&caller, Usage::Requests, 1),
+            Err(error) => {
+                self.end_link(link, error);
+                return None;
+            }
+        }
+        Some(queue)
+    }
+
     /// Settles messages as the client wants.
     pub(super) fn settle(
         &mut self,
@@ -211,36 +227,30 @@ impl Dispatcher {
         outcome: ClientOutcome,
         settled: bool,
     ) {
-        let Some(Link::QueueReceiver(receiver)) = self.links.get(&link) else {
+        let Some(queue) = self.queue_to_settle(link) else {
             return;
         };
-        let caller = match authorize(&self.credentials, &receiver.entity, QueueOperation::Settle) {
-            Ok(caller) => caller,
-            Err(error) => return self.end_link(link, error),
-        };
-        let queue = receiver.queue.clone();
-        self.charge(&caller, Usage::Requests, 1);
         self.appends += 1;
         let kind = outcome.kind;
         self.push(async move {
             let tokens = deliveries.iter().map(|delivery| of_tag(delivery.tag));
             let result = queue.settle(tokens.collect(), disposition(outcome)).await;
-            let told = SettledDeliveries {
+            let to_confirm = SettledDeliveries {
                 ids: deliveries.iter().map(|delivery| delivery.id).collect(),
                 kind,
                 result: result.map_err(queue_error),
             };
             Completion::Settled {
                 link,
-                told: (!settled).then_some(told),
+                to_confirm: (!settled).then_some(to_confirm),
             }
         });
     }
 
     /// Confirms settlements, consecutive ones with the same outcome together.
-    pub(super) fn finish_settle(&mut self, link: LinkId, told: Option<SettledDeliveries>) {
+    pub(super) fn finish_settle(&mut self, link: LinkId, to_confirm: Option<SettledDeliveries>) {
         self.appends -= 1;
-        let Some(SettledDeliveries { ids, kind, result }) = told else {
+        let Some(SettledDeliveries { ids, kind, result }) = to_confirm else {
             return;
         };
         let outcome_at = |at: usize| match &result {

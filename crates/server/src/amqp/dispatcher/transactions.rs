@@ -97,7 +97,7 @@ impl OpenTransactions {
         id: &Bytes,
         now: Duration,
         part: TransactionPart,
-        added: Added,
+        added: AddedWork,
     ) -> Result<(), AmqpError> {
         let bytes = self.bytes();
         let open = self.get(id, now)?;
@@ -132,7 +132,7 @@ impl OpenTransaction {
 }
 
 /// What a request adds to a transaction.
-struct Added {
+struct AddedWork {
     operations: usize,
     bytes: usize,
 }
@@ -214,7 +214,7 @@ impl Dispatcher {
             Ok(messages) => messages,
             Err(error) => return self.reject_in_transaction(reference, &id, error),
         };
-        let added = Added {
+        let added = AddedWork {
             operations: messages.len(),
             bytes,
         };
@@ -250,17 +250,11 @@ impl Dispatcher {
         outcome: ClientOutcome,
         id: Bytes,
     ) {
-        let Some(Link::QueueReceiver(receiver)) = self.links.get(&link) else {
+        let Some(queue) = self.queue_to_settle(link) else {
             return;
         };
-        let caller = match authorize(&self.credentials, &receiver.entity, QueueOperation::Settle) {
-            Ok(caller) => caller,
-            Err(error) => return self.end_link(link, error),
-        };
-        let queue = receiver.queue.clone();
-        self.charge(&caller, Usage::Requests, 1);
         let (kind, part) = (outcome.kind, settlement_part(queue, deliveries, outcome));
-        let added = Added {
+        let added = AddedWork {
             operations: deliveries.len(),
             bytes: 0,
         };
@@ -297,7 +291,7 @@ fn settlement_part(
     }
 }
 
-/// The error of a transaction of which nothing is done.
+/// The error of a transaction without effect.
 fn rolled_back(error: &AmqpError) -> AmqpError {
     let text = format!("The transaction is rolled back: {}", error.description);
     AmqpError::new(condition::TRANSACTION_ROLLBACK, text)

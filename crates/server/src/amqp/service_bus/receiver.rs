@@ -308,9 +308,8 @@ pub(in crate::amqp) async fn accept_receiver(
         // From here on dropping the receiver frees the session.
         receiver.session = Some(lock);
     }
-    Ok(Box::new(AcceptedLink {
-        link: Link::QueueReceiver(Box::new(receiver)),
+    Ok(AcceptedLink::new(
+        Link::QueueReceiver(Box::new(receiver)),
         terms,
-        stolen: None,
-    }))
+    ))
 }

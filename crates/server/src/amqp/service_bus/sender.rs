@@ -23,15 +23,13 @@ pub(in crate::amqp) async fn accept_sender(
     queue: Queue,
 ) -> Result<Box<AcceptedLink>, AmqpError> {
     let stats = queue.stats().await.map_err(queue_error)?;
-    Ok(Box::new(AcceptedLink {
-        link: Link::QueueSender(QueueSender { entity, queue }),
-        terms: LinkTerms {
-            message_bytes_max: stats.settings.message_bytes_max.into(),
-            credit: broker.limits.credit,
-            ..LinkTerms::default()
-        },
-        stolen: None,
-    }))
+    let terms = LinkTerms {
+        message_bytes_max: stats.settings.message_bytes_max.into(),
+        credit: broker.limits.credit,
+        ..LinkTerms::default()
+    };
+    let sender = QueueSender { entity, queue };
+    Ok(AcceptedLink::new(Link::QueueSender(sender), terms))
 }
 
 impl QueueSender {

@@ -1,4 +1,4 @@
-//! The session that a receiver asks for, and how it is told which one it got.
+//! The session that a receiver asks for, and the one that the response names.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const TICKS_OF_1970: i64 = 621_355_968_000_000_000;
 pub(super) struct SessionRequest {
     /// `None`: the next one that is available.
     name: Option<String>,
-    /// The descriptor under which the client wrote it and wants to read it.
+    /// The descriptor of the filter, which the response repeats.
     descriptor: Option<Value<'static>>,
     wait: Duration,
 }

@@ -11,6 +11,7 @@ use super::Build;
 use crate::cluster::{ClusterIdentity, ClusterLogin, ClusterSettings, ClusterTls};
 use crate::owners::PeerSettings;
 use crate::processors::Secret;
+use crate::text::is_local;
 
 /// The start of a `log` that is a cluster.
 const SCHEME: &str = "kafka://";
@@ -295,12 +296,4 @@ fn is_base_url(url: &str) -> bool {
         .authority()
         .is_some_and(|authority| !authority.as_str().contains('@'));
     is_http && has_host && uri.query().is_none() && matches!(uri.path(), "" | "/")
-}
-
-/// Whether a server is on this machine.
-fn is_local(server: &str) -> bool {
-    let host = server.rsplit_once(':').map_or(server, |(host, _)| host);
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let address = host.parse::<std::net::IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }

@@ -11,7 +11,7 @@ mod topics;
 mod workflows;
 
 use std::collections::{HashMap, HashSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 
 use highwater_env::disk;
@@ -26,6 +26,7 @@ use super::{ClientAuth, Config, Durability, KafkaListener, TlsSettings};
 use crate::http;
 use crate::processors::parse_url;
 use crate::sharded::reserved_name;
+use crate::text::is_local;
 use crate::tokens::{JwksLocation, TokenSettings};
 use highwater_access::{
     Key, KeyScope, KeySecret, NameLists, Quota, Right, Rights, SECRET_LEN_MIN, TokenPolicy,
@@ -278,7 +279,7 @@ impl<'a> Build<'a> {
         let tls = self.tls(table);
         let key = table.key("listen");
         if listen.ip().is_loopback() {
-            // Nobody else reaches it.
+            // Other machines cannot reach it.
         } else if !requires_keys {
             let message = format!("{listen} can be reached from other machines without a key");
             let hint = format!("{how_to_require_keys}, or listen on 127.0.0.1");
@@ -521,11 +522,7 @@ impl<'a> Build<'a> {
 /// Keys that are fetched without encryption could be anyone's, except on this machine.
 fn jwks_url(text: &str) -> Result<Uri, String> {
     let url = parse_url(text)?;
-    let host = url.host().unwrap_or_default();
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse();
-    let is_local =
-        host == "localhost" || address.is_ok_and(|address: IpAddr| address.is_loopback());
-    match url.scheme_str() == Some("https") || is_local {
+    match url.scheme_str() == Some("https") || url.host().is_some_and(is_local) {
         true => Ok(url),
         false => Err("the keys of the issuer would travel unencrypted".into()),
     }

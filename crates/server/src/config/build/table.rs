@@ -19,7 +19,7 @@ pub(super) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// The full key of a setting; that of the table itself with an empty name.
+    /// The full key of a setting; with an empty name, the key of the table itself.
     pub(super) fn key(&self, name: &str) -> String {
         match self.path.as_str() {
             "" => name.to_owned(),

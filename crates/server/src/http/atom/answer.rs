@@ -20,17 +20,17 @@ const NAMESPACE: &str = "http://www.w3.org/2005/Atom";
 const PAGE_ENTRIES_MAX: usize = 100;
 
 /// An entry of an entity.
-pub(super) struct Entry<'a> {
+pub(super) struct Entry {
     /// From the root, without a slash: clients take names from it.
-    pub(super) path: &'a str,
-    pub(super) title: &'a str,
+    pub(super) path: String,
+    pub(super) title: String,
     /// `2026-01-01T00:00:00.000Z`
-    pub(super) created: &'a str,
+    pub(super) created: String,
     /// The description in XML.
-    pub(super) content: &'a str,
+    pub(super) content: String,
 }
 
-impl Entry<'_> {
+impl Entry {
     pub(super) fn reply(&self, request: &ApiRequest<'_>, status: StatusCode) -> Reply {
         let mut out = String::with_capacity(self.content.len() + 1024);
         self.write(&base_url(request), &mut out);
@@ -42,14 +42,14 @@ impl Entry<'_> {
         let url = format!("{base}/{}", self.path);
         push_element(out, "id", &url);
         out.push_str("<title type=\"text\">");
-        push_text(out, self.title);
+        push_text(out, &self.title);
         out.push_str("</title>");
-        push_element(out, "published", self.created);
-        push_element(out, "updated", self.created);
+        push_element(out, "published", &self.created);
+        push_element(out, "updated", &self.created);
         out.push_str("<author><name>highwater</name></author>");
         push_link(out, "self", &url);
         out.push_str("<content type=\"application/xml\">");
-        out.push_str(self.content);
+        out.push_str(&self.content);
         out.push_str("</content></entry>");
     }
 }
@@ -144,7 +144,7 @@ impl Feed {
         Ok(Feed { buffer, base })
     }
 
-    pub(super) fn push(&mut self, entry: &Entry<'_>) -> Result<(), Error> {
+    pub(super) fn push(&mut self, entry: &Entry) -> Result<(), Error> {
         let mut out = String::with_capacity(entry.content.len() + 1024);
         entry.write(&self.base, &mut out);
         self.buffer.append(out.as_bytes())

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use highwater_queue::{Counts, Settings};
+use highwater_queue::{Counts, Queue, Settings};
 
 use super::duration;
 use super::xml::{Element, push_element};
@@ -155,170 +155,120 @@ pub(super) fn settings(description: &Element, now: Settings) -> Result<Settings,
 }
 
 /// What a description tells beside the settings.
-pub(super) struct EntityFacts<'a> {
-    pub(super) settings: &'a Settings,
-    pub(super) counts: &'a Counts,
+struct EntityFacts<'a> {
+    settings: &'a Settings,
+    counts: &'a Counts,
     /// `2026-01-01T00:00:00.000Z`
-    pub(super) created: String,
+    created: &'a str,
     /// Of a topic.
-    pub(super) subscriptions: usize,
+    subscriptions: usize,
 }
 
-/// Writes a description, with its elements in the order of Service Bus.
-pub(super) fn write(of: Described, facts: &EntityFacts<'_>, out: &mut String) {
+/// The description of an entity, which is a queue or has one.
+pub(super) async fn write(
+    of: Described,
+    queue: &Queue,
+    created: &str,
+    subscriptions: usize,
+) -> Result<String, Error> {
+    let stats = queue.stats().await?;
+    let facts = EntityFacts {
+        settings: &stats.settings,
+        counts: &stats.counts,
+        created,
+        subscriptions,
+    };
+    Ok(text(of, &facts))
+}
+
+fn text(of: Described, facts: &EntityFacts<'_>) -> String {
     let name = of.element();
-    out.push('<');
-    out.push_str(name);
-    out.push_str(
-        " xmlns=\"http://schemas.microsoft.com/netservices/2010/10/servicebus/connect\" \
-         xmlns:i=\"http://www.w3.org/2001/XMLSchema-instance\">",
+    let mut out = format!(
+        "<{name} xmlns=\"http://schemas.microsoft.com/netservices/2010/10/servicebus/connect\" \
+         xmlns:i=\"http://www.w3.org/2001/XMLSchema-instance\">"
     );
+    for element in elements(of).split(' ') {
+        write_element(element, facts, &mut out);
+    }
+    out.push_str(&format!("</{name}>"));
+    out
+}
+
+/// The elements of a description, in the order of Service Bus.
+fn elements(of: Described) -> &'static str {
     match of {
-        Described::Queue => write_queue(facts, out),
-        Described::Topic => write_topic(facts, out),
-        Described::Subscription => write_subscription(facts, out),
+        Described::Queue => {
+            "LockDuration MaxSizeInMegabytes RequiresDuplicateDetection RequiresSession \
+             DefaultMessageTimeToLive DeadLetteringOnMessageExpiration DuplicateDetectionHistoryTimeWindow \
+             MaxDeliveryCount EnableBatchedOperations SizeInBytes MessageCount IsAnonymousAccessible \
+             AuthorizationRules Status ForwardTo CreatedAt UpdatedAt AccessedAt SupportOrdering CountDetails \
+             AutoDeleteOnIdle EnablePartitioning EntityAvailabilityStatus ForwardDeadLetteredMessagesTo \
+             EnableExpress MaxMessageSizeInKilobytes"
+        }
+        Described::Topic => {
+            "DefaultMessageTimeToLive MaxSizeInMegabytes RequiresDuplicateDetection \
+             DuplicateDetectionHistoryTimeWindow EnableBatchedOperations SizeInBytes \
+             FilteringMessagesBeforePublishing IsAnonymousAccessible AuthorizationRules Status CreatedAt \
+             UpdatedAt AccessedAt SupportOrdering CountDetails SubscriptionCount AutoDeleteOnIdle \
+             EnablePartitioning EntityAvailabilityStatus EnableSubscriptionPartitioning EnableExpress \
+             MaxMessageSizeInKilobytes"
+        }
+        // A filter that fails is unknown and selects nothing, so none becomes a dead letter.
+        Described::Subscription => {
+            "LockDuration RequiresSession DefaultMessageTimeToLive DeadLetteringOnMessageExpiration \
+             DeadLetteringOnFilterEvaluationExceptions MessageCount MaxDeliveryCount \
+             EnableBatchedOperations Status ForwardTo CreatedAt UpdatedAt AccessedAt \
+             ForwardDeadLetteredMessagesTo CountDetails AutoDeleteOnIdle EntityAvailabilityStatus"
+        }
     }
-    out.push_str("</");
-    out.push_str(name);
-    out.push('>');
 }
 
-fn flag(out: &mut String, name: &str, value: bool) {
-    push_element(out, name, if value { "true" } else { "false" });
-}
-
-fn number(out: &mut String, name: &str, value: u64) {
-    push_element(out, name, &value.to_string());
-}
-
-fn time(out: &mut String, name: &str, value: Option<Duration>) {
-    let text = value.map(duration::text);
-    push_element(out, name, text.as_deref().unwrap_or(duration::FOREVER));
-}
-
-fn target(out: &mut String, name: &str, value: Option<&String>) {
+fn write_element(name: &str, facts: &EntityFacts<'_>, out: &mut String) {
+    let (settings, counts) = (facts.settings, facts.counts);
+    let flag = |flag: bool| Some(flag.to_string());
+    let number = |number: u64| Some(number.to_string());
+    let time = |time: Option<Duration>| Some(time.map_or(duration::FOREVER.into(), duration::text));
+    let value = match name {
+        "LockDuration" => time(Some(settings.lock)),
+        "MaxSizeInMegabytes" => number((settings.bytes_max / MEGABYTE).max(1)),
+        "RequiresDuplicateDetection" => flag(settings.duplicates_within.is_some()),
+        "RequiresSession" => flag(settings.sessions),
+        "DefaultMessageTimeToLive" => time(settings.time_to_live),
+        "DeadLetteringOnMessageExpiration" => flag(settings.dead_letter_expired),
+        "DuplicateDetectionHistoryTimeWindow" => {
+            time(settings.duplicates_within.or(Some(DUPLICATES_DEFAULT)))
+        }
+        "MaxDeliveryCount" => number(settings.deliveries_max.into()),
+        "SizeInBytes" => number(counts.bytes),
+        "MessageCount" => number(active(counts) + counts.scheduled + counts.dead),
+        "SubscriptionCount" => number(facts.subscriptions as u64),
+        FORWARD_TO => settings.forward_to.clone(),
+        FORWARD_DEAD_LETTERS_TO => settings.forward_dead_letters_to.clone(),
+        AUTO_DELETE_ON_IDLE => time(settings.auto_delete_on_idle),
+        "MaxMessageSizeInKilobytes" => {
+            number((settings.message_bytes_max / KILOBYTE).max(1).into())
+        }
+        // The node knows when an entity was created, and not when it was last changed or used.
+        "CreatedAt" | "UpdatedAt" | "AccessedAt" => Some(facts.created.to_owned()),
+        "Status" => Some("Active".to_owned()),
+        "EntityAvailabilityStatus" => Some("Available".to_owned()),
+        "EnableBatchedOperations" | "SupportOrdering" => flag(true),
+        "AuthorizationRules" => Some(String::new()),
+        "CountDetails" => return write_counts(counts, out),
+        "IsAnonymousAccessible"
+        | "EnablePartitioning"
+        | "EnableSubscriptionPartitioning"
+        | "EnableExpress"
+        | "FilteringMessagesBeforePublishing"
+        | "DeadLetteringOnFilterEvaluationExceptions" => flag(false),
+        _ => {
+            debug_assert!(false, "element {name} has no value");
+            None
+        }
+    };
     if let Some(value) = value {
-        push_element(out, name, value);
+        push_element(out, name, &value);
     }
-}
-
-fn write_duplicates(settings: &Settings, out: &mut String) {
-    let window = settings.duplicates_within.unwrap_or(DUPLICATES_DEFAULT);
-    time(out, "DuplicateDetectionHistoryTimeWindow", Some(window));
-}
-
-fn write_queue(facts: &EntityFacts<'_>, out: &mut String) {
-    let (settings, counts) = (facts.settings, facts.counts);
-    time(out, "LockDuration", Some(settings.lock));
-    number(
-        out,
-        "MaxSizeInMegabytes",
-        (settings.bytes_max / MEGABYTE).max(1),
-    );
-    flag(
-        out,
-        "RequiresDuplicateDetection",
-        settings.duplicates_within.is_some(),
-    );
-    flag(out, "RequiresSession", settings.sessions);
-    time(out, "DefaultMessageTimeToLive", settings.time_to_live);
-    flag(
-        out,
-        "DeadLetteringOnMessageExpiration",
-        settings.dead_letter_expired,
-    );
-    write_duplicates(settings, out);
-    number(out, "MaxDeliveryCount", settings.deliveries_max.into());
-    flag(out, "EnableBatchedOperations", true);
-    number(out, "SizeInBytes", counts.bytes);
-    number(out, "MessageCount", total(counts));
-    flag(out, "IsAnonymousAccessible", false);
-    out.push_str("<AuthorizationRules></AuthorizationRules>");
-    push_element(out, "Status", "Active");
-    target(out, FORWARD_TO, settings.forward_to.as_ref());
-    write_times(facts, out);
-    flag(out, "SupportOrdering", true);
-    write_counts(counts, out);
-    time(out, AUTO_DELETE_ON_IDLE, settings.auto_delete_on_idle);
-    flag(out, "EnablePartitioning", false);
-    push_element(out, "EntityAvailabilityStatus", "Available");
-    let dead_letters = settings.forward_dead_letters_to.as_ref();
-    target(out, FORWARD_DEAD_LETTERS_TO, dead_letters);
-    flag(out, "EnableExpress", false);
-    write_message_size(settings, out);
-}
-
-fn write_topic(facts: &EntityFacts<'_>, out: &mut String) {
-    let (settings, counts) = (facts.settings, facts.counts);
-    time(out, "DefaultMessageTimeToLive", settings.time_to_live);
-    number(
-        out,
-        "MaxSizeInMegabytes",
-        (settings.bytes_max / MEGABYTE).max(1),
-    );
-    flag(
-        out,
-        "RequiresDuplicateDetection",
-        settings.duplicates_within.is_some(),
-    );
-    write_duplicates(settings, out);
-    flag(out, "EnableBatchedOperations", true);
-    number(out, "SizeInBytes", counts.bytes);
-    flag(out, "FilteringMessagesBeforePublishing", false);
-    flag(out, "IsAnonymousAccessible", false);
-    out.push_str("<AuthorizationRules></AuthorizationRules>");
-    push_element(out, "Status", "Active");
-    write_times(facts, out);
-    flag(out, "SupportOrdering", true);
-    write_counts(counts, out);
-    number(out, "SubscriptionCount", facts.subscriptions as u64);
-    time(out, AUTO_DELETE_ON_IDLE, settings.auto_delete_on_idle);
-    flag(out, "EnablePartitioning", false);
-    push_element(out, "EntityAvailabilityStatus", "Available");
-    flag(out, "EnableSubscriptionPartitioning", false);
-    flag(out, "EnableExpress", false);
-    write_message_size(settings, out);
-}
-
-fn write_subscription(facts: &EntityFacts<'_>, out: &mut String) {
-    let (settings, counts) = (facts.settings, facts.counts);
-    time(out, "LockDuration", Some(settings.lock));
-    flag(out, "RequiresSession", settings.sessions);
-    time(out, "DefaultMessageTimeToLive", settings.time_to_live);
-    flag(
-        out,
-        "DeadLetteringOnMessageExpiration",
-        settings.dead_letter_expired,
-    );
-    // A filter that fails is unknown and selects nothing.
-    flag(out, "DeadLetteringOnFilterEvaluationExceptions", false);
-    number(out, "MessageCount", total(counts));
-    number(out, "MaxDeliveryCount", settings.deliveries_max.into());
-    flag(out, "EnableBatchedOperations", true);
-    push_element(out, "Status", "Active");
-    target(out, FORWARD_TO, settings.forward_to.as_ref());
-    write_times(facts, out);
-    let dead_letters = settings.forward_dead_letters_to.as_ref();
-    target(out, FORWARD_DEAD_LETTERS_TO, dead_letters);
-    write_counts(counts, out);
-    time(out, AUTO_DELETE_ON_IDLE, settings.auto_delete_on_idle);
-    push_element(out, "EntityAvailabilityStatus", "Available");
-}
-
-fn write_message_size(settings: &Settings, out: &mut String) {
-    let kilobytes = settings.message_bytes_max / KILOBYTE;
-    number(out, "MaxMessageSizeInKilobytes", kilobytes.max(1).into());
-}
-
-/// The node knows when an entity was created, and not when it was last changed or used.
-fn write_times(facts: &EntityFacts<'_>, out: &mut String) {
-    for name in ["CreatedAt", "UpdatedAt", "AccessedAt"] {
-        push_element(out, name, &facts.created);
-    }
-}
-
-fn total(counts: &Counts) -> u64 {
-    active(counts) + counts.scheduled + counts.dead
 }
 
 /// Service Bus counts locked and deferred messages as active.
@@ -331,11 +281,15 @@ fn write_counts(counts: &Counts, out: &mut String) {
     out.push_str(
         "<CountDetails xmlns:d2p1=\"http://schemas.microsoft.com/netservices/2011/06/servicebus\">",
     );
-    number(out, "d2p1:ActiveMessageCount", active(counts));
-    number(out, "d2p1:DeadLetterMessageCount", counts.dead);
-    number(out, "d2p1:ScheduledMessageCount", counts.scheduled);
-    number(out, "d2p1:TransferMessageCount", 0);
-    number(out, "d2p1:TransferDeadLetterMessageCount", 0);
+    for (name, count) in [
+        ("d2p1:ActiveMessageCount", active(counts)),
+        ("d2p1:DeadLetterMessageCount", counts.dead),
+        ("d2p1:ScheduledMessageCount", counts.scheduled),
+        ("d2p1:TransferMessageCount", 0),
+        ("d2p1:TransferDeadLetterMessageCount", 0),
+    ] {
+        push_element(out, name, &count.to_string());
+    }
     out.push_str("</CountDetails>");
 }
 
@@ -346,6 +300,25 @@ mod tests {
     fn element(inside: &str) -> Element {
         let document = format!("<QueueDescription>{inside}</QueueDescription>");
         Element::parse(document.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn every_element_has_a_value() {
+        let (settings, counts) = (Settings::default(), Counts::default());
+        let facts = EntityFacts {
+            settings: &settings,
+            counts: &counts,
+            created: "2026-01-01T00:00:00.000Z",
+            subscriptions: 3,
+        };
+        for of in [Described::Queue, Described::Topic, Described::Subscription] {
+            let read = Element::parse(text(of, &facts).as_bytes()).unwrap();
+            assert_eq!(read.name, of.element());
+            let written = read.children().iter().map(|child| child.name.as_str());
+            let optional = |name: &&str| ![FORWARD_TO, FORWARD_DEAD_LETTERS_TO].contains(name);
+            let expected: Vec<&str> = elements(of).split(' ').filter(optional).collect();
+            assert_eq!(written.collect::<Vec<_>>(), expected);
+        }
     }
 
     // proves A3
@@ -368,12 +341,11 @@ mod tests {
             let facts = EntityFacts {
                 settings: &settings_given,
                 counts: &Counts::default(),
-                created: "2026-01-01T00:00:00.000Z".into(),
+                created: "2026-01-01T00:00:00.000Z",
                 subscriptions: 0,
             };
-            let mut out = String::new();
-            write(Described::Queue, &facts, &mut out);
-            let read = Element::parse(out.as_bytes()).unwrap();
+            let written = text(Described::Queue, &facts);
+            let read = Element::parse(written.as_bytes()).unwrap();
             let again = settings(&read, Settings::default()).unwrap();
             assert_eq!(again, settings_given);
         }

@@ -7,7 +7,7 @@ use highwater_queue::{Queue, Settings, Topic};
 use hyper::StatusCode;
 
 use super::answer::{Entry, Feed, Page};
-use super::description::{self, Described, EntityFacts};
+use super::description::{self, Described};
 use super::xml::{Element, push_element};
 use super::{PAGE, find_named, is_update, read_description, time};
 use crate::http::app::App;
@@ -19,7 +19,7 @@ use crate::http::reply::{self, Reply};
 use crate::http::topics::topics;
 use crate::text::percent_decode;
 
-/// What has a name of its own.
+/// A queue or a topic: they share one space of names.
 enum Entity {
     Queue(Queue),
     Topic(Arc<Topic>),
@@ -153,14 +153,7 @@ pub(in crate::http) async fn list(request: ApiRequest<'_>, of: Described) -> Res
     let page = Page::of(request.query())?;
     let mut feed = Feed::begin(&request, path, page, entities.len())?;
     for entity in page.of_items(&entities) {
-        let (created, content) = facts(app, entity).await?;
-        let name = entity.name();
-        feed.push(&Entry {
-            path: name,
-            title: name,
-            created: &created,
-            content: &content,
-        })?;
+        feed.push(&entry(app, entity).await?)?;
     }
     feed.finish()
 }
@@ -170,18 +163,10 @@ async fn reply(
     status: StatusCode,
     entity: &Entity,
 ) -> Result<Reply, Error> {
-    let (created, content) = facts(request.app, entity).await?;
-    let entry = Entry {
-        path: entity.name(),
-        title: entity.name(),
-        created: &created,
-        content: &content,
-    };
-    Ok(entry.reply(request, status))
+    Ok(entry(request.app, entity).await?.reply(request, status))
 }
 
-/// When an entity was created, and its description.
-async fn facts(app: &App, entity: &Entity) -> Result<(String, String), Error> {
+async fn entry(app: &App, entity: &Entity) -> Result<Entry, Error> {
     let (queue, created_ms, subscriptions) = match entity {
         Entity::Queue(queue) => (queue, queues(app)?.created_ms(queue.name()), 0),
         Entity::Topic(topic) => {
@@ -189,17 +174,13 @@ async fn facts(app: &App, entity: &Entity) -> Result<(String, String), Error> {
             (topic.queue(), created_ms, topic.subscriptions().len())
         }
     };
-    let stats = queue.stats().await?;
     let created = time(created_ms);
-    let facts = EntityFacts {
-        settings: &stats.settings,
-        counts: &stats.counts,
-        created: created.clone(),
-        subscriptions,
-    };
-    let mut content = String::new();
-    description::write(entity.kind(), &facts, &mut content);
-    Ok((created, content))
+    Ok(Entry {
+        path: entity.name().to_owned(),
+        title: entity.name().to_owned(),
+        content: description::write(entity.kind(), queue, &created, subscriptions).await?,
+        created,
+    })
 }
 
 /// The properties of the node as a namespace.
@@ -218,10 +199,10 @@ pub(in crate::http) async fn namespace(request: ApiRequest<'_>) -> Result<Reply,
     push_element(&mut content, "NamespaceType", "Messaging");
     content.push_str("</NamespaceInfo>");
     let entry = Entry {
-        path: "$namespaceinfo",
-        title: "highwater",
-        created: &created,
-        content: &content,
+        path: "$namespaceinfo".to_owned(),
+        title: "highwater".to_owned(),
+        created,
+        content,
     };
     Ok(entry.reply(&request, StatusCode::OK))
 }

@@ -27,7 +27,7 @@ use xml::Element;
 const PAGE: &str = "docs/servicebus.md has the administration API";
 
 /// Whether a client has asked in the form of this API.
-pub(super) fn is_asked(query: Option<&str>) -> bool {
+pub(super) fn is_atom_request(query: Option<&str>) -> bool {
     crate::text::parameter(query, "api-version").is_some()
 }
 

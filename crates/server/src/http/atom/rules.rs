@@ -22,10 +22,6 @@ fn known_rule(of: &Subscription, name: &str) -> Result<Arc<Rule>, Error> {
     Ok(found.ok_or_else(|| TopicError::from(refusal()))?)
 }
 
-fn path(of: &Subscription, rule: &Rule) -> String {
-    format!("{}/Rules/{}", of.queue().name(), rule.name)
-}
-
 pub(in crate::http) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let [topic_name, name, rule] = request.variables();
     let subscription = subscription(&*topic(&request, topic_name)?, name)?;
@@ -66,14 +62,7 @@ pub(in crate::http) async fn list(request: ApiRequest<'_>) -> Result<Reply, Erro
     let list = format!("{}/Rules", subscription.queue().name());
     let mut feed = Feed::begin(&request, &list, page, rules.len())?;
     for rule in page.of_items(&rules) {
-        let mut content = String::new();
-        rule::write(rule, &mut content);
-        feed.push(&Entry {
-            path: &path(&subscription, rule),
-            title: &rule.name,
-            created: &time(Some(rule.created_ms)),
-            content: &content,
-        })?;
+        feed.push(&entry(&subscription, rule))?;
     }
     feed.finish()
 }
@@ -84,13 +73,16 @@ fn reply(
     subscription: &Subscription,
     rule: &Rule,
 ) -> Reply {
+    entry(subscription, rule).reply(request, status)
+}
+
+fn entry(of: &Subscription, rule: &Rule) -> Entry {
     let mut content = String::new();
     rule::write(rule, &mut content);
-    let entry = Entry {
-        path: &path(subscription, rule),
-        title: &rule.name,
-        created: &time(Some(rule.created_ms)),
-        content: &content,
-    };
-    entry.reply(request, status)
+    Entry {
+        path: format!("{}/Rules/{}", of.queue().name(), rule.name),
+        title: rule.name.clone(),
+        created: time(Some(rule.created_ms)),
+        content,
+    }
 }

@@ -7,7 +7,7 @@ use highwater_queue::{Settings, Subscription, Topic, TopicError};
 use hyper::StatusCode;
 
 use super::answer::{Entry, Feed, Page};
-use super::description::{self, Described, EntityFacts};
+use super::description::{self, Described};
 use super::xml::Element;
 use super::{find_named, is_update, read_description, rule, time};
 use crate::http::app::App;
@@ -101,13 +101,7 @@ pub(in crate::http) async fn list(request: ApiRequest<'_>) -> Result<Reply, Erro
     let path = format!("{}/Subscriptions", topic.name());
     let mut feed = Feed::begin(&request, &path, page, subscriptions.len())?;
     for subscription in page.of_items(&subscriptions) {
-        let (created, content) = facts(request.app, subscription).await?;
-        feed.push(&Entry {
-            path: subscription.queue().name(),
-            title: subscription.name(),
-            created: &created,
-            content: &content,
-        })?;
+        feed.push(&entry(request.app, subscription).await?)?;
     }
     feed.finish()
 }
@@ -117,27 +111,17 @@ async fn reply(
     status: StatusCode,
     subscription: &Subscription,
 ) -> Result<Reply, Error> {
-    let (created, content) = facts(request.app, subscription).await?;
-    let entry = Entry {
-        path: subscription.queue().name(),
-        title: subscription.name(),
-        created: &created,
-        content: &content,
-    };
+    let entry = entry(request.app, subscription).await?;
     Ok(entry.reply(request, status))
 }
 
-/// When a subscription was created, and its description.
-async fn facts(app: &App, subscription: &Subscription) -> Result<(String, String), Error> {
-    let stats = subscription.queue().stats().await?;
+async fn entry(app: &App, subscription: &Subscription) -> Result<Entry, Error> {
+    let queue = subscription.queue();
     let created = time(topics(app)?.subscription_created_ms(subscription));
-    let facts = EntityFacts {
-        settings: &stats.settings,
-        counts: &stats.counts,
-        created: created.clone(),
-        subscriptions: 0,
-    };
-    let mut content = String::new();
-    description::write(Described::Subscription, &facts, &mut content);
-    Ok((created, content))
+    Ok(Entry {
+        path: queue.name().to_owned(),
+        title: subscription.name().to_owned(),
+        content: description::write(Described::Subscription, queue, &created, 0).await?,
+        created,
+    })
 }

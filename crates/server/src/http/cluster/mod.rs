@@ -72,7 +72,7 @@ pub(super) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
 }
 
 /// What this node knows without asking others.
-pub(super) async fn seen_from_here(app: &App) -> Result<ClusterView, Error> {
+pub(super) async fn local_view(app: &App) -> Result<ClusterView, Error> {
     let own = rows::of_this_node(app).await?;
     let mut view = rows::view(app, own)?;
     rows::add_elsewhere(app, &mut view, None, "elsewhere", None)?;

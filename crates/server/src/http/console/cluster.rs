@@ -11,7 +11,7 @@ use crate::http::error::Error;
 const ROWS_MAX: usize = 500;
 
 pub(in crate::http) async fn view(context: &Context<'_>) -> Result<View, Error> {
-    let seen = cluster::seen_from_here(context.app).await?;
+    let seen = cluster::local_view(context.app).await?;
     let total = seen.rows.len();
     let nodes = seen.nodes.into_iter().map(|node| ClusterNode {
         name: node.name,

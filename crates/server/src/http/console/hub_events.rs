@@ -104,7 +104,7 @@ async fn find(
     Ok(())
 }
 
-/// The partition that was asked for; otherwise that of the key, or the one that was written last.
+/// The requested partition; otherwise the partition of the key, or the last one written.
 fn partition_number(
     hub: &HubInfo,
     bounds: &[Bounds],

@@ -69,7 +69,7 @@ pub(super) struct Context<'a> {
     pub(super) variables: Variables<'a>,
     /// The query of the page's address.
     pub(super) query: Option<&'a str>,
-    /// Only the live panels are wanted, so the others need no data.
+    /// Only the live panels are rendered, so the others need no data.
     pub(super) live: bool,
 }
 

@@ -6,7 +6,6 @@
 
 mod peer;
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -337,15 +336,6 @@ fn unusable_address(node: &NodeInfo) -> Error {
         message,
         "set cluster.advertise of that node",
     )
-}
-
-/// Whether a host is this machine.
-fn is_loopback(host: &str) -> bool {
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost"
-        || host
-            .parse::<IpAddr>()
-            .is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]

@@ -21,8 +21,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsConnector;
 
 use super::super::error::{Code, Error};
-use super::{RelayedBody, is_loopback, unusable_address};
+use super::{RelayedBody, unusable_address};
 use crate::owners::PeerSettings;
+use crate::text::is_local;
 
 /// Requests on their way to other nodes at the same time.
 const IN_FLIGHT_MAX: usize = 512;
@@ -59,7 +60,7 @@ impl Peers {
     /// Whether callers' secrets may be sent to this address.
     pub(super) fn may_see_secrets(&self, url: &str) -> bool {
         let uri = url.parse::<Uri>().unwrap_or_default();
-        let is_here = uri.host().is_some_and(is_loopback);
+        let is_here = uri.host().is_some_and(is_local);
         self.insecure || is_here || uri.scheme_str() == Some("https")
     }
 
@@ -171,7 +172,7 @@ async fn handshake(
 ) -> io::Result<Sender> {
     let shaken = http1::handshake(TokioIo::new(stream)).await;
     let (sender, connection) = shaken.map_err(io::Error::other)?;
-    // Ends when the sender is dropped or the node closes the connection; whoever waits for an answer gets the error.
+    // Ends when the sender is dropped or the node closes the connection; the waiting request gets the error.
     tokio::spawn(async {
         let _ = connection.await;
     });

@@ -87,10 +87,10 @@ fn http(page: &mut Page, app: &App) {
     latency(page, metrics);
 }
 
-type OfWorkflow = fn(&Handle) -> usize;
+type WorkflowValue = fn(&Handle) -> usize;
 
 fn workflows(page: &mut Page, workflows: &Workflows) {
-    let values: [(_, OfWorkflow); 3] = [
+    let values: [(_, WorkflowValue); 3] = [
         (&WORKFLOW_RUNNING, Handle::running),
         (&WORKFLOW_FAILED, Handle::failed),
         (&WORKFLOW_ENDED, Handle::ended),
@@ -127,7 +127,7 @@ struct HubSums {
     stopped: u64,
 }
 
-type OfHub = fn(&HubSums) -> u64;
+type HubValue = fn(&HubSums) -> u64;
 
 fn hubs(page: &mut Page, backend: &Backend) {
     let mut hubs = sum_hubs(&*backend.log);
@@ -138,7 +138,7 @@ fn hubs(page: &mut Page, backend: &Backend) {
             sums.stopped += 1;
         }
     }
-    let values: [(_, OfHub); 4] = [
+    let values: [(_, HubValue); 4] = [
         (&HUB_PARTITIONS, |sums| sums.partitions),
         (&HUB_STOPPED, |sums| sums.stopped),
         (&HUB_END_OFFSETS, |sums| sums.end_offsets),
@@ -179,10 +179,10 @@ fn sum_hubs(log: &dyn Log) -> BTreeMap<String, HubSums> {
     hubs
 }
 
-type OfQueue = fn(&(Counts, Totals)) -> u64;
+type QueueValue = fn(&(Counts, Totals)) -> u64;
 
 fn queue_side(page: &mut Page, queues: &Queues) {
-    let values: [(_, OfQueue); 14] = [
+    let values: [(_, QueueValue); 14] = [
         (&QUEUE_ACTIVE, |(counts, _)| counts.active),
         (&QUEUE_SCHEDULED, |(counts, _)| counts.scheduled),
         (&QUEUE_DEFERRED, |(counts, _)| counts.deferred),
@@ -250,11 +250,11 @@ fn kafka_clients(page: &mut Page, metrics: &[ClientMetric]) {
     }
 }
 
-type OfProcessor = fn(&ProcessorStats) -> &AtomicU64;
+type ProcessorCounter = fn(&ProcessorStats) -> &AtomicU64;
 
 async fn processors(page: &mut Page, app: &App, running: &Processors) {
     let entries = running.entries();
-    let counters: [(_, OfProcessor); 5] = [
+    let counters: [(_, ProcessorCounter); 5] = [
         (&PROCESSOR_DELIVERIES, |stats| &stats.deliveries),
         (&PROCESSOR_FAILURES, |stats| &stats.failures),
         (&PROCESSOR_HANDLED, |stats| &stats.handled),

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use highwater_log::EnqueueTime;
-use highwater_queue::{CreateError, Queue, QueueStats, Settings};
+use highwater_queue::{Counts, CreateError, Queue, QueueStats, Settings};
 use hyper::StatusCode;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::send::duration;
@@ -52,9 +52,23 @@ async fn reply(status: StatusCode, queue: &Queue) -> Result<Reply, Error> {
 }
 
 fn queue_facts(name: &str, stats: &QueueStats) -> Value {
-    let (settings, counts, totals) = (&stats.settings, &stats.counts, &stats.totals);
+    let totals = &stats.totals;
+    let mut facts = settings_facts(name, &stats.settings, &[]);
+    add_counts(&mut facts, &stats.counts);
+    facts["oldest_active"] = json!(stats.oldest_ready_ms.map(|at| time_text(EnqueueTime(at))));
+    facts["since_start"] = json!({
+        "sent": totals.sent, "duplicates": totals.duplicates, "received": totals.received,
+        "completed": totals.completed, "abandoned": totals.abandoned,
+        "dead_lettered": totals.dead_lettered, "expired": totals.expired,
+        "locks_lost": totals.locks_lost,
+    });
+    facts
+}
+
+/// Name and settings of a queue, topic or subscription, but for the settings that it does not have.
+pub(in crate::http) fn settings_facts(name: &str, settings: &Settings, without: &[&str]) -> Value {
     let seconds = |time: Duration| time.as_secs_f64();
-    json!({
+    let mut facts = json!({
         "name": name,
         "lock_seconds": seconds(settings.lock),
         "deliveries_max": settings.deliveries_max,
@@ -67,20 +81,29 @@ fn queue_facts(name: &str, stats: &QueueStats) -> Value {
         "forward_to": settings.forward_to,
         "forward_dead_letters_to": settings.forward_dead_letters_to,
         "auto_delete_on_idle_seconds": settings.auto_delete_on_idle.map(seconds),
-        "active": counts.active, "scheduled": counts.scheduled, "deferred": counts.deferred,
-        "locked": counts.locked, "dead_letters": counts.dead, "bytes": counts.bytes,
-        "oldest_active": stats.oldest_ready_ms.map(|at| time_text(EnqueueTime(at))),
-        "since_start": {
-            "sent": totals.sent, "duplicates": totals.duplicates, "received": totals.received,
-            "completed": totals.completed, "abandoned": totals.abandoned,
-            "dead_lettered": totals.dead_lettered, "expired": totals.expired,
-            "locks_lost": totals.locks_lost,
-        },
-    })
+    });
+    if let Some(facts) = facts.as_object_mut() {
+        facts.retain(|name, _| !without.contains(&name.trim_end_matches("_seconds")));
+    }
+    facts
+}
+
+/// Adds the messages by state.
+pub(in crate::http) fn add_counts(facts: &mut Value, counts: &Counts) {
+    for (name, count) in [
+        ("active", counts.active),
+        ("scheduled", counts.scheduled),
+        ("deferred", counts.deferred),
+        ("locked", counts.locked),
+        ("dead_letters", counts.dead),
+        ("bytes", counts.bytes),
+    ] {
+        facts[name] = count.into();
+    }
 }
 
 /// The settings of a queue, a topic or a subscription to create or to change. A missing field has its default, or stays.
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct QueueRequest {
     name: Option<String>,
@@ -126,23 +149,10 @@ impl QueueRequest {
 
     /// Refuses settings that the `kind` does not have.
     pub(in crate::http) fn refuse(&self, kind: &str, settings: &[&str]) -> Result<(), Error> {
-        let given = [
-            ("lock", self.lock.is_some()),
-            ("deliveries_max", self.deliveries_max.is_some()),
-            ("dead_letter_expired", self.dead_letter_expired.is_some()),
-            ("duplicates_within", self.duplicates_within.is_some()),
-            ("sessions", self.sessions.is_some()),
-            ("message_bytes_max", self.message_bytes_max.is_some()),
-            ("forward_to", self.forward_to.is_some()),
-            (
-                "forward_dead_letters_to",
-                self.forward_dead_letters_to.is_some(),
-            ),
-        ];
-        let mut given = given.into_iter().filter(|(_, is_given)| *is_given);
-        match given.find(|(name, _)| settings.contains(name)) {
+        let given = json!(self);
+        match settings.iter().find(|name| !given[**name].is_null()) {
             None => Ok(()),
-            Some((name, _)) => {
+            Some(name) => {
                 let message = format!("a {kind} has no `{name}`");
                 Err(Error::bad(message, "docs/http.md has its settings"))
             }

@@ -136,7 +136,7 @@ pub(in crate::http) async fn peek(
     Ok(reply::typed(StatusCode::OK, reply::JSON, payload))
 }
 
-/// The memory of the messages becomes that of the answer. JSON is larger than they are, by base64 and its names; a
+/// The memory share of the messages passes to the answer. JSON is larger than they are, by base64 and its names; a
 /// delivered message must reach its receiver, so the difference is counted and not refused.
 fn answer(app: &App, body: Vec<u8>, mut share: MemoryShare) -> Result<Reply, Error> {
     let missing = body.len().saturating_sub(share.bytes());

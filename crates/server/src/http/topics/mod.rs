@@ -8,13 +8,13 @@ use std::sync::Arc;
 use highwater_access::{Resource, Right};
 use highwater_queue::{Settings, Topic, TopicError, Topics};
 use hyper::StatusCode;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::app::App;
 use super::dispatch::ApiRequest;
 use super::error::{Code, Error};
 use super::json_answer::JsonAnswer;
-use super::queues::admin::QueueRequest;
+use super::queues::admin::{QueueRequest, settings_facts};
 use super::reply::{self, Reply};
 
 const EXAMPLE: &str = "{\"name\":\"prices\",\"time_to_live\":\"7d\"}";
@@ -102,18 +102,12 @@ async fn facts(topic: &Topic) -> Result<Value, Error> {
     for subscription in topic.subscriptions() {
         subscriptions.push(subscriptions::facts(&subscription).await?);
     }
-    Ok(json!({
-        "name": topic.name(),
-        "time_to_live_seconds": settings.time_to_live.map(|time| time.as_secs_f64()),
-        "duplicates_within_seconds": settings.duplicates_within.map(|time| time.as_secs_f64()),
-        "bytes_max": settings.bytes_max,
-        "message_bytes_max": settings.message_bytes_max,
-        "auto_delete_on_idle_seconds": settings.auto_delete_on_idle.map(|time| time.as_secs_f64()),
-        "waiting": counts.active,
-        "scheduled": counts.scheduled,
-        "bytes": counts.bytes,
-        "subscriptions": subscriptions,
-    }))
+    let mut facts = settings_facts(topic.name(), &settings, NOT_OF_TOPICS);
+    facts["waiting"] = counts.active.into();
+    facts["scheduled"] = counts.scheduled.into();
+    facts["bytes"] = counts.bytes.into();
+    facts["subscriptions"] = subscriptions.into();
+    Ok(facts)
 }
 
 impl From<TopicError> for Error {

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use highwater_queue::{Rule, Settings, Subscription, TopicError};
 use hyper::StatusCode;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::rules::{self, RuleRequest};
 use super::{topic, topics};
 use crate::http::app::App;
 use crate::http::dispatch::ApiRequest;
 use crate::http::error::Error;
-use crate::http::queues::admin::{QueueRequest, check_forwarding};
+use crate::http::queues::admin::{QueueRequest, add_counts, check_forwarding, settings_facts};
 use crate::http::reply::{self, Reply};
 
 const EXAMPLE: &str =
@@ -103,19 +103,8 @@ pub(super) async fn facts(subscription: &Subscription) -> Result<Value, Error> {
     let settings = subscription.queue().stats().await?.settings;
     let rules = subscription.rules();
     let rules: Vec<Value> = rules.iter().map(|rule| rules::facts(rule)).collect();
-    Ok(json!({
-        "name": subscription.name(),
-        "lock_seconds": settings.lock.as_secs_f64(),
-        "deliveries_max": settings.deliveries_max,
-        "time_to_live_seconds": settings.time_to_live.map(|time| time.as_secs_f64()),
-        "dead_letter_expired": settings.dead_letter_expired,
-        "sessions": settings.sessions,
-        "bytes_max": settings.bytes_max,
-        "forward_to": settings.forward_to,
-        "forward_dead_letters_to": settings.forward_dead_letters_to,
-        "auto_delete_on_idle_seconds": settings.auto_delete_on_idle.map(|time| time.as_secs_f64()),
-        "active": counts.active, "scheduled": counts.scheduled, "deferred": counts.deferred,
-        "locked": counts.locked, "dead_letters": counts.dead, "bytes": counts.bytes,
-        "rules": rules,
-    }))
+    let mut facts = settings_facts(subscription.name(), &settings, NOT_OF_SUBSCRIPTIONS);
+    add_counts(&mut facts, &counts);
+    facts["rules"] = rules.into();
+    Ok(facts)
 }

@@ -26,7 +26,7 @@ use toml::de::DeValue;
 
 use self::json::read_json;
 use super::builder::{CONCURRENCY, service_of, split_url};
-use super::{Breaker, Definition, DefinitionError, Notify, Occasion, Retry, Service, Target};
+use super::{Breaker, Definition, DefinitionError, Notify, NotifyEvent, Retry, Service, Target};
 
 impl Definition {
     /// Reads the text of a file; `file` is its name in mistakes.
@@ -186,7 +186,7 @@ impl<'a> File<'_, 'a> {
             }
         };
         let occasions = match section.entry("on") {
-            None => vec![Occasion::Parked],
+            None => vec![NotifyEvent::Parked],
             Some(entry) => {
                 let json = read_json(self.reader, &entry)?;
                 let Ok(occasions) = serde_json::from_value(json) else {

@@ -18,7 +18,7 @@ pub(super) struct Reschedule {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct NotifyMe {
+pub(super) struct NotificationRequest {
     #[serde(default)]
     pub email_address: String,
     #[serde(default)]
@@ -27,7 +27,7 @@ pub(super) struct NotifyMe {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Confirmed {
+pub(super) struct ConfirmationRequest {
     pub geo_coordinates: Location,
     /// The confirmation as it was sent.
     #[serde(flatten)]

@@ -13,7 +13,7 @@ use highwater_env::Clock;
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
-use self::api::{Confirmed, NotifyMe, Position, Reschedule};
+use self::api::{ConfirmationRequest, NotificationRequest, Position, Reschedule};
 use self::state::{Body, Deliveries, Delivery, Event};
 use super::{OwnerMonth, bad, closed, now_ms};
 use crate::http::{Answer, Request};
@@ -166,7 +166,7 @@ impl DeliveryService {
         self.decide(id, decide).await
     }
 
-    async fn confirm(&self, id: &str, confirmed: Confirmed) -> Answer {
+    async fn confirm(&self, id: &str, confirmed: ConfirmationRequest) -> Answer {
         let at_ms = now_ms(&*self.clock);
         let decide = |delivery: &Delivery| match delivery.stage {
             Stage::Completed => unchanged(StatusCode::OK),
@@ -184,7 +184,7 @@ impl DeliveryService {
         self.decide(id, decide).await
     }
 
-    async fn notify(&self, id: &str, key: Option<&str>, who: NotifyMe) -> Answer {
+    async fn notify(&self, id: &str, key: Option<&str>, who: NotificationRequest) -> Answer {
         let decide = |delivery: &Delivery| {
             let repeated = key.is_some_and(|key| delivery.keys.contains(key));
             let event = (!repeated && !delivery.is_over()).then(|| Event::NotifyAsked {

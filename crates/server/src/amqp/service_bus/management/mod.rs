@@ -38,7 +38,7 @@ pub(in crate::amqp) struct ManagementRequest {
     pub(in crate::amqp) session: Option<SessionLock>,
 }
 
-/// Answers a request. The memory is that of the reply.
+/// Answers a request. The memory share belongs to the reply.
 pub(in crate::amqp) async fn answer(
     broker: Arc<Broker>,
     request: ManagementRequest,
