@@ -66,7 +66,7 @@ pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<P
             false => build.kafka(!keys.is_empty()),
         },
         kafka_node_id: root.count("kafka.node_id"),
-        session_min: root.time("kafka.session_min"),
+        session_min: root.duration("kafka.session_min"),
         kafka_timestamps: match root.text("kafka.timestamp_type") {
             Some("LogAppendTime") => TimestampType::LogAppend,
             _ => TimestampType::Create,
