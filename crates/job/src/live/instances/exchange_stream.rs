@@ -230,7 +230,10 @@ mod tests {
     fn position(next: i64) -> StreamPosition {
         StreamPosition {
             next: Offset(next),
-            arrived: Instant::from_ticks(next * 10),
+            arrived: match next {
+                0 => Instant::BEFORE_ALL,
+                next => Instant::from_ticks(next * 10),
+            },
         }
     }
 

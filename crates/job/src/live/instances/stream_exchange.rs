@@ -4,8 +4,8 @@
 //! partitions are written side by side, so after a crash they may end at different positions: a new owner drops from each
 //! what it has, and its fetches end at every one of these positions.
 //!
-//! One append is under way at a time. Outputs that come meanwhile go into the next as one: an append costs a broker about
-//! as much as a thousand events.
+//! One append is under way at a time. Outputs that come meanwhile go into the next as one, so a slow broker gets fewer
+//! requests.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
