@@ -1,6 +1,6 @@
 //! `highwater explain`: the plan, the state of its operators, and the lookback of a start.
 
-use std::io::{Write, stdout};
+use std::io::{self, Write, stdout};
 
 use highwater_engine::{StateEstimate, VALUE_BYTES, estimate};
 use highwater_job::{Job, JobSpread};
@@ -28,45 +28,103 @@ pub(crate) struct Explain {
 impl Explain {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         let job = load(&self.job, self.json)?;
-        let plan = explain(&job.plan);
-        let lookback = lookback(&job.plan);
-        let state = estimate(&job.plan);
-        let policy = &job.file.time;
+        let explained = Explained {
+            plan: explain(&job.plan),
+            state: estimate(&job.plan),
+            start: StartReads::of(&job),
+            instances: self.instances,
+            job: &job,
+        };
+        match self.json {
+            true => explained.print_json(),
+            false => explained.print_text(),
+        }?;
+        Ok(ExitStatus::Success)
+    }
+}
+
+struct Explained<'a> {
+    job: &'a Job,
+    plan: String,
+    state: Vec<StateEstimate>,
+    start: StartReads,
+    instances: Option<usize>,
+}
+
+/// How far before its first output a job reads.
+struct StartReads {
+    by_event_time: Duration,
+    by_arrival: Duration,
+    early_arrival: Option<Duration>,
+}
+
+impl StartReads {
+    fn of(job: &Job) -> StartReads {
+        let by_event_time = lookback(&job.plan);
+        let early_arrival = job.file.time.early_arrival;
         // An event may arrive before its event time by the early bound.
-        let early = policy.early_arrival.unwrap_or(Duration::ZERO);
-        let arrival_lookback = Duration::from_ticks(lookback.ticks() + early.ticks());
-        if self.json {
-            let inputs: Vec<_> = job
-                .plan
-                .inputs
-                .iter()
-                .map(|input| input.name.clone())
-                .collect();
-            writeln!(
-                stdout(),
-                "{}",
-                json!({
-                    "plan": plan,
-                    "inputs": inputs,
-                    "lookback": lookback.to_string(),
-                    "state": state.iter().map(as_json).collect::<Vec<_>>(),
-                    "value_bytes": VALUE_BYTES,
-                    "reads_back_by_arrival": arrival_lookback.to_string(),
-                    "early_arrival_off": policy.early_arrival.is_none(),
-                    "warnings": diagnostics::warnings(&job),
-                    "remarks": job.file.remarks,
-                    "early_results": job.early_results(),
-                    "repeated_rows": repeats(&job),
-                    "instances": self.instances.map(|_| JobSpread::of(&job)),
-                })
-            )?;
-            return Ok(ExitStatus::Success);
+        let early = early_arrival.unwrap_or(Duration::ZERO);
+        StartReads {
+            by_event_time,
+            by_arrival: Duration::from_ticks(by_event_time.ticks() + early.ticks()),
+            early_arrival,
         }
-        write!(stdout(), "{plan}")?;
-        show(&state)?;
+    }
+
+    fn print(&self) -> io::Result<()> {
+        writeln!(
+            stdout(),
+            "\na start at output time T reads events from T - {}, by event time;",
+            self.by_event_time
+        )?;
+        match self.early_arrival {
+            Some(early) => writeln!(
+                stdout(),
+                "an event time may lie up to {early} after the arrival, so reading begins at \
+                 arrival time T - {}",
+                self.by_arrival
+            ),
+            None => writeln!(
+                stdout(),
+                "without an early arrival bound an event may arrive any time before that, so reading begins at \
+                 the start of the input"
+            ),
+        }
+    }
+}
+
+impl Explained<'_> {
+    fn print_json(&self) -> io::Result<()> {
+        let job = self.job;
+        let inputs = job.plan.inputs.iter();
+        let inputs: Vec<_> = inputs.map(|input| input.name.clone()).collect();
+        writeln!(
+            stdout(),
+            "{}",
+            json!({
+                "plan": self.plan,
+                "inputs": inputs,
+                "lookback": self.start.by_event_time.to_string(),
+                "state": self.state.iter().map(as_json).collect::<Vec<_>>(),
+                "value_bytes": VALUE_BYTES,
+                "reads_back_by_arrival": self.start.by_arrival.to_string(),
+                "early_arrival_off": self.start.early_arrival.is_none(),
+                "warnings": diagnostics::warnings(job),
+                "remarks": job.file.remarks,
+                "early_results": job.early_results(),
+                "repeated_rows": repeats(job),
+                "instances": self.instances.map(|_| JobSpread::of(job)),
+            })
+        )
+    }
+
+    fn print_text(&self) -> io::Result<()> {
+        let job = self.job;
+        write!(stdout(), "{}", self.plan)?;
+        show(&self.state)?;
         if let Some(instances) = self.instances {
             writeln!(stdout())?;
-            for line in JobSpread::of(&job).lines(instances) {
+            for line in JobSpread::of(job).lines(instances) {
                 writeln!(stdout(), "{line}")?;
             }
         }
@@ -77,27 +135,10 @@ impl Explain {
                 writeln!(stdout(), "  {line}")?;
             }
         }
-        for line in repeats(&job) {
+        for line in repeats(job) {
             writeln!(stdout(), "\n{line}")?;
         }
-        writeln!(stdout())?;
-        writeln!(
-            stdout(),
-            "a start at output time T reads events from T - {lookback}, by event time;"
-        )?;
-        match policy.early_arrival {
-            Some(early) => writeln!(
-                stdout(),
-                "an event time may lie up to {early} after the arrival, so reading begins at \
-                 arrival time T - {arrival_lookback}"
-            ),
-            None => writeln!(
-                stdout(),
-                "without an early arrival bound an event may arrive any time before that, so reading begins at \
-                 the start of the input"
-            ),
-        }?;
-        Ok(ExitStatus::Success)
+        self.start.print()
     }
 }
 
@@ -112,7 +153,7 @@ fn repeats(job: &Job) -> Vec<String> {
 }
 
 /// Prints the state of each operator.
-fn show(state: &[StateEstimate]) -> std::io::Result<()> {
+fn show(state: &[StateEstimate]) -> io::Result<()> {
     if state.is_empty() {
         return writeln!(stdout(), "\nno operator keeps state");
     }

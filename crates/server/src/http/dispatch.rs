@@ -127,6 +127,26 @@ async fn dispatch(
     }
 }
 
+async fn authenticate_caller(
+    app: &App,
+    connection: &Connection,
+    head: &Parts,
+    route: &Result<Route<'_>, NoRoute>,
+) -> Result<Principal, Error> {
+    let operation = route.as_ref().ok().map(|route| route.operation);
+    let is_public = |operation: &Operation| matches!(operation.access, Access::Public);
+    // An unknown path needs a key too: without one, a caller learns nothing of the API.
+    if operation.is_some_and(is_public) && !connection.needs_key {
+        return Ok(Principal::Anonymous);
+    }
+    let request = auth::SignedRequest {
+        head,
+        resource: signed_resource(head.uri.path()),
+        is_atom: operation.is_some_and(|operation| operation.is_atom),
+    };
+    auth::authenticate(app, request, connection.certificate.as_ref()).await
+}
+
 async fn dispatch_to(
     app: &Arc<App>,
     connection: &Connection,
@@ -134,26 +154,11 @@ async fn dispatch_to(
     body: Incoming,
     route: Result<Route<'_>, NoRoute>,
 ) -> Result<Reply, Error> {
-    let caller = match &route {
-        Ok(route) if matches!(route.operation.access, Access::Public) && !connection.needs_key => {
-            Principal::Anonymous
-        }
-        // An unknown path needs a key too: without one, a caller learns nothing of the API.
-        _ => {
-            let resource = signed_resource(head.uri.path());
-            let certificate = connection.certificate.as_ref();
-            let request = auth::SignedRequest {
-                head,
-                resource,
-                is_atom: matches!(&route, Ok(route) if route.operation.is_atom),
-            };
-            match auth::authenticate(app, request, certificate).await {
-                Ok(caller) => caller,
-                Err(error) => {
-                    let operation = route.as_ref().ok().map(|route| route.operation);
-                    return refuse_caller(app, connection, head, operation, error).await;
-                }
-            }
+    let caller = match authenticate_caller(app, connection, head, &route).await {
+        Ok(caller) => caller,
+        Err(error) => {
+            let operation = route.as_ref().ok().map(|route| route.operation);
+            return refuse_caller(app, connection, head, operation, error).await;
         }
     };
     let limiter = caller.limiter().cloned();
@@ -195,14 +200,7 @@ async fn dispatch_to(
         }
     };
     if let Some(pending) = pending {
-        match &answered {
-            Err(error) => pending.record(app, error.code.name()),
-            // Another node refused it.
-            Ok(reply) if reply.status().is_client_error() || reply.status().is_server_error() => {
-                pending.record(app, reply.status().as_str());
-            }
-            Ok(_) => pending.record(app, "ok"),
-        }
+        pending.record_outcome(app, &answered);
     }
     if let (Some(limiter), Ok(reply)) = (limiter, &answered) {
         let bytes = reply.body().size_hint().exact().unwrap_or(0);
@@ -287,6 +285,17 @@ impl PendingAudit {
                 outcome: String::new(),
             },
             body_name: OnceLock::new(),
+        }
+    }
+
+    fn record_outcome(self, app: &App, answered: &Result<Reply, Error>) {
+        match answered {
+            Err(error) => self.record(app, error.code.name()),
+            // Another node refused it.
+            Ok(reply) if reply.status().is_client_error() || reply.status().is_server_error() => {
+                self.record(app, reply.status().as_str());
+            }
+            Ok(_) => self.record(app, "ok"),
         }
     }
 

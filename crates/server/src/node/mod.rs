@@ -23,13 +23,13 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::amqp;
-use crate::audit;
+use crate::audit::{self, AuditQueue};
 use crate::config::Config;
 use crate::dynamic_settings::StoredSettings;
 use crate::http::{self, App, Backend, Server, ServerError};
 use crate::kafka;
 use crate::processors::ProcessorError;
-use crate::sharded::ReservedNames;
+use crate::sharded::{ReservedNames, ShardedHub};
 use crate::stored_keys::StoredKeys;
 use crate::tokens::Tokens;
 use highwater_access::Keys;
@@ -187,6 +187,85 @@ fn dynamic_settings(data: &Path, hub: Option<&Hub>) -> Result<StoredSettings, No
     StoredSettings::open(data, apply).map_err(NodeError::DynamicSettings)
 }
 
+/// What the listeners of all protocols share.
+struct SharedParts {
+    log: Arc<dyn Log>,
+    keys: Arc<Keys>,
+    stored_keys: Arc<StoredKeys>,
+    tokens: Option<Arc<Tokens>>,
+    clock: Arc<dyn Clock>,
+    audit: Arc<AuditQueue>,
+}
+
+impl SharedParts {
+    /// `None` on a node whose queues may be on other nodes.
+    fn amqp_services(
+        &self,
+        services: &Services,
+        auto_create: Option<u32>,
+    ) -> Option<amqp::Services> {
+        let local = services.owned.local.as_ref()?;
+        Some(amqp::Services {
+            log: self.log.clone(),
+            queues: services.owned.queues.queues.clone(),
+            topics: local.topics.clone(),
+            queue_transactions: local.transactions.clone(),
+            transactions: services.coordinators.transactions.clone(),
+            keys: self.keys.clone(),
+            tokens: self.tokens.clone(),
+            clock: self.clock.clone(),
+            audit: self.audit.clone(),
+            auto_create,
+        })
+    }
+
+    fn kafka_services(
+        &self,
+        services: &Services,
+        settings: StoredSettings,
+    ) -> highwater_kafka::Services {
+        highwater_kafka::Services {
+            log: self.log.clone(),
+            groups: services.coordinators.groups.clone(),
+            transactions: services.coordinators.transactions.clone(),
+            authorizer: Arc::new(kafka::KeyAuthorizer::new(
+                self.keys.clone(),
+                Some(self.stored_keys.clone()),
+                self.tokens.clone(),
+                self.clock.clone(),
+                self.audit.clone(),
+            )),
+            settings: Arc::new(settings),
+            clock: self.clock.clone(),
+        }
+    }
+
+    fn backend(
+        self,
+        services: &Services,
+        hub: Option<&Hub>,
+        kafka: Option<highwater_kafka::Handle>,
+        sharded: Vec<ShardedHub>,
+    ) -> Backend {
+        let owned = &services.owned;
+        Backend {
+            log: self.log,
+            groups: Some(services.coordinators.groups.clone()),
+            hub: hub.cloned(),
+            kafka,
+            sharded,
+            jobs: Some(services.jobs.clone()),
+            workflows: owned.workflows.clone(),
+            owners: owned.owners(),
+            queues: Some(owned.queues.queues.clone()),
+            topics: owned.local.as_ref().map(|local| local.topics.clone()),
+            processors: services.processors.clone(),
+            stored_keys: Some(self.stored_keys),
+            audit: self.audit,
+        }
+    }
+}
+
 impl Node {
     /// Completes when everything listens and every acknowledged event can be read.
     pub async fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Node, NodeError> {
@@ -221,32 +300,16 @@ impl Node {
         let names = config.sharded.iter();
         let names = names.map(|sharded| sharded.name.clone()).collect();
         let log: Arc<dyn Log> = Arc::new(ReservedNames { log, names });
-        let amqp_services = services.owned.local.as_ref().map(|local| amqp::Services {
-            log: log.clone(),
-            queues: services.owned.queues.queues.clone(),
-            topics: local.topics.clone(),
-            queue_transactions: local.transactions.clone(),
-            transactions: services.coordinators.transactions.clone(),
-            keys: keys.clone(),
-            tokens: tokens.clone(),
-            clock: clock.clone(),
-            audit: audit.clone(),
-            auto_create: config.auto_create,
-        });
-        let kafka_services = highwater_kafka::Services {
-            log: log.clone(),
-            groups: services.coordinators.groups.clone(),
-            transactions: services.coordinators.transactions.clone(),
-            authorizer: Arc::new(kafka::KeyAuthorizer::new(
-                keys,
-                Some(stored_keys.clone()),
-                tokens,
-                clock.clone(),
-                audit.clone(),
-            )),
-            settings: Arc::new(settings),
+        let shared = SharedParts {
+            log,
+            keys,
+            stored_keys,
+            tokens,
             clock,
+            audit,
         };
+        let amqp_services = shared.amqp_services(&services, config.auto_create);
+        let kafka_services = shared.kafka_services(&services, settings);
         let stop_listeners = watch::Sender::new(false);
         let kafka = kafka_listeners.map(|listeners| {
             kafka::serve(
@@ -264,25 +327,8 @@ impl Node {
         if let Some(amqp) = &amqp {
             app.serve_amqp(amqp.metrics.clone(), amqp.sockets.clone());
         }
-        app.serve_from(Backend {
-            log,
-            groups: Some(services.coordinators.groups.clone()),
-            hub: node_log.hub().cloned(),
-            kafka: kafka.as_ref().map(|kafka| kafka.handle().clone()),
-            sharded: config.sharded,
-            jobs: Some(services.jobs.clone()),
-            workflows: services.owned.workflows.clone(),
-            owners: services.owned.owners(),
-            queues: Some(services.owned.queues.queues.clone()),
-            topics: services
-                .owned
-                .local
-                .as_ref()
-                .map(|local| local.topics.clone()),
-            processors: services.processors.clone(),
-            stored_keys: Some(stored_keys),
-            audit,
-        });
+        let kafka_handle = kafka.as_ref().map(|kafka| kafka.handle().clone());
+        app.serve_from(shared.backend(&services, node_log.hub(), kafka_handle, config.sharded));
         Ok(Node {
             app,
             http,

@@ -111,19 +111,12 @@ impl Service {
             shards: Vec::new(),
             tails: Vec::new(),
         };
-        let count = parts.hubs.running.len();
-        let mut schedulers = Vec::new();
-        let mut supervisors = Vec::new();
-        let mut histories = Vec::new();
-        for partition in 0..count {
-            let history = parts.history(partition).await?;
-            let scheduler = parts.scheduler(partition, &history).await?;
-            let peer = scheduler.clone();
-            let supervisor = parts.supervisor(partition, &history, peer, supervision);
-            supervisors.push(supervisor.await?);
-            schedulers.push(scheduler);
-            histories.push(history);
-        }
+        let partitions = parts.hubs.running.len() as u32;
+        let OpenPartitions {
+            schedulers,
+            supervisors,
+            histories,
+        } = parts.open_partitions(supervision).await?;
         let ServiceParts {
             shards,
             tails,
@@ -138,7 +131,7 @@ impl Service {
         let handle = Handle::new(handle::Parts {
             name,
             version: current.0,
-            partitions: count as u32,
+            partitions,
             supervision,
             schedulers,
             supervisors,
@@ -233,7 +226,32 @@ struct ServiceParts {
     tails: Vec<tail::Tail>,
 }
 
+/// What is needed of all partitions to reach their instances.
+#[derive(Default)]
+struct OpenPartitions {
+    schedulers: Vec<ShardSender>,
+    supervisors: Vec<ShardSender>,
+    histories: Vec<Arc<History>>,
+}
+
 impl ServiceParts {
+    async fn open_partitions(
+        &mut self,
+        supervision: Supervision,
+    ) -> Result<OpenPartitions, JournalError> {
+        let mut open = OpenPartitions::default();
+        for partition in 0..self.hubs.running.len() {
+            let history = self.history(partition).await?;
+            let scheduler = self.scheduler(partition, &history).await?;
+            let peer = scheduler.clone();
+            let supervisor = self.supervisor(partition, &history, peer, supervision);
+            open.supervisors.push(supervisor.await?);
+            open.schedulers.push(scheduler);
+            open.histories.push(history);
+        }
+        Ok(open)
+    }
+
     async fn history(&self, partition: usize) -> Result<Arc<History>, JournalError> {
         let records = Arc::clone(&self.hubs.history[partition]);
         let runs = Arc::clone(&self.hubs.index[partition]);
