@@ -156,15 +156,15 @@ def read_committed(servers, topic, partition):
         rows.append((message.key(), message.value()))
 
 
-def embedded(folder, sent):
-    """The rows of undisturbed jobs over hubs, by job and partition."""
-    hubs = "".join(f"[hubs.{hub}]\npartitions = {PARTITIONS}\n" for hub in ["e", *(f"out-{name}" for name in QUERIES)])
+def embedded(folder, sent, queries=QUERIES, more=""):
+    """The rows of undisturbed jobs over hubs, by job and partition. `more`: of every job file."""
+    hubs = "".join(f"[hubs.{hub}]\npartitions = {PARTITIONS}\n" for hub in ["e", *(f"out-{name}" for name in queries)])
     jobs = {}
-    for name, query in QUERIES.items():
+    for name, query in queries.items():
         target = f'[outputs.out]\ntype = "hub"\nhub = "out-{name}"\nkey = "Device"\n'
-        jobs[name] = job_file(name, query, '[inputs.e]\nhub = "e"\n', target)
+        jobs[name] = job_file(name, query, '[inputs.e]\nhub = "e"\n', target) + more
     node = Node(folder, jobs, hubs)
-    until(lambda: all(has_read(node, name, [0] * PARTITIONS) for name in QUERIES), "the jobs read")
+    until(lambda: all(has_read(node, name, [0] * PARTITIONS) for name in queries), "the jobs read")
     producer = Producer({"bootstrap.servers": SERVER})
     for n, (partition, event) in enumerate(sent):
         producer.produce("e", json.dumps(event).encode(), partition=partition)
@@ -172,7 +172,7 @@ def embedded(folder, sent):
             producer.flush(60)
     producer.flush(60)
     rows, sent_to = {}, ends(SERVER, "e")
-    for name in QUERIES:
+    for name in queries:
         read = lambda: [read_committed(SERVER, f"out-{name}", partition) for partition in range(PARTITIONS)]
         rows[name] = settled(read, lambda: has_read(node, name, sent_to))
     node.stop()

@@ -3,8 +3,8 @@
     instances.py BOOTSTRAP DIR [--rounds N]
 
 Instances are killed with kill -9, stopped with SIGSTOP and woken when others have their work, stopped in order and
-started again, and a broker is killed and brought back. The output, read committed, must be byte for byte that of the
-undisturbed run, in every partition.
+started again, and a broker is killed and brought back. Reference data gets snapshots meanwhile. The output, read committed, must
+be byte for byte that of the undisturbed run, in every partition.
 """
 
 import atexit
@@ -21,11 +21,56 @@ import urllib.request
 from confluent_kafka import Producer
 
 import checks
-from checks import HERE, PARTITIONS, PATIENCE, QUERIES, compare, create, ends, events, job_file, read_committed, topic_in, \
+from checks import HERE, PARTITIONS, PATIENCE, compare, create, ends, events, job_file, read_committed, topic_in, \
     topic_out, until
 
 SESSION = 6
 BASE_PORT = int(os.environ["CLUSTER_PORT"]) + 10
+
+# In the partitions, and where they are combined.
+PRICES = """
+WITH w AS (SELECT Device, COUNT(*) AS Events FROM e TIMESTAMP BY At GROUP BY Device, TumblingWindow(second, 5))
+SELECT w.Device AS Device, w.Events AS Events, p.Price AS Price, System.Timestamp() AS Time INTO out
+FROM w JOIN p ON w.Device = p.Device
+"""
+RATED = """
+SELECT e.Device AS Device, e.Value AS Value, p.Price AS Price, System.Timestamp() AS Time INTO out
+FROM e TIMESTAMP BY At JOIN p ON e.Device = p.Device
+"""
+QUERIES = {**checks.QUERIES, "prices": PRICES, "rated": RATED}
+
+
+class Snapshots:
+    """Reference data with a snapshot for every minute of the events."""
+
+    def __init__(self, folder, sent):
+        self.folder = folder
+        times = sorted(event["At"] for _, event in sent[:-PARTITIONS])
+        self.minutes = sorted({time[:16] for time in times})
+        self.write(self.minutes[0])
+
+    def write(self, minute):
+        target = self.folder / minute[:10] / f"{minute[11:13]}-{minute[14:16]}"
+        target.mkdir(parents=True, exist_ok=True)
+        price = self.minutes.index(minute) + 1
+        lines = (json.dumps({"Device": device, "Price": price}) for device in [*(f"device-{n}" for n in range(13)), "end"])
+        (target / "new").write_text("\n".join(lines) + "\n")
+        (target / "new").rename(target / "p.jsonl")
+
+    def before(self, event, instances, jobs):
+        """Writes the snapshot of the minute in which the event is, if it is the first, and waits until jobs know of it."""
+        minute = event["At"][:16]
+        if minute not in self.minutes[1:] or (self.folder / minute[:10] / f"{minute[11:13]}-{minute[14:16]}").exists():
+            return
+        self.write(minute)
+        told = f"of {minute}:00.0000000Z takes effect then"
+        knows = lambda job: any(told in line["text"] for instance in instances if instance.runs
+                                for line in instance.log(job))
+        for job in jobs:
+            until(lambda: knows(job), f"{job} has the snapshot of {minute}")
+
+    def input(self):
+        return f'[inputs.p]\nreference = true\npath = "{self.folder}/{{date}}/{{time}}/p.jsonl"\nrefresh = "200ms"\n'
 
 
 class Instance:
@@ -97,6 +142,10 @@ class Instance:
             raise SystemExit(f"{name} failed on {self.folder}: {json.dumps(job)[-3000:]}")
         return job
 
+    def log(self, name):
+        answer = self.get(f"/api/jobs/{name}/logs")
+        return json.loads(answer)["lines"] if answer else []
+
 
 def positions(instances, name):
     """How far the instances have come in each partition, whoever has it."""
@@ -120,11 +169,11 @@ def has_read(instances, name, sent_to):
 COMBINERS = {"counts": PARTITIONS, "changes": PARTITIONS}
 
 
-def shared_job(servers, folder, name, query, suffix):
+def shared_job(servers, folder, name, query, suffix, more=""):
     state = f'[state]\npath = "{folder}/state"\nshared = true\nsession_timeout = "{SESSION}s"\n'
     state += f"combiners = {COMBINERS.get(name, 1)}\n"
     text = job_file(name, query, topic_in(servers, f"e-{suffix}"), topic_out(servers, f"out-{name}-{suffix}"))
-    return text + state
+    return text + state + more
 
 
 def last_rows(servers, topic, expected):
@@ -162,7 +211,8 @@ def round_of(servers, folder, sent, expected, number, script):
     """Plays the events to instances that are disturbed as `script` says, or by chance."""
     suffix = f"r{number}"
     create(servers, f"e-{suffix}", *(f"out-{name}-{suffix}" for name in QUERIES))
-    jobs = {f"{name}-{suffix}": shared_job(servers, folder, name, query, suffix).replace(
+    snapshots = Snapshots(folder / f"prices-{suffix}", sent)
+    jobs = {f"{name}-{suffix}": shared_job(servers, folder, name, query, suffix, snapshots.input()).replace(
         f'name = "{name}"', f'name = "{name}-{suffix}"') for name, query in QUERIES.items()}
     instances = [Instance(folder / suffix, n, jobs) for n in range(3)]
     instances[0].start()
@@ -171,6 +221,7 @@ def round_of(servers, folder, sent, expected, number, script):
     chance, counts = random.Random(number), {}
     step = len(sent) // (len(script) if script else 12)
     for n, (partition, event) in enumerate(sent):
+        snapshots.before(event, instances, [f"prices-{suffix}", f"rated-{suffix}"])
         producer.produce(f"e-{suffix}", json.dumps(event).encode(), partition=partition)
         producer.poll(0)
         if n % 200 == 0:
@@ -268,7 +319,10 @@ def main():
     servers, folder = sys.argv[1], pathlib.Path(sys.argv[2])
     rounds = int(sys.argv[sys.argv.index("--rounds") + 1]) if "--rounds" in sys.argv else 0
     sent = list(events(6_000))
-    expected = checks.embedded(folder / "embedded-instances", sent)
+    all_snapshots = Snapshots(folder / "prices", sent)
+    for minute in all_snapshots.minutes:
+        all_snapshots.write(minute)
+    expected = checks.embedded(folder / "embedded-instances", sent, QUERIES, all_snapshots.input())
     check_take_over(servers, folder / "instances")
     small(servers, folder / "instances", sent, expected, folder / "cluster")
     for number in range(1, rounds + 1):
