@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use highwater_engine::{Value, ValueRef, eval};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::Result;
@@ -13,7 +14,12 @@ use super::value_type::{ValueType, unix_nanos};
 /// A leaf column of a row group. Every field is optional, so every value has a definition level.
 struct LeafColumn {
     values: LeafValues,
+    levels: LeafLevels,
+}
+
+struct LeafLevels {
     definition: Vec<i16>,
+    /// Empty outside of lists.
     repetition: Vec<i16>,
     nested_in_list: bool,
 }
@@ -23,12 +29,19 @@ enum LeafValues {
     /// Integers, and times in nanoseconds.
     Int(Vec<i64>),
     Float(Vec<f64>),
-    Text(Vec<ByteArray>),
+    Text(Texts),
 }
 
-/// Where a value is among the values around it.
+/// Texts one after the other, so that one allocation holds those of a row group.
+#[derive(Default)]
+struct Texts {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+/// The levels of a value.
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct ValueLevels {
     /// How many of the optional and repeated fields around it exist.
     definition: i16,
     /// The repetition level of its first leaf.
@@ -52,9 +65,9 @@ pub(super) fn write_row_group<W: Write + Send>(
                 Value::Record(record) => record.get_exact(name).map_or(ValueRef::Null, Value::view),
                 _ => ValueRef::Null,
             };
-            shred(field, value, Place::default(), &mut leaves);
+            shred(field, value, ValueLevels::default(), &mut leaves);
         }
-        for leaf in &leaves {
+        for leaf in leaves {
             leaf.write(&mut group)?;
         }
     }
@@ -72,13 +85,15 @@ fn make_leaves(field: &ValueType, in_list: bool, rows: usize, leaves: &mut Vec<L
         ValueType::Bit => LeafValues::Bit(Vec::with_capacity(rows)),
         ValueType::Int { .. } | ValueType::Time => LeafValues::Int(Vec::with_capacity(rows)),
         ValueType::Float => LeafValues::Float(Vec::with_capacity(rows)),
-        ValueType::Null | ValueType::Text => LeafValues::Text(Vec::with_capacity(rows)),
+        ValueType::Null | ValueType::Text => LeafValues::Text(Texts::default()),
     };
     leaves.push(LeafColumn {
         values,
-        definition: Vec::with_capacity(rows),
-        repetition: Vec::with_capacity(if in_list { rows } else { 0 }),
-        nested_in_list: in_list,
+        levels: LeafLevels {
+            definition: Vec::with_capacity(rows),
+            repetition: Vec::with_capacity(if in_list { rows } else { 0 }),
+            nested_in_list: in_list,
+        },
     });
 }
 
@@ -91,21 +106,21 @@ fn leaf_count(field: &ValueType) -> usize {
 }
 
 /// Adds a value to the leaves of its field; a value of another type counts as NULL.
-fn shred(field: &ValueType, value: ValueRef<'_>, place: Place, leaves: &mut [LeafColumn]) {
-    let present = Place {
-        definition: place.definition + 1,
-        ..place
+fn shred(field: &ValueType, value: ValueRef<'_>, levels: ValueLevels, leaves: &mut [LeafColumn]) {
+    let present = ValueLevels {
+        definition: levels.definition + 1,
+        ..levels
     };
     match (field, value) {
         (ValueType::List(_), ValueRef::Array(values)) if values.is_empty() => {
-            leaves.iter_mut().for_each(|leaf| leaf.push_level(present));
+            leaves.iter_mut().for_each(|leaf| leaf.levels.push(present));
         }
         (ValueType::List(items), ValueRef::Array(values)) => {
-            let lists = place.lists + 1;
+            let lists = levels.lists + 1;
             for (index, value) in values.iter().enumerate() {
-                let item = Place {
+                let item = ValueLevels {
                     definition: present.definition + 1,
-                    repetition: if index == 0 { place.repetition } else { lists },
+                    repetition: if index == 0 { levels.repetition } else { lists },
                     lists,
                 };
                 shred(items, value.view(), item, leaves);
@@ -121,14 +136,30 @@ fn shred(field: &ValueType, value: ValueRef<'_>, place: Place, leaves: &mut [Lea
             }
         }
         (ValueType::List(_) | ValueType::Struct(_), _) => {
-            leaves.iter_mut().for_each(|leaf| leaf.push_level(place));
+            leaves.iter_mut().for_each(|leaf| leaf.levels.push(levels));
         }
         (field, value) => {
             for leaf in leaves {
                 let pushed = leaf.values.push(field, value);
-                leaf.push_level(if pushed { present } else { place });
+                leaf.levels.push(if pushed { present } else { levels });
             }
         }
+    }
+}
+
+impl Texts {
+    fn push(&mut self, text: &str) {
+        self.bytes.extend_from_slice(text.as_bytes());
+        self.ends.push(self.bytes.len());
+    }
+
+    fn byte_arrays(self) -> Vec<ByteArray> {
+        let bytes = Bytes::from(self.bytes);
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        let ranges = starts.zip(self.ends.iter().copied());
+        ranges
+            .map(|(start, end)| bytes.slice(start..end).into())
+            .collect()
     }
 }
 
@@ -146,12 +177,12 @@ impl LeafValues {
             (LeafValues::Float(floats), _, ValueRef::Int(int)) => floats.push(int as f64),
             (LeafValues::Text(_), _, ValueRef::Null) => return false,
             (LeafValues::Text(texts), _, ValueRef::Text(text)) => {
-                texts.push(text.as_bytes().to_vec().into());
+                texts.push(text);
             }
             (LeafValues::Text(texts), _, other) => {
                 let mut text = String::new();
                 eval::write_text(other, &mut text);
-                texts.push(text.into_bytes().into());
+                texts.push(&text);
             }
             _ => return false,
         }
@@ -160,23 +191,28 @@ impl LeafValues {
 }
 
 impl LeafColumn {
-    fn push_level(&mut self, place: Place) {
-        self.definition.push(place.definition);
+    fn write<W: Write + Send>(self, group: &mut SerializedRowGroupWriter<'_, W>) -> Result<()> {
+        let levels = self.levels;
+        match self.values {
+            LeafValues::Bit(values) => levels.write::<BoolType, W>(&values, group),
+            LeafValues::Int(values) => levels.write::<Int64Type, W>(&values, group),
+            LeafValues::Float(values) => levels.write::<DoubleType, W>(&values, group),
+            LeafValues::Text(texts) => {
+                levels.write::<ByteArrayType, W>(&texts.byte_arrays(), group)
+            }
+        }
+    }
+}
+
+impl LeafLevels {
+    fn push(&mut self, levels: ValueLevels) {
+        self.definition.push(levels.definition);
         if self.nested_in_list {
-            self.repetition.push(place.repetition);
+            self.repetition.push(levels.repetition);
         }
     }
 
-    fn write<W: Write + Send>(&self, group: &mut SerializedRowGroupWriter<'_, W>) -> Result<()> {
-        match &self.values {
-            LeafValues::Bit(values) => self.write_typed::<BoolType, W>(values, group),
-            LeafValues::Int(values) => self.write_typed::<Int64Type, W>(values, group),
-            LeafValues::Float(values) => self.write_typed::<DoubleType, W>(values, group),
-            LeafValues::Text(values) => self.write_typed::<ByteArrayType, W>(values, group),
-        }
-    }
-
-    fn write_typed<T: DataType, W: Write + Send>(
+    fn write<T: DataType, W: Write + Send>(
         &self,
         values: &[T::T],
         group: &mut SerializedRowGroupWriter<'_, W>,
