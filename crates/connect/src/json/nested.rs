@@ -87,6 +87,27 @@ impl JsonText {
     }
 }
 
+/// Calls `read` at each element of an array, for where it ends, and returns their number; `None` if the text is no array, or
+/// if `read` returns it.
+#[inline(always)]
+fn each_element(bytes: &[u8], mut read: impl FnMut(usize) -> Option<usize>) -> Option<usize> {
+    if byte(bytes, 0) != b'[' {
+        return None;
+    }
+    let mut at = skip_blanks(bytes, 1);
+    let mut elements = 0;
+    while byte(bytes, at) != b']' {
+        let end = read(at)?;
+        elements += 1;
+        at = skip_blanks(bytes, end);
+        if byte(bytes, at) != b',' {
+            break;
+        }
+        at = skip_blanks(bytes, at + 1);
+    }
+    Some(elements)
+}
+
 impl ReadNested for JsonText {
     fn read_one(&self, text: &str) -> Value {
         let read = self.with_builder(|builder| builder.value(text, 0, 0));
@@ -113,57 +134,35 @@ impl ReadNested for JsonText {
 
     fn pieces(&self, text: &str, out: &mut NestedPieces) -> Option<usize> {
         let bytes = text.as_bytes();
-        if byte(bytes, 0) != b'[' {
-            return None;
-        }
-        let mut at = skip_blanks(bytes, 1);
-        let mut elements = 0;
-        while byte(bytes, at) != b']' {
+        let mut pushed = 0;
+        let elements = each_element(bytes, |at| {
             if !matches!(byte(bytes, at), b'{' | b'[') {
-                out.remove_last(elements);
                 return None;
             }
             let end = skip_validated(bytes, at);
             out.push(at, end);
-            elements += 1;
-            at = skip_blanks(bytes, end);
-            if byte(bytes, at) != b',' {
-                break;
-            }
-            at = skip_blanks(bytes, at + 1);
+            pushed += 1;
+            Some(end)
+        });
+        if elements.is_none() {
+            out.remove_last(pushed);
         }
-        Some(elements)
+        elements
     }
 
     fn elements(&self, text: &str, out: &mut ColumnBuilder) -> Option<usize> {
         let bytes = text.as_bytes();
-        if byte(bytes, 0) != b'[' {
-            return None;
-        }
-        let mut at = skip_blanks(bytes, 1);
-        let mut elements = 0;
-        while byte(bytes, at) != b']' {
-            let end = match byte(bytes, at) {
-                b'{' | b'[' => {
-                    let end = skip_validated(bytes, at);
-                    out.push_nested(&text[at..end], self.shared());
-                    end
-                }
-                _ => {
-                    let read = self.with_builder(|builder| builder.value(text, at, 0));
-                    let (value, end) = read.unwrap_or((Value::Null, bytes.len()));
-                    out.push_owned(value);
-                    end
-                }
-            };
-            elements += 1;
-            at = skip_blanks(bytes, end);
-            if byte(bytes, at) != b',' {
-                break;
+        each_element(bytes, |at| {
+            if matches!(byte(bytes, at), b'{' | b'[') {
+                let end = skip_validated(bytes, at);
+                out.push_nested(&text[at..end], self.shared());
+                return Some(end);
             }
-            at = skip_blanks(bytes, at + 1);
-        }
-        Some(elements)
+            let read = self.with_builder(|builder| builder.value(text, at, 0));
+            let (value, end) = read.unwrap_or((Value::Null, bytes.len()));
+            out.push_owned(value);
+            Some(end)
+        })
     }
 
     fn ranked(&self, values: &mut dyn Iterator<Item = &str>) -> String {
