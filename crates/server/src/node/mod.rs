@@ -68,7 +68,9 @@ pub enum NodeError {
     Tokens(std::io::Error),
     #[error("the stored keys cannot be read: {0}")]
     Keys(std::io::Error),
-    #[error("the settings that Kafka clients changed cannot be read: {0}")]
+    #[error(
+        "the settings that Kafka clients changed cannot be read: {0}\n  repair the file, or remove it: every setting then has its default"
+    )]
     DynamicSettings(std::io::Error),
     #[error("the stored jobs cannot be read: {0}")]
     Jobs(std::io::Error),
