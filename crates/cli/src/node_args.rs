@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::client::{Client, Server};
-use crate::exit::ExitStatus;
+use crate::exit::{ExitStatus, UsageError};
 
 /// The node to talk to, and the output format.
 #[derive(clap::Args)]
@@ -91,6 +91,61 @@ pub(crate) struct NamedArgs {
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) node: NodeArgs,
+}
+
+/// A resource to create, with its settings.
+#[derive(clap::Args)]
+pub(crate) struct CreateArgs<S: clap::Args> {
+    name: String,
+    #[command(flatten)]
+    settings: S,
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+impl<S: clap::Args + Serialize> CreateArgs<S> {
+    /// Creates a resource of this `kind`, such as a queue.
+    pub(crate) async fn run(self, kind: &str) -> anyhow::Result<ExitStatus> {
+        let mut body = given(&self.settings);
+        body.insert("name".into(), self.name.clone().into());
+        let path = format!("/api/{kind}s");
+        let created = self.node.post(&path, &body.into()).await?;
+        self.node
+            .print(&created, || format!("{kind} {}", self.name))
+    }
+}
+
+/// A resource whose settings change.
+#[derive(clap::Args)]
+pub(crate) struct SetArgs<S: clap::Args> {
+    name: String,
+    #[command(flatten)]
+    settings: S,
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+impl<S: clap::Args + Serialize> SetArgs<S> {
+    /// Changes the resource of this `kind`, such as a queue.
+    pub(crate) async fn run(self, kind: &str) -> anyhow::Result<ExitStatus> {
+        let path = format!("/api/{kind}s/{}", self.name);
+        let changed = self.node.patch(&path, &change(&self.settings)?).await?;
+        self.node
+            .print(&changed, || format!("changed {kind} {}", self.name))
+    }
+}
+
+/// The body of a change, which has a setting at least.
+pub(crate) fn change(settings: &impl Serialize) -> Result<Value, UsageError> {
+    let body = given(settings);
+    match body.is_empty() {
+        true => {
+            let message =
+                "nothing to set: give a setting such as --time-to-live 7d; --help lists them";
+            Err(UsageError(message.into()))
+        }
+        false => Ok(body.into()),
+    }
 }
 
 /// A resource to delete, confirmed by typing its name.

@@ -1,16 +1,16 @@
-//! Creates, lists, changes and purges queues.
+//! Lists, describes and purges queues; their settings.
 
 use std::io::Write;
 
 use serde_json::json;
 
 use super::path;
-use super::settings::{DeliverySettings, change};
+use super::settings::DeliverySettings;
 use crate::exit::ExitStatus;
-use crate::node_args::{Columns, Confirmation, NamedArgs, NodeArgs, given, items};
+use crate::node_args::{Columns, Confirmation, NamedArgs, NodeArgs, items};
 
 #[derive(clap::Args, serde::Serialize)]
-struct Settings {
+pub(crate) struct Settings {
     #[command(flatten)]
     #[serde(flatten)]
     delivery: DeliverySettings,
@@ -23,44 +23,13 @@ struct Settings {
 }
 
 #[derive(clap::Args, serde::Serialize)]
-pub(crate) struct Create {
-    name: String,
+pub(crate) struct NewQueue {
     /// Messages belong to sessions; one receiver at a time gets the messages of a session, in order
     #[arg(long)]
     sessions: bool,
     #[command(flatten)]
     #[serde(flatten)]
     settings: Settings,
-    #[command(flatten)]
-    #[serde(skip)]
-    node: NodeArgs,
-}
-
-impl Create {
-    pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
-        let body = given(&self).into();
-        let queue = self.node.post("/api/queues", &body).await?;
-        self.node.print(&queue, || format!("queue {}", self.name))
-    }
-}
-
-#[derive(clap::Args)]
-pub(crate) struct Set {
-    name: String,
-    #[command(flatten)]
-    settings: Settings,
-    #[command(flatten)]
-    node: NodeArgs,
-}
-
-impl Set {
-    pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
-        let body = change(&self.settings)?;
-        let path = format!("/api/queues/{}", self.name);
-        let queue = self.node.patch(&path, &body).await?;
-        self.node
-            .print(&queue, || format!("changed queue {}", self.name))
-    }
 }
 
 pub(crate) async fn list(node: &NodeArgs) -> anyhow::Result<ExitStatus> {

@@ -6,19 +6,19 @@ pub(crate) mod settings;
 mod settle;
 
 use crate::exit::ExitStatus;
-use crate::node_args::{DeleteArgs, NamedArgs, NodeArgs};
+use crate::node_args::{CreateArgs, DeleteArgs, NamedArgs, NodeArgs, SetArgs};
 use crate::runtime::block_on;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Queue {
     /// Create a queue
-    Create(manage::Create),
+    Create(CreateArgs<manage::NewQueue>),
     /// List the queues and their message counts
     List(NodeArgs),
     /// Show the settings and message counts of a queue
     Describe(NamedArgs),
     /// Change the settings of a queue
-    Set(manage::Set),
+    Set(SetArgs<manage::Settings>),
     /// Send messages: one from the command line, or one for each line of standard input
     Send(messages::Send),
     /// Receive messages and print them with their lock tokens, one JSON object a line
@@ -59,10 +59,10 @@ impl Queue {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         block_on(async {
             match self {
-                Queue::Create(command) => command.run().await,
+                Queue::Create(command) => command.run("queue").await,
                 Queue::List(node) => manage::list(&node).await,
                 Queue::Describe(queue) => manage::describe(&queue).await,
-                Queue::Set(command) => command.run().await,
+                Queue::Set(command) => command.run("queue").await,
                 Queue::Send(command) => command.run().await,
                 Queue::Receive(command) => command.run().await,
                 Queue::Peek(command) => command.run().await,

@@ -1,11 +1,5 @@
 //! The settings that a queue and a subscription have in common.
 
-use serde::Serialize;
-use serde_json::Value;
-
-use crate::exit::UsageError;
-use crate::node_args::given;
-
 /// An absent setting has its default at creation, and is unchanged by a change.
 #[derive(clap::Args, serde::Serialize)]
 pub(crate) struct DeliverySettings {
@@ -33,17 +27,4 @@ pub(crate) struct DeliverySettings {
     /// Delete it when nobody has used it for this time, such as 1h, or `never`
     #[arg(long, value_name = "TIME")]
     auto_delete_on_idle: Option<String>,
-}
-
-/// The body of a change, which has a setting at least.
-pub(crate) fn change(settings: &impl Serialize) -> Result<Value, UsageError> {
-    let body = given(settings);
-    match body.is_empty() {
-        true => {
-            let message =
-                "nothing to set: give a setting such as --time-to-live 7d; --help lists them";
-            Err(UsageError(message.into()))
-        }
-        false => Ok(body.into()),
-    }
 }

@@ -1,15 +1,14 @@
-//! Creates, lists, describes and changes topics.
+//! Lists and describes topics; their settings.
 
 use std::io::Write;
 
 use serde_json::Value;
 
 use crate::exit::ExitStatus;
-use crate::node_args::{Columns, NamedArgs, NodeArgs, given, items, text};
-use crate::queue::settings::change;
+use crate::node_args::{Columns, NamedArgs, NodeArgs, items, text};
 
 #[derive(clap::Args, serde::Serialize)]
-struct Settings {
+pub(crate) struct Settings {
     /// Time to live of a message, such as 7d, or `forever`
     #[arg(long)]
     time_to_live: Option<String>,
@@ -25,44 +24,6 @@ struct Settings {
     /// Delete the topic when nobody has used it for this time, such as 1h, or `never`
     #[arg(long, value_name = "TIME")]
     auto_delete_on_idle: Option<String>,
-}
-
-#[derive(clap::Args, serde::Serialize)]
-pub(crate) struct Create {
-    name: String,
-    #[command(flatten)]
-    #[serde(flatten)]
-    settings: Settings,
-    #[command(flatten)]
-    #[serde(skip)]
-    node: NodeArgs,
-}
-
-impl Create {
-    pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
-        let body = given(&self).into();
-        let topic = self.node.post("/api/topics", &body).await?;
-        self.node.print(&topic, || format!("topic {}", self.name))
-    }
-}
-
-#[derive(clap::Args)]
-pub(crate) struct Set {
-    name: String,
-    #[command(flatten)]
-    settings: Settings,
-    #[command(flatten)]
-    node: NodeArgs,
-}
-
-impl Set {
-    pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
-        let body = change(&self.settings)?;
-        let path = format!("/api/topics/{}", self.name);
-        let topic = self.node.patch(&path, &body).await?;
-        self.node
-            .print(&topic, || format!("changed topic {}", self.name))
-    }
 }
 
 pub(crate) async fn list(node: &NodeArgs) -> anyhow::Result<ExitStatus> {

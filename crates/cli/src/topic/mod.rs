@@ -5,19 +5,19 @@ mod rule;
 mod subscription;
 
 use crate::exit::ExitStatus;
-use crate::node_args::{DeleteArgs, NamedArgs, NodeArgs};
+use crate::node_args::{CreateArgs, DeleteArgs, NamedArgs, NodeArgs, SetArgs};
 use crate::runtime::block_on;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Topic {
     /// Create a topic
-    Create(manage::Create),
+    Create(CreateArgs<manage::Settings>),
     /// List the topics and their subscriptions
     List(NodeArgs),
     /// Show the settings, subscriptions and rules of a topic
     Describe(NamedArgs),
     /// Change the settings of a topic
-    Set(manage::Set),
+    Set(SetArgs<manage::Settings>),
     /// Delete a topic, its subscriptions and all of their messages
     Delete(DeleteArgs),
     /// Create a subscription, which gets the messages that are sent from now on
@@ -36,10 +36,10 @@ impl Topic {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         block_on(async {
             match self {
-                Topic::Create(command) => command.run().await,
+                Topic::Create(command) => command.run("topic").await,
                 Topic::List(node) => manage::list(&node).await,
                 Topic::Describe(topic) => manage::describe(&topic).await,
-                Topic::Set(command) => command.run().await,
+                Topic::Set(command) => command.run("topic").await,
                 Topic::Delete(command) => {
                     let contents = "its subscriptions with all of their messages";
                     command.run("topic", contents).await

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use crate::exit::ExitStatus;
-use crate::node_args::{Confirmation, NodeArgs, given};
-use crate::queue::settings::{DeliverySettings, change};
+use crate::node_args::{Confirmation, NodeArgs, change, given};
+use crate::queue::settings::DeliverySettings;
 
 #[derive(clap::Args)]
 pub(crate) struct Create {

@@ -7,6 +7,7 @@ pub(crate) mod testing;
 mod tests;
 
 use std::collections::VecDeque;
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -15,6 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use highwater_env::EgressPolicy;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Body;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{HOST, HeaderValue};
 use hyper::http::uri::{Authority, Scheme};
@@ -206,13 +208,16 @@ impl Inner {
     }
 }
 
-async fn handshake(
+/// Begins HTTP on a connection, which a task drives until the sender is dropped or the server closes it. A caller that waits
+/// for a response then gets the error.
+pub async fn handshake<B>(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-) -> io::Result<Sender> {
+) -> io::Result<SendRequest<B>>
+where
+    B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
+{
     let shaken = http1::handshake(TokioIo::new(stream)).await;
     let (sender, connection) = shaken.map_err(io::Error::other)?;
-    // Ends when the sender is dropped or the server closes the connection. The caller that waits for a response gets
-    // the error.
     tokio::spawn(async {
         let _ = connection.await;
     });

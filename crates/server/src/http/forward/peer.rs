@@ -6,16 +6,15 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use highwater_connect::http::handshake;
 use highwater_env::disk;
 use highwater_flow::NodeInfo;
 use hyper::body::Incoming;
-use hyper::client::conn::http1::{self, SendRequest};
+use hyper::client::conn::http1::SendRequest;
 use hyper::header::{HOST, HeaderValue};
 use hyper::{Request, Response, Uri};
-use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsConnector;
@@ -165,18 +164,6 @@ impl Peers {
             .await?;
         handshake(stream).await
     }
-}
-
-async fn handshake(
-    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-) -> io::Result<Sender> {
-    let shaken = http1::handshake(TokioIo::new(stream)).await;
-    let (sender, connection) = shaken.map_err(io::Error::other)?;
-    // Ends when the sender is dropped or the node closes the connection; the waiting request gets the error.
-    tokio::spawn(async {
-        let _ = connection.await;
-    });
-    Ok(sender)
 }
 
 fn unknown_outcome(node: &NodeInfo, why: &dyn std::fmt::Display) -> Error {
