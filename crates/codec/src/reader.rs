@@ -167,6 +167,12 @@ impl<'a> Reader<'a> {
         utf8(self.blob_be()?)
     }
 
+    /// A text after a length of two bytes, as Kafka's protocol has it.
+    pub fn short_text_be(&mut self) -> Read<&'a str> {
+        let length = self.u16_be()?;
+        utf8(self.raw(length.into())?)
+    }
+
     /// A count, then so many values.
     pub fn list_be<T>(&mut self, mut each: impl FnMut(&mut Self) -> Read<T>) -> Read<Vec<T>> {
         (0..self.count_be()?).map(|_| each(self)).collect()

@@ -97,6 +97,14 @@ pub trait Writer {
         self.blob_be(text.as_bytes());
     }
 
+    /// # Panics
+    /// If the text is longer than 65,535 bytes.
+    fn short_text_be(&mut self, text: &str) {
+        let length = u16::try_from(text.len()).expect("a name is shorter than 64 KiB");
+        self.raw(&length.to_be_bytes());
+        self.raw(text.as_bytes());
+    }
+
     fn varint(&mut self, value: u64);
 
     #[inline]

@@ -21,7 +21,7 @@ pub struct Event {
 
 /// The records of one batch.
 pub(crate) struct DecodedBatch {
-    place: TopicPartition,
+    topic_partition: TopicPartition,
     bytes: Vec<u8>,
     entries: Vec<Entry>,
     headers: Vec<(Range<usize>, Option<Range<usize>>)>,
@@ -39,13 +39,13 @@ struct Entry {
 /// The position of an event. It is the same on every delivery, so a handler can detect repetitions by it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EventId {
-    pub place: TopicPartition,
+    pub topic_partition: TopicPartition,
     pub offset: Offset,
 }
 
 impl fmt::Display for EventId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{}", self.place, self.offset)
+        write!(f, "{}@{}", self.topic_partition, self.offset)
     }
 }
 
@@ -59,11 +59,11 @@ impl FromStr for EventId {
 
     fn from_str(text: &str) -> Result<EventId, EventIdError> {
         let parts = || {
-            let (place, offset) = text.rsplit_once('@')?;
-            let (hub, partition) = place.rsplit_once('/')?;
+            let (topic_partition, offset) = text.rsplit_once('@')?;
+            let (hub, partition) = topic_partition.rsplit_once('/')?;
             let (hub, partition) = (HubName::new(hub).ok()?, partition.parse().ok()?);
             Some(EventId {
-                place: TopicPartition { hub, partition },
+                topic_partition: TopicPartition { hub, partition },
                 offset: Offset(offset.parse().ok()?),
             })
         };
@@ -82,13 +82,13 @@ pub struct Delivery<T> {
 impl Event {
     pub fn id(&self) -> EventId {
         EventId {
-            place: self.batch.place.clone(),
+            topic_partition: self.batch.topic_partition.clone(),
             offset: self.offset(),
         }
     }
 
     pub fn topic_partition(&self) -> &TopicPartition {
-        &self.batch.place
+        &self.batch.topic_partition
     }
 
     pub fn offset(&self) -> Offset {
@@ -138,9 +138,9 @@ impl fmt::Debug for Event {
 }
 
 impl DecodedBatch {
-    pub(crate) fn new(place: TopicPartition) -> DecodedBatch {
+    pub(crate) fn new(topic_partition: TopicPartition) -> DecodedBatch {
         DecodedBatch {
-            place,
+            topic_partition,
             bytes: Vec::new(),
             entries: Vec::new(),
             headers: Vec::new(),
@@ -175,7 +175,7 @@ impl DecodedBatch {
         value: Option<&[u8]>,
         headers: &[(&str, Option<&[u8]>)],
     ) -> Event {
-        let mut decoded = DecodedBatch::new(id.place);
+        let mut decoded = DecodedBatch::new(id.topic_partition);
         let key = key.map(|key| decoded.put(key));
         let value = value.map(|value| decoded.put(value));
         for (name, value) in headers {

@@ -11,10 +11,17 @@ use highwater_log::{
 
 pub trait PositionStore: Send + Sync {
     /// The stored position, if any.
-    fn last(&self, place: &TopicPartition) -> BoxFuture<Result<Option<Offset>, GroupError>>;
+    fn last(
+        &self,
+        topic_partition: &TopicPartition,
+    ) -> BoxFuture<Result<Option<Offset>, GroupError>>;
 
     /// Completes when the position would survive a crash.
-    fn store(&self, place: &TopicPartition, next: Offset) -> BoxFuture<Result<(), GroupError>>;
+    fn store(
+        &self,
+        topic_partition: &TopicPartition,
+        next: Offset,
+    ) -> BoxFuture<Result<(), GroupError>>;
 }
 
 /// The committed offsets of a consumer group.
@@ -25,9 +32,12 @@ pub struct GroupPositions {
 }
 
 impl PositionStore for GroupPositions {
-    fn last(&self, place: &TopicPartition) -> BoxFuture<Result<Option<Offset>, GroupError>> {
-        let places = Some(vec![place.clone()]);
-        let committed = (self.groups).fetch_offsets(self.member.group.clone(), places, true);
+    fn last(
+        &self,
+        topic_partition: &TopicPartition,
+    ) -> BoxFuture<Result<Option<Offset>, GroupError>> {
+        let partitions = Some(vec![topic_partition.clone()]);
+        let committed = (self.groups).fetch_offsets(self.member.group.clone(), partitions, true);
         Box::pin(async move {
             let mut committed = committed.await?;
             let stored = committed.pop().and_then(|(_, stored)| stored);
@@ -35,7 +45,11 @@ impl PositionStore for GroupPositions {
         })
     }
 
-    fn store(&self, place: &TopicPartition, next: Offset) -> BoxFuture<Result<(), GroupError>> {
+    fn store(
+        &self,
+        topic_partition: &TopicPartition,
+        next: Offset,
+    ) -> BoxFuture<Result<(), GroupError>> {
         let stored = OffsetAndMetadata {
             offset: next,
             leader_epoch: -1,
@@ -43,7 +57,7 @@ impl PositionStore for GroupPositions {
         };
         self.groups.commit_offsets(OffsetCommit {
             member: self.member.clone(),
-            offsets: vec![(place.clone(), stored)],
+            offsets: vec![(topic_partition.clone(), stored)],
         })
     }
 }
@@ -53,14 +67,21 @@ impl PositionStore for GroupPositions {
 pub struct MemoryPositions(Arc<Mutex<BTreeMap<TopicPartition, Offset>>>);
 
 impl PositionStore for MemoryPositions {
-    fn last(&self, place: &TopicPartition) -> BoxFuture<Result<Option<Offset>, GroupError>> {
+    fn last(
+        &self,
+        topic_partition: &TopicPartition,
+    ) -> BoxFuture<Result<Option<Offset>, GroupError>> {
         let positions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Box::pin(ready(Ok(positions.get(place).copied())))
+        Box::pin(ready(Ok(positions.get(topic_partition).copied())))
     }
 
-    fn store(&self, place: &TopicPartition, next: Offset) -> BoxFuture<Result<(), GroupError>> {
+    fn store(
+        &self,
+        topic_partition: &TopicPartition,
+        next: Offset,
+    ) -> BoxFuture<Result<(), GroupError>> {
         let mut positions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        positions.insert(place.clone(), next);
+        positions.insert(topic_partition.clone(), next);
         Box::pin(ready(Ok(())))
     }
 }

@@ -121,17 +121,17 @@ impl Processor {
 
     /// Runs the pipeline of one partition until it is revoked.
     async fn work(&self, owned: &AssignedPartition, handler: &Arc<dyn Handler>) {
-        let place = &owned.place;
-        let seed = self.options.seed ^ u64::from(place.partition);
+        let topic_partition = &owned.topic_partition;
+        let seed = self.options.seed ^ u64::from(topic_partition.partition);
         let mut delays = RetryDelays::new(&self.restart, &*self.clock, seed);
         loop {
-            self.stats.note(place, None);
+            self.stats.note(topic_partition, None);
             let before = self.stats.handled.load(Ordering::Relaxed);
             let error = match self.pipeline(owned, handler).await {
                 Ok(()) => break,
                 // The partition has another owner now; the group will say so too.
                 Err(RunError::Position(error)) if crate::run::is_final(&error) => {
-                    tracing::debug!(%place, %error, "lost to another member");
+                    tracing::debug!(partition = %topic_partition, %error, "lost to another member");
                     break;
                 }
                 Err(error) => error,
@@ -139,8 +139,8 @@ impl Processor {
             if self.stats.handled.load(Ordering::Relaxed) > before {
                 delays.restart();
             }
-            tracing::warn!(%place, %error, "a pipeline failed and is restarted");
-            self.stats.note(place, Some(error.to_string()));
+            tracing::warn!(partition = %topic_partition, %error, "a pipeline failed and is restarted");
+            self.stats.note(topic_partition, Some(error.to_string()));
             add(&self.stats.restarts, 1);
             let Some(delay) = delays.next(None) else {
                 break;
@@ -150,7 +150,7 @@ impl Processor {
                 () = tokio::time::sleep(delay) => {}
             }
         }
-        self.stats.forget(place);
+        self.stats.forget(topic_partition);
     }
 
     async fn pipeline(
@@ -158,11 +158,11 @@ impl Processor {
         owned: &AssignedPartition,
         handler: &Arc<dyn Handler>,
     ) -> Result<(), RunError> {
-        let place = &owned.place;
+        let topic_partition = &owned.topic_partition;
         let Some(partition) = self
             .member
             .log
-            .partition(place.hub.as_str(), place.partition)
+            .partition(topic_partition.hub.as_str(), topic_partition.partition)
         else {
             owned.stopped().await;
             return Ok(());
@@ -170,7 +170,7 @@ impl Processor {
         let bounds = partition.fetch_bounds().await.map_err(SourceError::from)?;
         let last = owned
             .positions
-            .last(place)
+            .last(topic_partition)
             .await
             .map_err(RunError::Position)?;
         let start = match (last, self.start) {
@@ -180,7 +180,7 @@ impl Processor {
             (None, StartPosition::Latest) => bounds.end,
         };
         if let Some(last) = last.filter(|last| *last < bounds.start) {
-            tracing::warn!(%place, from = %last, to = %bounds.start, "events were removed by retention before they were handled");
+            tracing::warn!(partition = %topic_partition, from = %last, to = %bounds.start, "events were removed by retention before they were handled");
         }
         self.keep(owned, last, start).await?;
         let sink = Sink {
@@ -229,7 +229,7 @@ impl Processor {
         if last.is_some() || self.start == StartPosition::Earliest {
             return Ok(());
         }
-        let stored = owned.positions.store(&owned.place, start);
+        let stored = owned.positions.store(&owned.topic_partition, start);
         stored.await.map_err(RunError::Position)
     }
 

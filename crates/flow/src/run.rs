@@ -95,7 +95,7 @@ pub async fn run<S: Stage>(
     sink: Sink,
     shutdown: impl Future<Output = ()>,
 ) -> Result<RunSummary, RunError> {
-    let (place, start) = stage.origin();
+    let (topic_partition, start) = stage.origin();
     let context = PipelineContext {
         tracker: OffsetTracker::new(start, sink.window_max),
         clock: Arc::clone(&sink.clock),
@@ -103,7 +103,7 @@ pub async fn run<S: Stage>(
         failed: None,
     };
     let end = PipelineRun {
-        place: place.clone(),
+        topic_partition: topic_partition.clone(),
         schedule: CheckpointSchedule::new(sink.checkpoint_interval, context.tracker.point()),
         context,
         sink: Arc::new(sink),
@@ -115,7 +115,7 @@ pub async fn run<S: Stage>(
 }
 
 struct PipelineRun {
-    place: TopicPartition,
+    topic_partition: TopicPartition,
     context: PipelineContext,
     sink: Arc<Sink>,
     schedule: CheckpointSchedule,
@@ -201,7 +201,10 @@ impl PipelineRun {
         self.storing = Some(CheckpointWrite {
             point,
             begun: now,
-            done: self.sink.positions.store(&self.place, point.offset),
+            done: self
+                .sink
+                .positions
+                .store(&self.topic_partition, point.offset),
         });
         None
     }
@@ -226,9 +229,9 @@ impl PipelineRun {
             self.checkpoint_ended(&write, stored)?;
         }
         let next = self.context.tracker.done();
-        let (sink, place) = (&self.sink, &self.place);
+        let (sink, topic_partition) = (&self.sink, &self.topic_partition);
         if self.schedule.is_behind(self.context.tracker.point()) {
-            let store = || sink.positions.store(place, next);
+            let store = || sink.positions.store(topic_partition, next);
             let stored = with_retries(sink, next.0 as u64, store, is_final).await;
             stored.map_err(RunError::Position)?;
         }

@@ -41,7 +41,7 @@ pub(crate) async fn scan_while(
         for piece in &fetched.pieces {
             for batch in Batches::new(piece) {
                 let batch = batch.map_err(|broken| SourceError::Broken {
-                    place: partition.topic_partition().clone(),
+                    topic_partition: partition.topic_partition().clone(),
                     from: next,
                     broken,
                 })?;

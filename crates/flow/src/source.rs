@@ -58,9 +58,9 @@ enum DecodedItem {
 pub enum SourceError {
     #[error(transparent)]
     Read(#[from] ReadError),
-    #[error("`{place}` returned no valid batches from {from} on: {broken}")]
+    #[error("`{topic_partition}` returned no valid batches from {from} on: {broken}")]
     Broken {
-        place: TopicPartition,
+        topic_partition: TopicPartition,
         from: Offset,
         broken: CorruptBatch,
     },
@@ -159,7 +159,7 @@ impl PartitionSource {
             return Ok(true);
         };
         let batch = batch.map_err(|broken| SourceError::Broken {
-            place: self.partition.topic_partition().clone(),
+            topic_partition: self.partition.topic_partition().clone(),
             from: self.next,
             broken,
         })?;

@@ -65,10 +65,10 @@ pub(super) const MODIFIED: u64 = 0x27;
 impl Connection {
     /// Accepts a link. Source and target are sent back as they came, because clients compare them.
     pub fn accept_link(&mut self, link: LinkId, terms: LinkTerms) {
-        let Some(place) = self.places.get(&link).copied() else {
+        let Some(link_handle) = self.handles.get(&link).copied() else {
             return;
         };
-        let Some(request) = self.take_request(place) else {
+        let Some(request) = self.take_request(link_handle) else {
             return;
         };
         let mut reply = Attach {
@@ -82,8 +82,8 @@ impl Connection {
         if terms.confirms {
             reply.rcv_settle_mode = request.rcv_settle_mode;
         }
-        self.write(place.channel, |out| reply.write(out));
-        let early_flow = self.take_early_flow(place);
+        self.write(link_handle.channel, |out| reply.write(out));
+        let early_flow = self.take_early_flow(link_handle);
         let end = match request.role {
             Role::Receiver => {
                 let mut outgoing = Outgoing::default();
@@ -102,41 +102,41 @@ impl Connection {
                 incomplete: None,
             }),
         };
-        if let Some(attaching) = self.link_end(place) {
+        if let Some(attaching) = self.link_end(link_handle) {
             *attaching = end;
         }
-        self.renew_credit(place);
+        self.renew_credit(link_handle);
         if early_flow.is_some() {
-            self.answer_empty_drain(place);
+            self.answer_empty_drain(link_handle);
         }
     }
 
     /// Refuses a link: an Attach without the terminus that was asked for, then a Detach with the error.
     pub fn refuse_link(&mut self, link: LinkId, error: AmqpError) {
-        let Some(place) = self.places.get(&link).copied() else {
+        let Some(link_handle) = self.handles.get(&link).copied() else {
             return;
         };
-        if let Some(request) = self.take_request(place) {
+        if let Some(request) = self.take_request(link_handle) {
             let mut reply = reply_to(&request);
             match request.role {
                 Role::Receiver => reply.source = Value::Null,
                 Role::Sender => reply.target = Value::Null,
             }
-            self.write(place.channel, |out| reply.write(out));
+            self.write(link_handle.channel, |out| reply.write(out));
         }
         self.detach_link(link, error);
     }
 
     /// Ends a link with an error for the client.
     pub fn detach_link(&mut self, link: LinkId, error: AmqpError) {
-        let Some(place) = self.places.remove(&link) else {
+        let Some(link_handle) = self.handles.remove(&link) else {
             return;
         };
-        self.forget_tracked(place.channel, link);
-        let Some(session) = self.sessions.get_mut(&place.channel) else {
+        self.forget_tracked(link_handle.channel, link);
+        let Some(session) = self.sessions.get_mut(&link_handle.channel) else {
             return;
         };
-        if let Some(link) = session.links.get_mut(&place.handle) {
+        if let Some(link) = session.links.get_mut(&link_handle.handle) {
             self.incomplete_bytes -= link.incomplete_bytes();
             link.end = LinkEnd::Detached;
         }
@@ -148,16 +148,16 @@ impl Connection {
             session.unsent = None;
         }
         let detach = Detach {
-            handle: place.handle,
+            handle: link_handle.handle,
             closed: true,
             error: Some(error),
         };
-        self.write(place.channel, |out| detach.write(out));
+        self.write(link_handle.channel, |out| detach.write(out));
     }
 
     /// Settles the deliveries `first..=last`, which must be consecutive deliveries of one link.
     pub fn settle(&mut self, link: LinkId, first: u32, last: u32, outcome: &Outcome) {
-        let Some(place) = self.places.get(&link).copied() else {
+        let Some(link_handle) = self.handles.get(&link).copied() else {
             return;
         };
         let disposition = Disposition {
@@ -168,31 +168,31 @@ impl Connection {
             state: outcome.state(),
             batchable: false,
         };
-        self.write(place.channel, |out| disposition.write(out));
+        self.write(link_handle.channel, |out| disposition.write(out));
         self.release(link, last.wrapping_sub(first).saturating_add(1));
     }
 
     /// Counts deliveries as done that their client has settled itself.
     pub fn release(&mut self, link: LinkId, count: u32) {
-        let Some(place) = self.places.get(&link).copied() else {
+        let Some(link_handle) = self.handles.get(&link).copied() else {
             return;
         };
-        if let Some(LinkEnd::Receiver(incoming)) = self.link_end(place) {
+        if let Some(LinkEnd::Receiver(incoming)) = self.link_end(link_handle) {
             let unsettled = incoming.unsettled;
             debug_assert!(unsettled >= count, "every delivery is settled once");
             incoming.unsettled = unsettled.saturating_sub(count);
         }
-        self.renew_credit(place);
+        self.renew_credit(link_handle);
     }
 
     /// The number of messages that a link may send now.
     pub fn sendable(&self, link: LinkId) -> u32 {
-        let place = self.places.get(&link);
-        let session = place.and_then(|place| self.sessions.get(&place.channel));
-        let (Some(place), Some(session)) = (place, session) else {
+        let link_handle = self.handles.get(&link);
+        let session = link_handle.and_then(|link_handle| self.sessions.get(&link_handle.channel));
+        let (Some(link_handle), Some(session)) = (link_handle, session) else {
             return 0;
         };
-        match session.links.get(&place.handle).map(|link| &link.end) {
+        match session.links.get(&link_handle.handle).map(|link| &link.end) {
             Some(LinkEnd::Sender(outgoing)) if session.unsent.is_none() => {
                 outgoing.credit.min(session.remote_window)
             }
@@ -211,9 +211,9 @@ impl Connection {
     }
 
     fn outgoing(&self, link: LinkId) -> Option<&Outgoing> {
-        let place = self.places.get(&link)?;
-        let session = self.sessions.get(&place.channel)?;
-        match &session.links.get(&place.handle)?.end {
+        let link_handle = self.handles.get(&link)?;
+        let session = self.sessions.get(&link_handle.channel)?;
+        match &session.links.get(&link_handle.handle)?.end {
             LinkEnd::Sender(outgoing) => Some(outgoing),
             _ => None,
         }
@@ -224,10 +224,10 @@ impl Connection {
         if self.sendable(link) == 0 {
             return false;
         }
-        let Some(place) = self.places.get(&link).copied() else {
+        let Some(link_handle) = self.handles.get(&link).copied() else {
             return false;
         };
-        let Some(session) = self.sessions.get_mut(&place.channel) else {
+        let Some(session) = self.sessions.get_mut(&link_handle.channel) else {
             return false;
         };
         let id = session.next_delivery_id;
@@ -235,7 +235,7 @@ impl Connection {
         session.unsent = Some(UnsentMessage {
             link,
             transfer: Transfer {
-                handle: place.handle,
+                handle: link_handle.handle,
                 delivery_id: Some(id),
                 delivery_tag: Some(match &message.tag {
                     Some(tag) => Bytes::copy_from_slice(tag),
@@ -247,23 +247,23 @@ impl Connection {
             },
             payload: message.payload,
         });
-        if let Some(LinkEnd::Sender(outgoing)) = self.link_end(place) {
+        if let Some(LinkEnd::Sender(outgoing)) = self.link_end(link_handle) {
             outgoing.delivery_count = outgoing.delivery_count.wrapping_add(1);
             outgoing.credit -= 1;
         }
         if let Some(tag) = message.tag.filter(|_| !message.settled) {
-            self.track(place.channel, link, TrackedDelivery { id, tag });
+            self.track(link_handle.channel, link, TrackedDelivery { id, tag });
         }
-        self.flush_unsent(place.channel);
+        self.flush_unsent(link_handle.channel);
         true
     }
 
     /// Takes back the credit of a link whose client wants that, because there is nothing to send.
     pub fn finish_drain(&mut self, link: LinkId) {
-        let Some(place) = self.places.get(&link).copied() else {
+        let Some(link_handle) = self.handles.get(&link).copied() else {
             return;
         };
-        let Some(LinkEnd::Sender(outgoing)) = self.link_end(place) else {
+        let Some(LinkEnd::Sender(outgoing)) = self.link_end(link_handle) else {
             return;
         };
         if !outgoing.drain {
@@ -271,16 +271,16 @@ impl Connection {
         }
         let unused = std::mem::take(&mut outgoing.credit);
         outgoing.delivery_count = outgoing.delivery_count.wrapping_add(unused);
-        self.write_link_flow(place);
-        if let Some(LinkEnd::Sender(outgoing)) = self.link_end(place) {
+        self.write_link_flow(link_handle);
+        if let Some(LinkEnd::Sender(outgoing)) = self.link_end(link_handle) {
             outgoing.drain = false;
         }
     }
 
     /// A client that takes back its credit and drains gets its answer at once.
-    pub(super) fn answer_empty_drain(&mut self, place: LinkHandle) {
-        let session = self.sessions.get(&place.channel);
-        let link = session.and_then(|session| session.links.get(&place.handle));
+    pub(super) fn answer_empty_drain(&mut self, link_handle: LinkHandle) {
+        let session = self.sessions.get(&link_handle.channel);
+        let link = session.and_then(|session| session.links.get(&link_handle.handle));
         if let Some(link) = link
             && matches!(&link.end, LinkEnd::Sender(outgoing) if outgoing.credit == 0)
         {
@@ -317,37 +317,41 @@ impl Connection {
         frame::put(&mut self.output, FrameKind::Amqp, channel, write);
     }
 
-    fn take_request(&mut self, place: LinkHandle) -> Option<Box<Attach>> {
-        let session = self.sessions.get_mut(&place.channel)?;
-        session.links.get_mut(&place.handle)?.request.take()
+    fn take_request(&mut self, link_handle: LinkHandle) -> Option<Box<Attach>> {
+        let session = self.sessions.get_mut(&link_handle.channel)?;
+        session.links.get_mut(&link_handle.handle)?.request.take()
     }
 
-    fn link_end(&mut self, place: LinkHandle) -> Option<&mut LinkEnd> {
-        let session = self.sessions.get_mut(&place.channel)?;
-        let link = session.links.get_mut(&place.handle)?;
+    fn link_end(&mut self, link_handle: LinkHandle) -> Option<&mut LinkEnd> {
+        let session = self.sessions.get_mut(&link_handle.channel)?;
+        let link = session.links.get_mut(&link_handle.handle)?;
         Some(&mut link.end)
     }
 
-    fn take_early_flow(&mut self, place: LinkHandle) -> Option<Box<Flow>> {
-        let session = self.sessions.get_mut(&place.channel)?;
-        session.links.get_mut(&place.handle)?.early_flow.take()
+    fn take_early_flow(&mut self, link_handle: LinkHandle) -> Option<Box<Flow>> {
+        let session = self.sessions.get_mut(&link_handle.channel)?;
+        session
+            .links
+            .get_mut(&link_handle.handle)?
+            .early_flow
+            .take()
     }
 
-    pub(super) fn renew_credit(&mut self, place: LinkHandle) {
-        if let Some(LinkEnd::Receiver(incoming)) = self.link_end(place)
+    pub(super) fn renew_credit(&mut self, link_handle: LinkHandle) {
+        if let Some(LinkEnd::Receiver(incoming)) = self.link_end(link_handle)
             && incoming.renew_credit()
         {
-            self.write_link_flow(place);
+            self.write_link_flow(link_handle);
         }
     }
 
-    fn write_link_flow(&mut self, place: LinkHandle) {
-        let Some(session) = self.sessions.get(&place.channel) else {
+    fn write_link_flow(&mut self, link_handle: LinkHandle) {
+        let Some(session) = self.sessions.get(&link_handle.channel) else {
             return;
         };
-        if let Some(link) = session.links.get(&place.handle) {
-            let flow = link.flow(place.handle, session.flow_state());
-            self.write(place.channel, |out| flow.write(out));
+        if let Some(link) = session.links.get(&link_handle.handle) {
+            let flow = link.flow(link_handle.handle, session.flow_state());
+            self.write(link_handle.channel, |out| flow.write(out));
         }
     }
 }

@@ -163,8 +163,8 @@ impl Connection {
 
     /// Sends the outcome of messages that the client settled, with consecutive ids `first..=last`.
     pub fn confirm(&mut self, link: LinkId, first: u32, last: u32, outcome: &Outcome) {
-        if let Some(place) = self.places.get(&link).copied() {
-            self.write_confirmation(place.channel, first..=last, outcome);
+        if let Some(link_handle) = self.handles.get(&link).copied() {
+            self.write_confirmation(link_handle.channel, first..=last, outcome);
         }
     }
 

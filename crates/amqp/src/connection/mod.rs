@@ -154,7 +154,7 @@ pub struct Connection {
     /// Events of one frame beyond the first; bounded by the links of the connection.
     events: VecDeque<Event>,
     sessions: BTreeMap<u16, Session>,
-    places: HashMap<LinkId, LinkHandle>,
+    handles: HashMap<LinkId, LinkHandle>,
     next_link: u64,
     incomplete_bytes: usize,
     /// Messages that clients have not settled, over all sessions.
@@ -178,7 +178,7 @@ impl Connection {
             output: BytesMut::new(),
             events: VecDeque::new(),
             sessions: BTreeMap::new(),
-            places: HashMap::new(),
+            handles: HashMap::new(),
             next_link: 0,
             incomplete_bytes: 0,
             tracked: 0,
@@ -283,7 +283,7 @@ impl Connection {
     fn end(&mut self) {
         self.phase = Phase::Closed;
         self.sessions.clear();
-        self.places.clear();
+        self.handles.clear();
         (self.incomplete_bytes, self.tracked) = (0, 0);
     }
 
@@ -496,7 +496,7 @@ impl Connection {
             .links
             .insert(handle, Link::new(link, attach.clone()));
         self.next_link += 1;
-        self.places.insert(link, LinkHandle { channel, handle });
+        self.handles.insert(link, LinkHandle { channel, handle });
         self.events.push_back(Event::Attach { link, attach });
         Ok(())
     }
@@ -549,10 +549,10 @@ impl Connection {
     /// Drops what the connection knows of a link. False if it was detached before.
     fn forget(&mut self, link: &Link) -> bool {
         self.incomplete_bytes -= link.incomplete_bytes();
-        let place = self.places.remove(&link.id);
-        if let Some(place) = place {
-            self.forget_tracked(place.channel, link.id);
+        let link_handle = self.handles.remove(&link.id);
+        if let Some(link_handle) = link_handle {
+            self.forget_tracked(link_handle.channel, link.id);
         }
-        place.is_some()
+        link_handle.is_some()
     }
 }

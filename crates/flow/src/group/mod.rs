@@ -74,7 +74,7 @@ pub struct GroupMember {
 
 /// An assigned partition and its position store.
 pub struct AssignedPartition {
-    pub place: TopicPartition,
+    pub topic_partition: TopicPartition,
     pub positions: GroupPositions,
     stop: watch::Receiver<bool>,
 }
@@ -89,7 +89,7 @@ impl AssignedPartition {
 /// The assignment of one generation of the group.
 struct Generation {
     membership: Membership,
-    places: Vec<TopicPartition>,
+    assigned: Vec<TopicPartition>,
     /// The hub's partition count at the assignment.
     partitions: u32,
 }
@@ -182,8 +182,8 @@ impl GroupMember {
             }
         };
         let mut tasks = PartitionTasks::default();
-        for place in generation.places {
-            self.begin(&mut tasks, &generation.membership, place, work);
+        for topic_partition in generation.assigned {
+            self.begin(&mut tasks, &generation.membership, topic_partition, work);
         }
         let over = tokio::select! {
             () = &mut shutdown => true,
@@ -202,7 +202,7 @@ impl GroupMember {
         &self,
         tasks: &mut PartitionTasks,
         membership: &Membership,
-        place: TopicPartition,
+        topic_partition: TopicPartition,
         work: &F,
     ) where
         F: Fn(AssignedPartition) -> W,
@@ -214,7 +214,7 @@ impl GroupMember {
         };
         let stop = tasks.stop.subscribe();
         tasks.set.spawn(work(AssignedPartition {
-            place,
+            topic_partition,
             positions,
             stop,
         }));
@@ -254,13 +254,11 @@ impl GroupMember {
             protocol: Some(joined.protocol),
             assignments,
         });
-        let places = protocol::read_assignment(&synced.await?.assignment);
+        let mut assigned = protocol::read_assignment(&synced.await?.assignment);
+        assigned.retain(|partition| partition.hub == self.hub);
         Ok(Generation {
             membership,
-            places: places
-                .into_iter()
-                .filter(|place| place.hub == self.hub)
-                .collect(),
+            assigned,
             partitions,
         })
     }

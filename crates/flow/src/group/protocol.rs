@@ -13,29 +13,29 @@ pub(super) fn subscription<'a>(hubs: impl IntoIterator<Item = &'a HubName>) -> B
     let mut out = Vec::new();
     out.i16_be(0);
     out.count_be(hubs.len());
-    hubs.iter().for_each(|hub| put_text(&mut out, hub.as_str()));
+    hubs.iter().for_each(|hub| out.short_text_be(hub.as_str()));
     out.i32_be(-1);
     out.into()
 }
 
-fn read_subscription(bytes: &[u8]) -> Result<Vec<String>, DecodeError> {
+fn read_subscription(bytes: &[u8]) -> Result<Vec<&str>, DecodeError> {
     let mut from = Reader::new(bytes);
     from.i16_be()?;
-    from.list_be(read_text)
+    from.list_be(Reader::short_text_be)
 }
 
-fn assignment(places: &[TopicPartition]) -> Bytes {
+fn assignment(assigned: &[TopicPartition]) -> Bytes {
     let mut hubs: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
-    for place in places {
-        hubs.entry(place.hub.as_str())
+    for partition in assigned {
+        hubs.entry(partition.hub.as_str())
             .or_default()
-            .push(place.partition);
+            .push(partition.partition);
     }
     let mut out = Vec::new();
     out.i16_be(0);
     out.count_be(hubs.len());
     for (hub, partitions) in hubs {
-        put_text(&mut out, hub);
+        out.short_text_be(hub);
         out.count_be(partitions.len());
         partitions
             .iter()
@@ -47,23 +47,23 @@ fn assignment(places: &[TopicPartition]) -> Bytes {
 
 /// The partitions of an assignment. Malformed bytes assign none.
 pub(super) fn read_assignment(bytes: &[u8]) -> Vec<TopicPartition> {
-    read_places(bytes).unwrap_or_default()
+    decode_assignment(bytes).unwrap_or_default()
 }
 
-fn read_places(bytes: &[u8]) -> Result<Vec<TopicPartition>, DecodeError> {
+fn decode_assignment(bytes: &[u8]) -> Result<Vec<TopicPartition>, DecodeError> {
     let mut from = Reader::new(bytes);
     from.i16_be()?;
-    let mut places = Vec::new();
+    let mut assigned = Vec::new();
     for _ in 0..from.count_be()? {
-        let hub = HubName::new(&read_text(&mut from)?);
+        let hub = HubName::new(from.short_text_be()?);
         let hub = hub.map_err(|_| DecodeError::Invalid("a hub has an impossible name"))?;
         let partitions = from.list_be(Reader::u32_be)?;
-        places.extend(partitions.into_iter().map(|partition| TopicPartition {
+        assigned.extend(partitions.into_iter().map(|partition| TopicPartition {
             hub: hub.clone(),
             partition,
         }));
     }
-    Ok(places)
+    Ok(assigned)
 }
 
 /// Kafka's range assignor: for every hub, each subscribed member gets consecutive partitions, the first members one
@@ -72,48 +72,39 @@ pub(super) fn assign(
     members: &[JoinResponseMember],
     partitions: impl Fn(&str) -> u32,
 ) -> Vec<(String, Bytes)> {
-    let mut wanting: BTreeMap<String, Vec<(&Option<String>, &str)>> = BTreeMap::new();
+    let mut subscribers: BTreeMap<&str, Vec<(&Option<String>, &str)>> = BTreeMap::new();
     for member in members {
         for hub in read_subscription(&member.metadata).unwrap_or_default() {
             let who = (&member.instance, member.member.as_str());
-            wanting.entry(hub).or_default().push(who);
+            subscribers.entry(hub).or_default().push(who);
         }
     }
-    let mut given: BTreeMap<&str, Vec<TopicPartition>> = BTreeMap::new();
-    for (hub, mut wanting) in wanting {
-        let Ok(hub) = HubName::new(&hub) else {
+    let mut assignments: BTreeMap<&str, Vec<TopicPartition>> = BTreeMap::new();
+    for (hub, mut members) in subscribers {
+        let Ok(hub) = HubName::new(hub) else {
             continue;
         };
-        wanting.sort();
-        wanting.dedup();
-        let (all, count) = (partitions(hub.as_str()), wanting.len() as u32);
+        members.sort();
+        members.dedup();
+        let (all, count) = (partitions(hub.as_str()), members.len() as u32);
         let mut first = 0;
-        for (n, (_, member)) in (0..count).zip(wanting) {
+        for (n, (_, member)) in (0..count).zip(members) {
             let share = all / count + u32::from(n < all % count);
-            let places = (first..first + share).map(|partition| TopicPartition {
+            let assigned = (first..first + share).map(|partition| TopicPartition {
                 hub: hub.clone(),
                 partition,
             });
-            given.entry(member).or_default().extend(places);
+            assignments.entry(member).or_default().extend(assigned);
             first += share;
         }
     }
     let of = |member: &JoinResponseMember| {
-        let places = given.remove(member.member.as_str()).unwrap_or_default();
-        (member.member.clone(), assignment(&places))
+        let assigned = assignments
+            .remove(member.member.as_str())
+            .unwrap_or_default();
+        (member.member.clone(), assignment(&assigned))
     };
     members.iter().map(of).collect()
-}
-
-fn put_text(out: &mut Vec<u8>, text: &str) {
-    out.raw(&(text.len() as u16).to_be_bytes());
-    out.raw(text.as_bytes());
-}
-
-fn read_text(from: &mut Reader<'_>) -> Result<String, DecodeError> {
-    let length = from.u16_be()?;
-    let text = from.raw(length.into())?;
-    String::from_utf8(text.to_vec()).map_err(|_| DecodeError::NotUtf8)
 }
 
 #[cfg(test)]
@@ -132,9 +123,9 @@ mod tests {
 
     fn shown(assigned: &[(String, Bytes)]) -> Vec<String> {
         let show = |(member, bytes): &(String, Bytes)| {
-            let places = read_assignment(bytes);
-            let places: Vec<_> = places.iter().map(TopicPartition::to_string).collect();
-            format!("{member}: {}", places.join(" "))
+            let assigned = read_assignment(bytes);
+            let assigned: Vec<_> = assigned.iter().map(TopicPartition::to_string).collect();
+            format!("{member}: {}", assigned.join(" "))
         };
         assigned.iter().map(show).collect()
     }
@@ -179,7 +170,7 @@ mod tests {
             let counts: Vec<_> = assigned.iter().map(|(_, bytes)| read_assignment(bytes).len()).collect();
             owned.sort();
             let all: Vec<_> = (0..partitions).collect();
-            prop_assert_eq!(owned.iter().map(|place| place.partition).collect::<Vec<_>>(), all);
+            prop_assert_eq!(owned.iter().map(|partition| partition.partition).collect::<Vec<_>>(), all);
             prop_assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1);
         }
 

@@ -37,11 +37,11 @@ impl GroupCoordinator for OnlyPositions {
     ) -> BoxFuture<Result<Vec<CommittedOffset>, GroupError>> {
         assert_eq!(group, "readers");
         let stored = self.0.lock().unwrap();
-        let of_place = |place: TopicPartition| {
-            let position = stored.get(&place).cloned();
-            (place, position)
+        let committed = |topic_partition: TopicPartition| {
+            let position = stored.get(&topic_partition).cloned();
+            (topic_partition, position)
         };
-        now(Ok(places.unwrap().into_iter().map(of_place).collect()))
+        now(Ok(places.unwrap().into_iter().map(committed).collect()))
     }
 
     fn join(&self, _: JoinRequest) -> BoxFuture<Result<JoinResponse, GroupError>> {

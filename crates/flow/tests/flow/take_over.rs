@@ -203,7 +203,7 @@ fn a_thousand_partitions_are_taken_over_in_time() {
             let work = move |partition: AssignedPartition| {
                 let owned = owned.clone();
                 async move {
-                    let of = (partition.place.partition, number);
+                    let of = (partition.topic_partition.partition, number);
                     owned.lock().unwrap().insert(of);
                     partition.stopped().await;
                     owned.lock().unwrap().remove(&of);

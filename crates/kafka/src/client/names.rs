@@ -132,12 +132,12 @@ impl MemberMessage {
         from.i16_be()?;
         let mut topics = Vec::new();
         for _ in 0..from.count_be()? {
-            let topic = read_text(&mut from)?;
+            let topic = from.short_text_be()?;
             let partitions = match self {
                 MemberMessage::Assignment => from.list_be(Reader::u32_be)?,
                 MemberMessage::Subscription => Vec::new(),
             };
-            topics.extend(rename(&topic).map(|name| (name, partitions)));
+            topics.extend(rename(topic).map(|name| (name, partitions)));
         }
         let user_data = from.i32_be()?;
         let user_data = match usize::try_from(user_data) {
@@ -174,12 +174,6 @@ impl MemberMessage {
         }
         Ok(())
     }
-}
-
-fn read_text(from: &mut Reader<'_>) -> Result<String, DecodeError> {
-    let length = from.u16_be()?;
-    let text = from.raw(length.into())?;
-    String::from_utf8(text.to_vec()).map_err(|_| DecodeError::NotUtf8)
 }
 
 #[cfg(test)]
