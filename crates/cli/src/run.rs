@@ -17,12 +17,25 @@ use crate::runtime::run_on;
 use crate::{JobArgument, summary};
 
 #[derive(clap::Args)]
-pub(crate) struct Run {
-    #[command(flatten)]
-    job: JobArgument,
+pub(crate) struct ThreadCount {
     /// Number of threads [default: the number of cores]
     #[arg(long)]
     threads: Option<usize>,
+}
+
+impl ThreadCount {
+    pub(crate) fn get(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        self.threads.unwrap_or_else(cores)
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    job: JobArgument,
+    #[command(flatten)]
+    threads: ThreadCount,
     /// Print the summary as JSON
     #[arg(long)]
     json: bool,
@@ -35,7 +48,7 @@ impl Run {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         let job = load(&self.job, self.json)?;
         if let Some(data) = &self.data {
-            let threads = self.threads.unwrap_or_else(cores);
+            let threads = self.threads.get();
             return run_stored_hubs(job, data, threads, self.json);
         }
         let _watchdog = FunctionWatchdog::start(&job)?;
@@ -43,7 +56,7 @@ impl Run {
         let bar = progress_bar(&job);
         let mut progress = |bytes| bar.set_position(bytes);
         let options = Options {
-            threads: self.threads.unwrap_or_else(cores),
+            threads: self.threads.get(),
             progress: Some(&mut progress),
             ..Options::default()
         };
@@ -117,10 +130,6 @@ pub(crate) fn load(argument: &JobArgument, json: bool) -> anyhow::Result<Job> {
         eprintln!("{}", warning.render(&job.query, &job.query_name));
     }
     Ok(job)
-}
-
-pub(crate) fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, |cores| cores.get())
 }
 
 /// Shown on a terminal only, and only for large inputs of known size.

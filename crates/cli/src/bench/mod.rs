@@ -23,7 +23,7 @@ use serde_json::json;
 
 use crate::JobArgument;
 use crate::exit::ExitStatus;
-use crate::run::{cores, load};
+use crate::run::{ThreadCount, load};
 use toll_events::TollEvents;
 
 #[derive(clap::Subcommand)]
@@ -48,9 +48,8 @@ pub(crate) enum Bench {
 pub(crate) struct BenchRun {
     #[command(flatten)]
     job: JobArgument,
-    /// Number of threads [default: the number of cores]
-    #[arg(long)]
-    threads: Option<usize>,
+    #[command(flatten)]
+    threads: ThreadCount,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -89,7 +88,7 @@ impl BenchRun {
     fn run(self) -> anyhow::Result<ExitStatus> {
         let job = load(&self.job, false)?;
         let clock = RealClock::new();
-        let report = measure(&job, self.threads.unwrap_or_else(cores))?;
+        let report = measure(&job, self.threads.get())?;
         let wall = clock.elapsed().as_secs_f64();
         let events: u64 = report.inputs.iter().map(|input| input.events()).sum();
         let rows: u64 = report.outputs.iter().map(|output| output.rows).sum();

@@ -73,19 +73,6 @@ pub(super) struct QueueStatus {
     pub usage: Usage,
 }
 
-/// What an [`Actor`] starts with.
-pub(super) struct ActorParts {
-    pub machine: Machine,
-    pub journal: Journal,
-    /// The topic of a subscription, which has the bodies of its messages.
-    pub topic: Option<Queue>,
-    pub clock: Arc<dyn Clock>,
-    pub random: Random,
-    pub options: Options,
-    pub commands: mpsc::Receiver<Command>,
-    pub status: Arc<QueueStatus>,
-}
-
 pub(super) struct Actor {
     pub machine: Machine,
     pub journal: Journal,
@@ -96,6 +83,12 @@ pub(super) struct Actor {
     pub options: Options,
     pub commands: mpsc::Receiver<Command>,
     pub status: Arc<QueueStatus>,
+    pub progress: Progress,
+}
+
+/// What an actor is in the middle of.
+#[derive(Default)]
+pub(super) struct Progress {
     waiting: WaitQueues,
     appends: VecDeque<PendingAppend>,
     in_flight_bytes: u64,
@@ -130,35 +123,17 @@ struct Compaction {
 }
 
 impl Actor {
-    pub(super) fn new(parts: ActorParts) -> Actor {
-        Actor {
-            machine: parts.machine,
-            journal: parts.journal,
-            topic: parts.topic,
-            clock: parts.clock,
-            random: parts.random,
-            options: parts.options,
-            commands: parts.commands,
-            status: parts.status,
-            waiting: WaitQueues::default(),
-            appends: VecDeque::new(),
-            in_flight_bytes: 0,
-            compaction: None,
-            refusing: None,
-            must_reload: false,
-        }
-    }
-
     /// Runs until all handles are dropped or `Stop` arrives, and all replies are sent.
     pub(super) async fn run(mut self) {
         let mut commands = Vec::new();
         loop {
-            let has_capacity = self.in_flight_bytes < self.options.in_flight_bytes_max as u64;
+            let has_capacity =
+                self.progress.in_flight_bytes < self.options.in_flight_bytes_max as u64;
             let max = self.options.commands_max;
             let wait = self.next_wait();
             tokio::select! {
                 biased;
-                result = next_append(&mut self.appends), if !self.appends.is_empty() => {
+                result = next_append(&mut self.progress.appends), if !self.progress.appends.is_empty() => {
                     self.append_finished(result).await;
                 }
                 count = self.commands.recv_many(&mut commands, max), if has_capacity => {
@@ -170,15 +145,15 @@ impl Actor {
                     }
                 }
                 () = pause(wait) => {
-                    if let (true, Some((error, _))) = (self.must_reload, self.refusing.clone()) {
+                    if let (true, Some((error, _))) = (self.progress.must_reload, self.progress.refusing.clone()) {
                         self.reload(error).await;
                     }
                     self.run_round(&mut commands);
                 }
             }
         }
-        while !self.appends.is_empty() {
-            let result = next_append(&mut self.appends).await;
+        while !self.progress.appends.is_empty() {
+            let result = next_append(&mut self.progress.appends).await;
             self.append_finished(result).await;
         }
     }
@@ -190,13 +165,13 @@ impl Actor {
 
     /// The time until the next timer or deadline.
     fn next_wait(&self) -> Option<Duration> {
-        if let Some((_, until)) = &self.refusing {
+        if let Some((_, until)) = &self.progress.refusing {
             return until.map(|until| until.saturating_sub(self.clock.elapsed()));
         }
         let due = self.machine.next_due_ms();
         let due =
             due.map(|at| Duration::from_millis(at.saturating_sub(self.now_ms()).max(0) as u64));
-        let until = self.waiting.deadline();
+        let until = self.progress.waiting.deadline();
         let until = until.map(|until| until.saturating_sub(self.clock.elapsed()));
         due.into_iter().chain(until).min()
     }
@@ -204,13 +179,13 @@ impl Actor {
     /// Runs all waiting commands, due timers and served waiters.
     fn run_round(&mut self, commands: &mut Vec<Command>) {
         let elapsed = self.clock.elapsed();
-        if let Some((_, Some(until))) = &self.refusing
+        if let Some((_, Some(until))) = &self.progress.refusing
             && *until <= elapsed
-            && !self.must_reload
+            && !self.progress.must_reload
         {
-            self.refusing = None;
+            self.progress.refusing = None;
         }
-        if let Some((error, _)) = &self.refusing {
+        if let Some((error, _)) = &self.progress.refusing {
             for command in commands.drain(..) {
                 match command {
                     Command::Call(operation) => drop(operation(Err(error))),
@@ -228,15 +203,19 @@ impl Actor {
                 Command::Call(operation) => replies.extend(operation(Ok(&mut self.machine))),
                 Command::Wait(setup) => {
                     if let Some(waiter) = setup(Ok(&mut self.machine)) {
-                        self.waiting.add(waiter);
+                        self.progress.waiting.add(waiter);
                     }
                 }
                 Command::EndWaits => wait_end = Duration::MAX,
-                Command::EndWait(key) => self.waiting.end(key, &mut self.machine, &mut replies),
+                Command::EndWait(key) => {
+                    self.progress
+                        .waiting
+                        .end(key, &mut self.machine, &mut replies)
+                }
                 Command::Stop => {}
             }
         }
-        (self.waiting).serve(&mut self.machine, wait_end, &mut replies);
+        (self.progress.waiting).serve(&mut self.machine, wait_end, &mut replies);
         for event in self.machine.take_events() {
             self.journal.push(&event);
         }
@@ -252,14 +231,14 @@ impl Actor {
             let before = self.journal.bytes;
             let result = self.journal.append(self.machine.now_ms());
             let bytes = self.journal.bytes - before;
-            self.in_flight_bytes += bytes;
-            self.appends.push_back(PendingAppend {
+            self.progress.in_flight_bytes += bytes;
+            self.progress.appends.push_back(PendingAppend {
                 result,
                 replies,
                 bytes,
                 marker,
             });
-        } else if let Some(last) = self.appends.back_mut() {
+        } else if let Some(last) = self.progress.appends.back_mut() {
             last.replies.extend(replies);
         } else {
             replies.into_iter().for_each(|reply| reply(Ok(())));
@@ -267,10 +246,10 @@ impl Actor {
     }
 
     async fn append_finished(&mut self, result: Result<AppendInfo, AppendError>) {
-        let Some(append) = self.appends.pop_front() else {
+        let Some(append) = self.progress.appends.pop_front() else {
             return;
         };
-        self.in_flight_bytes -= append.bytes;
+        self.progress.in_flight_bytes -= append.bytes;
         match result {
             Ok(appended) => {
                 append.replies.into_iter().for_each(|reply| reply(Ok(())));
@@ -290,7 +269,7 @@ impl Actor {
     /// Recovers from a failed append: discards the state in memory and replays the journal.
     async fn recover(&mut self, error: Error) {
         tracing::warn!(%error, "a queue's journal could not be written");
-        while let Some(append) = self.appends.pop_front() {
+        while let Some(append) = self.progress.appends.pop_front() {
             // The log rejects every batch after one that it rejected.
             let _ = append.result.await;
             append
@@ -298,11 +277,11 @@ impl Actor {
                 .into_iter()
                 .for_each(|reply| reply(Err(&error)));
         }
-        (self.in_flight_bytes, self.compaction) = (0, None);
-        self.waiting.refuse(&error);
+        (self.progress.in_flight_bytes, self.progress.compaction) = (0, None);
+        self.progress.waiting.refuse(&error);
         if let Error::Log(fenced @ AppendError::Fenced { .. }) = &error {
             let reason = format!("another instance has taken it over: {fenced}");
-            self.refusing = Some((Error::Stopped(reason), None));
+            self.progress.refusing = Some((Error::Stopped(reason), None));
             self.status.fenced.store(true, Ordering::Release);
             return;
         }
@@ -320,13 +299,14 @@ impl Actor {
                     Error::Log(error) => is_temporary(error),
                     _ => true,
                 };
-                self.must_reload = false;
-                self.refusing = Some((error, is_temporary.then_some(until)));
+                self.progress.must_reload = false;
+                self.progress.refusing = Some((error, is_temporary.then_some(until)));
             }
             Err(error) => {
-                self.must_reload = error.is_temporary();
+                self.progress.must_reload = error.is_temporary();
                 let stopped = Error::Stopped(error.to_string());
-                self.refusing = Some((stopped, self.must_reload.then_some(until)));
+                self.progress.refusing =
+                    Some((stopped, self.progress.must_reload.then_some(until)));
             }
         }
     }
@@ -343,16 +323,16 @@ impl Actor {
     /// Writes the next piece of the snapshot, if a compaction is due or running.
     fn continue_compaction(&mut self) {
         let live = self.machine.journaled_bytes();
-        if self.compaction.is_none()
+        if self.progress.compaction.is_none()
             && self.journal.bytes > 2 * live + self.options.compaction_bytes
         {
-            self.compaction = Some(Compaction {
+            self.progress.compaction = Some(Compaction {
                 cursor: Some(SnapshotCursor::Start),
                 from: None,
                 bytes_before: self.journal.bytes,
             });
         }
-        let Some(compaction) = &mut self.compaction else {
+        let Some(compaction) = &mut self.progress.compaction else {
             return;
         };
         while let Some(cursor) = compaction.cursor.take() {
@@ -375,14 +355,14 @@ impl Actor {
     }
 
     fn compaction_progress(&mut self, marker: Option<CompactionMarker>, offset: Offset) {
-        let Some(compaction) = &mut self.compaction else {
+        let Some(compaction) = &mut self.progress.compaction else {
             return;
         };
         match marker {
             Some(CompactionMarker::First) => compaction.from = Some(offset),
             Some(CompactionMarker::Last) => {
                 let (from, before) = (compaction.from, compaction.bytes_before);
-                self.compaction = None;
+                self.progress.compaction = None;
                 if let Some(from) = from {
                     self.journal.bytes -= before.min(self.journal.bytes);
                     self.trim(from);
@@ -390,7 +370,7 @@ impl Actor {
             }
             None => {}
         }
-        if self.compaction.is_some() {
+        if self.progress.compaction.is_some() {
             self.continue_compaction();
         }
     }

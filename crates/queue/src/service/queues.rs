@@ -12,7 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::actor::{Actor, ActorParts, Options, QueueStatus, new_producer, read_contents};
+use super::actor::{Actor, Options, Progress, QueueStatus, new_producer, read_contents};
 use super::error::{CreateError, ForwardError};
 use super::forwarding::Router;
 use super::handle::Queue;
@@ -357,7 +357,7 @@ impl Queues {
             usage: Usage::new(machine.settings(), clock.elapsed()),
         });
         let queue = Queue::new(name, hub.as_str(), commands, clock.clone(), status.clone());
-        let actor = Actor::new(ActorParts {
+        let actor = Actor {
             machine,
             journal,
             topic,
@@ -366,7 +366,8 @@ impl Queues {
             options: inner.options.clone(),
             commands: received,
             status,
-        });
+            progress: Progress::default(),
+        };
         let running = RunningQueue {
             queue: queue.clone(),
             task: tokio::spawn(actor.run()),
