@@ -43,7 +43,7 @@ pub(crate) struct Decoder<'a> {
     depth: u32,
 }
 
-type Decoded<T> = Result<T, DecodeError>;
+type DecodeResult<T> = Result<T, DecodeError>;
 
 impl<'a> Decoder<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Decoder<'a> {
@@ -62,56 +62,56 @@ impl<'a> Decoder<'a> {
         self.bytes.is_empty()
     }
 
-    pub(crate) fn end(&self) -> Decoded<()> {
+    pub(crate) fn end(&self) -> DecodeResult<()> {
         match self.bytes.len() {
             0 => Ok(()),
             left => Err(DecodeError::Trailing(left)),
         }
     }
 
-    fn raw(&mut self, count: usize) -> Decoded<&'a [u8]> {
+    fn raw(&mut self, count: usize) -> DecodeResult<&'a [u8]> {
         let split = self.bytes.split_at_checked(count);
         let (taken, rest) = split.ok_or(DecodeError::Truncated)?;
         self.bytes = rest;
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Decoded<[u8; N]> {
+    fn array<const N: usize>(&mut self) -> DecodeResult<[u8; N]> {
         let split = self.bytes.split_first_chunk();
         let (taken, rest) = split.ok_or(DecodeError::Truncated)?;
         self.bytes = rest;
         Ok(*taken)
     }
 
-    pub(crate) fn u8(&mut self) -> Decoded<u8> {
+    pub(crate) fn u8(&mut self) -> DecodeResult<u8> {
         let [byte] = self.array()?;
         Ok(byte)
     }
 
     /// A length of one byte or four.
-    fn length(&mut self, wide: bool) -> Decoded<usize> {
+    fn length(&mut self, wide: bool) -> DecodeResult<usize> {
         match wide {
             false => self.u8().map(usize::from),
             true => self.array().map(|bytes| u32::from_be_bytes(bytes) as usize),
         }
     }
 
-    fn sized(&mut self, wide: bool) -> Decoded<&'a [u8]> {
+    fn sized(&mut self, wide: bool) -> DecodeResult<&'a [u8]> {
         let length = self.length(wide)?;
         self.raw(length)
     }
 
-    fn text(&mut self, wide: bool) -> Decoded<&'a str> {
+    fn text(&mut self, wide: bool) -> DecodeResult<&'a str> {
         std::str::from_utf8(self.sized(wide)?).map_err(|_| DecodeError::Utf8)
     }
 
     /// The next constructor, without taking it.
-    pub(crate) fn peek(&self) -> Decoded<u8> {
+    pub(crate) fn peek(&self) -> DecodeResult<u8> {
         self.bytes.first().copied().ok_or(DecodeError::Truncated)
     }
 
     /// Takes a null, if one is next.
-    pub(crate) fn null(&mut self) -> Decoded<bool> {
+    pub(crate) fn null(&mut self) -> DecodeResult<bool> {
         let is_null = self.peek()? == 0x40;
         if is_null {
             self.bytes = &self.bytes[1..];
@@ -119,7 +119,7 @@ impl<'a> Decoder<'a> {
         Ok(is_null)
     }
 
-    pub(crate) fn bool(&mut self) -> Decoded<bool> {
+    pub(crate) fn bool(&mut self) -> DecodeResult<bool> {
         match self.u8()? {
             0x41 => Ok(true),
             0x42 => Ok(false),
@@ -128,21 +128,21 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    pub(crate) fn ubyte(&mut self) -> Decoded<u8> {
+    pub(crate) fn ubyte(&mut self) -> DecodeResult<u8> {
         match self.u8()? {
             0x50 => self.u8(),
             found => Err(wrong("a ubyte", found)),
         }
     }
 
-    pub(crate) fn ushort(&mut self) -> Decoded<u16> {
+    pub(crate) fn ushort(&mut self) -> DecodeResult<u16> {
         match self.u8()? {
             0x60 => self.array().map(u16::from_be_bytes),
             found => Err(wrong("a ushort", found)),
         }
     }
 
-    pub(crate) fn uint(&mut self) -> Decoded<u32> {
+    pub(crate) fn uint(&mut self) -> DecodeResult<u32> {
         match self.u8()? {
             0x43 => Ok(0),
             0x52 => self.u8().map(u32::from),
@@ -151,7 +151,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    pub(crate) fn ulong(&mut self) -> Decoded<u64> {
+    pub(crate) fn ulong(&mut self) -> DecodeResult<u64> {
         match self.u8()? {
             0x44 => Ok(0),
             0x53 => self.u8().map(u64::from),
@@ -160,7 +160,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    pub(crate) fn binary(&mut self) -> Decoded<&'a [u8]> {
+    pub(crate) fn binary(&mut self) -> DecodeResult<&'a [u8]> {
         match self.u8()? {
             0xa0 => self.sized(false),
             0xb0 => self.sized(true),
@@ -169,7 +169,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// A string or a symbol: clients mix them up.
-    pub(crate) fn string(&mut self) -> Decoded<&'a str> {
+    pub(crate) fn string(&mut self) -> DecodeResult<&'a str> {
         match self.u8()? {
             0xa1 | 0xa3 => self.text(false),
             0xb1 | 0xb3 => self.text(true),
@@ -178,7 +178,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// The numeric descriptor of a described value.
-    pub(crate) fn descriptor(&mut self) -> Decoded<u64> {
+    pub(crate) fn descriptor(&mut self) -> DecodeResult<u64> {
         match self.u8()? {
             0x00 => self.ulong(),
             found => Err(wrong("a described value", found)),
@@ -186,7 +186,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// The elements of a list as a decoder, and their number.
-    pub(crate) fn list(&mut self) -> Decoded<(Decoder<'a>, usize)> {
+    pub(crate) fn list(&mut self) -> DecodeResult<(Decoder<'a>, usize)> {
         match self.u8()? {
             0x45 => Ok((self.inner(&[])?, 0)),
             0xc0 => self.compound(false),
@@ -196,7 +196,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// The keys and values of a map as a decoder, and their number.
-    pub(crate) fn map(&mut self) -> Decoded<(Decoder<'a>, usize)> {
+    pub(crate) fn map(&mut self) -> DecodeResult<(Decoder<'a>, usize)> {
         match self.u8()? {
             0xc1 => self.compound(false),
             0xd1 => self.compound(true),
@@ -204,7 +204,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    fn compound(&mut self, wide: bool) -> Decoded<(Decoder<'a>, usize)> {
+    fn compound(&mut self, wide: bool) -> DecodeResult<(Decoder<'a>, usize)> {
         let body = self.sized(wide)?;
         let mut inner = self.inner(body)?;
         let count = inner.length(wide)?;
@@ -215,7 +215,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    fn inner(&self, bytes: &'a [u8]) -> Decoded<Decoder<'a>> {
+    fn inner(&self, bytes: &'a [u8]) -> DecodeResult<Decoder<'a>> {
         Ok(Decoder {
             bytes,
             elements: self.elements,
@@ -223,19 +223,19 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    fn count_elements(&mut self, count: usize) -> Decoded<()> {
+    fn count_elements(&mut self, count: usize) -> DecodeResult<()> {
         let count = u32::try_from(count).map_err(|_| DecodeError::TooComplex)?;
         let left = self.elements.checked_sub(count);
         self.elements = left.ok_or(DecodeError::TooComplex)?;
         Ok(())
     }
 
-    pub(crate) fn value(&mut self) -> Decoded<Value<'a>> {
+    pub(crate) fn value(&mut self) -> DecodeResult<Value<'a>> {
         let constructor = self.u8()?;
         self.value_of(constructor)
     }
 
-    fn value_of(&mut self, constructor: u8) -> Decoded<Value<'a>> {
+    fn value_of(&mut self, constructor: u8) -> DecodeResult<Value<'a>> {
         match constructor {
             0x00 => self.described(),
             0x45 => Ok(Value::List(Vec::new())),
@@ -246,7 +246,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    fn scalar(&mut self, constructor: u8) -> Decoded<Value<'a>> {
+    fn scalar(&mut self, constructor: u8) -> DecodeResult<Value<'a>> {
         Ok(match constructor {
             0x40 => Value::Null,
             0x41 => Value::Bool(true),
@@ -285,8 +285,8 @@ impl<'a> Decoder<'a> {
     fn nested<T>(
         &mut self,
         mut inner: Decoder<'a>,
-        read: impl FnOnce(&mut Decoder<'a>) -> Decoded<T>,
-    ) -> Decoded<T> {
+        read: impl FnOnce(&mut Decoder<'a>) -> DecodeResult<T>,
+    ) -> DecodeResult<T> {
         let value = read(&mut inner)?;
         match inner.is_done() {
             true => {
@@ -297,7 +297,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    fn elements_of(&mut self, wide: bool) -> Decoded<Vec<Value<'a>>> {
+    fn elements_of(&mut self, wide: bool) -> DecodeResult<Vec<Value<'a>>> {
         let (inner, count) = self.compound(wide)?;
         self.nested(inner, |inner| {
             inner.count_elements(count)?;
@@ -305,7 +305,7 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    fn entries(&mut self, wide: bool) -> Decoded<Vec<(Value<'a>, Value<'a>)>> {
+    fn entries(&mut self, wide: bool) -> DecodeResult<Vec<(Value<'a>, Value<'a>)>> {
         let (inner, count) = self.compound(wide)?;
         if count % 2 != 0 {
             return Err(DecodeError::Size);
@@ -318,7 +318,7 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    fn array_elements(&mut self, wide: bool) -> Decoded<Vec<Value<'a>>> {
+    fn array_elements(&mut self, wide: bool) -> DecodeResult<Vec<Value<'a>>> {
         let body = self.sized(wide)?;
         let mut inner = self.inner(body)?;
         let count = inner.length(wide)?;
@@ -342,14 +342,14 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    fn described(&mut self) -> Decoded<Value<'a>> {
+    fn described(&mut self) -> DecodeResult<Value<'a>> {
         let descriptor = self.described_part()?;
         let value = self.described_part()?;
         Ok(Value::Described(Box::new((descriptor, value))))
     }
 
     /// Descriptors may be described too, so they count as a level.
-    fn described_part(&mut self) -> Decoded<Value<'a>> {
+    fn described_part(&mut self) -> DecodeResult<Value<'a>> {
         self.count_elements(1)?;
         self.depth = self.depth.checked_sub(1).ok_or(DecodeError::TooComplex)?;
         let value = self.value()?;

@@ -28,43 +28,43 @@ pub(crate) struct Explain {
 impl Explain {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         let job = load(&self.job, self.json)?;
-        let explained = Explained {
+        let explanation = Explanation {
             plan: explain(&job.plan),
             state: estimate(&job.plan),
-            start: StartReads::of(&job),
+            start: Lookback::of(&job),
             instances: self.instances,
             job: &job,
         };
         match self.json {
-            true => explained.print_json(),
-            false => explained.print_text(),
+            true => explanation.print_json(),
+            false => explanation.print_text(),
         }?;
         Ok(ExitStatus::Success)
     }
 }
 
-struct Explained<'a> {
+struct Explanation<'a> {
     job: &'a Job,
     plan: String,
     state: Vec<StateEstimate>,
-    start: StartReads,
+    start: Lookback,
     instances: Option<usize>,
 }
 
 /// How far before its first output a job reads.
-struct StartReads {
+struct Lookback {
     by_event_time: Duration,
     by_arrival: Duration,
     early_arrival: Option<Duration>,
 }
 
-impl StartReads {
-    fn of(job: &Job) -> StartReads {
+impl Lookback {
+    fn of(job: &Job) -> Lookback {
         let by_event_time = lookback(&job.plan);
         let early_arrival = job.file.time.early_arrival;
         // An event may arrive before its event time by the early bound.
         let early = early_arrival.unwrap_or(Duration::ZERO);
-        StartReads {
+        Lookback {
             by_event_time,
             by_arrival: Duration::from_ticks(by_event_time.ticks() + early.ticks()),
             early_arrival,
@@ -93,7 +93,7 @@ impl StartReads {
     }
 }
 
-impl Explained<'_> {
+impl Explanation<'_> {
     fn print_json(&self) -> io::Result<()> {
         let job = self.job;
         let inputs = job.plan.inputs.iter();

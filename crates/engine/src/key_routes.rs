@@ -20,7 +20,7 @@ use crate::physical_plan::{Exit, PhysicalPlan, Placement};
 use crate::value::ValueRef;
 
 /// The class of a key's text; `None` for NULL, records and arrays, which are all in one class.
-pub type ClassOf<'a> = dyn Fn(Option<&str>) -> usize + 'a;
+pub type KeyClassifier<'a> = dyn Fn(Option<&str>) -> usize + 'a;
 
 /// Where the key is in the items of each exit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl KeyRoutes {
         exit: usize,
         item: &Item,
         classes: usize,
-        class_of: &ClassOf<'_>,
+        class_of: &KeyClassifier<'_>,
     ) -> Vec<Option<Item>> {
         let key = self.keys.get(input).and_then(|exits| exits.get(exit));
         let key = key.copied().flatten();

@@ -25,7 +25,7 @@ pub use chunk::{CHUNK_ROWS, Chunk, ChunkLanes, LaneName};
 pub use column::{Column, ColumnBuilder};
 pub use estimate::{StateEstimate, StateItem, StateUnit, VALUE_BYTES, estimate};
 pub use item_codec::ItemReader;
-pub use key_routes::{ClassOf, KeyRoutes};
+pub use key_routes::{KeyClassifier, KeyRoutes};
 pub use lazy::{LazyColumn, NestedPieces, ReadNested};
 pub use lazy_texts::NestedTexts;
 pub use ops::{

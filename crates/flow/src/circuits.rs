@@ -45,12 +45,12 @@ struct Shared {
     circuits: Mutex<BTreeMap<String, Entry>>,
     /// The next offset to read.
     read: watch::Sender<Offset>,
-    openings: mpsc::Sender<Opening>,
+    openings: mpsc::Sender<CircuitTrip>,
 }
 
 struct Entry {
     breaker: Breaker,
-    opening: Option<Opening>,
+    opening: Option<CircuitTrip>,
     notified: bool,
     /// The records it needs, or only the first of them.
     required: VecDeque<(EnqueueTime, Offset)>,
@@ -58,7 +58,7 @@ struct Entry {
 
 /// The opening of a circuit that has not been closed since.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Opening {
+pub struct CircuitTrip {
     pub circuit: String,
     /// Offset of the record that opened it; unique per opening.
     pub offset: Offset,
@@ -72,7 +72,7 @@ pub struct CircuitStatus {
     pub name: String,
     pub state: CircuitState,
     pub rule: Rule,
-    pub opening: Option<Opening>,
+    pub opening: Option<CircuitTrip>,
 }
 
 /// A record of the partition.
@@ -86,7 +86,7 @@ impl Circuits {
     pub fn new(
         partition: Arc<dyn Partition>,
         clock: Arc<dyn Clock>,
-    ) -> (Circuits, mpsc::Receiver<Opening>) {
+    ) -> (Circuits, mpsc::Receiver<CircuitTrip>) {
         let (openings, receiver) = mpsc::channel(OPENINGS_MAX);
         let circuits = Circuits(Arc::new(Shared {
             partition,
@@ -144,7 +144,7 @@ impl Circuits {
     }
 
     /// Records that an opening was notified.
-    pub async fn notified(&self, opening: &Opening) -> Result<(), AppendError> {
+    pub async fn notified(&self, opening: &CircuitTrip) -> Result<(), AppendError> {
         let line = format!("notified {}", opening.offset);
         self.append(&opening.circuit, &line).await.map(drop)
     }
@@ -297,7 +297,7 @@ impl Entry {
         name: &str,
         record: &Record<'_>,
         line: CircuitRecord,
-    ) -> Option<Opening> {
+    ) -> Option<CircuitTrip> {
         let (at, offset) = (EnqueueTime(record.timestamp), record.offset);
         let event = match line {
             CircuitRecord::Event(event) => event,
@@ -316,7 +316,7 @@ impl Entry {
         }
         match self.breaker.apply(at, &event) {
             Some(Transition::Opened { why }) if closed => {
-                let opening = Opening {
+                let opening = CircuitTrip {
                     circuit: name.to_owned(),
                     offset,
                     at,

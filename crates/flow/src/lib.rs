@@ -78,7 +78,7 @@ mod source;
 mod stage;
 
 pub use breaker::{Breaker, OnExhausted, Permit};
-pub use circuits::{CircuitStatus, Circuits, Opening};
+pub use circuits::{CircuitStatus, CircuitTrip, Circuits};
 pub use dead_letter::{
     DeadLetter, DeadLetterFilter, DeadLetterPage, DeadLetterPartition, DeadLetterSink,
     FailedAttempt, ReplayOutcome, StoredDeadLetter,

@@ -139,7 +139,7 @@ pub(crate) struct Join {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
-    pub of: SourceOf,
+    pub of: SourceExpr,
     pub alias: Option<Ident>,
     pub timestamp: Option<TimestampBy>,
     pub partition: Option<PartitionBy>,
@@ -147,7 +147,7 @@ pub(crate) struct Source {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum SourceOf {
+pub(crate) enum SourceExpr {
     Name(Ident),
     Query(Box<Query>),
     /// A FROM clause in parentheses.

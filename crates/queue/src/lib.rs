@@ -54,10 +54,9 @@ pub use message::{
     Properties,
 };
 pub use service::{
-    AcceptedSession, CreateError, DeferredRequest, Disposition, Error, ExchangeResult,
-    ForwardError, Forwarding, NewQueue, NewSubscription, NewTopic, Options, PropertyEdit,
-    PropertyMap, Queue, QueueStats, Queues, ReceiveRequest, Settlement, Subscription, Topic,
-    TopicError, TopicLimits, Topics, TransactionOperation, TransactionPart, Transactions, WaitKey,
-    feed,
+    AcceptedSession, CreateError, DeferredRequest, Disposition, Error, ForwardError, Forwarding,
+    NewQueue, NewSubscription, NewTopic, Options, PropertyEdit, PropertyMap, Queue, QueueStats,
+    Queues, ReceiveRequest, SettleAndReceiveResult, SettleBatch, Subscription, Topic, TopicError,
+    TopicLimits, Topics, TransactionOperation, TransactionPart, Transactions, WaitKey, feed,
 };
 pub use settings::{Settings, SettingsError};

@@ -66,7 +66,7 @@ mod timeline;
 mod versions;
 mod wait;
 
-pub use self::core::{Decision, DecisionError, StartOutcome};
+pub use self::core::{OperatorCommand, OperatorCommandError, StartOutcome};
 pub use definition::Definition;
 pub use expr::Template;
 pub use journal::JournalError;

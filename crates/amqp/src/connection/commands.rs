@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 
 use super::disposition::TrackedDelivery;
-use super::link::{Incoming, LinkEnd, Outgoing};
+use super::link::{LinkEnd, ReceiverLink, SenderLink};
 use super::session::UnsentMessage;
 use super::transaction::{DECLARED, TRANSACTIONAL_STATE};
 use super::{Connection, Event, LinkHandle, LinkId};
@@ -86,14 +86,14 @@ impl Connection {
         let early_flow = self.take_early_flow(link_handle);
         let end = match request.role {
             Role::Receiver => {
-                let mut outgoing = Outgoing::default();
+                let mut outgoing = SenderLink::default();
                 if let Some(flow) = &early_flow {
                     outgoing.update(flow);
                     self.events.push_back(Event::Credit { link });
                 }
                 LinkEnd::Sender(outgoing)
             }
-            Role::Sender => LinkEnd::Receiver(Incoming {
+            Role::Sender => LinkEnd::Receiver(ReceiverLink {
                 delivery_count: request.initial_delivery_count.unwrap_or(0),
                 credit: 0,
                 credit_max: terms.credit,
@@ -210,7 +210,7 @@ impl Connection {
         self.outgoing(link).is_some_and(|outgoing| outgoing.drain)
     }
 
-    fn outgoing(&self, link: LinkId) -> Option<&Outgoing> {
+    fn outgoing(&self, link: LinkId) -> Option<&SenderLink> {
         let link_handle = self.handles.get(&link)?;
         let session = self.sessions.get(&link_handle.channel)?;
         match &session.links.get(&link_handle.handle)?.end {

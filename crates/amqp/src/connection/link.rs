@@ -18,14 +18,14 @@ pub(super) struct Link {
 pub(super) enum LinkEnd {
     /// The owner has not answered yet.
     Attaching,
-    Receiver(Incoming),
-    Sender(Outgoing),
+    Receiver(ReceiverLink),
+    Sender(SenderLink),
     /// We have detached, and the client has not confirmed it.
     Detached,
 }
 
 /// A link that the client sends on.
-pub(super) struct Incoming {
+pub(super) struct ReceiverLink {
     pub(super) delivery_count: u32,
     pub(super) credit: u32,
     /// Credit and unsettled deliveries together never exceed it.
@@ -49,7 +49,7 @@ pub(super) struct Incomplete {
 
 /// A link that we send on.
 #[derive(Default)]
-pub(super) struct Outgoing {
+pub(super) struct SenderLink {
     pub(super) delivery_count: u32,
     pub(super) credit: u32,
     /// The client wants its credit used up or taken back.
@@ -98,7 +98,7 @@ impl Link {
     }
 }
 
-impl Outgoing {
+impl SenderLink {
     /// Takes over what a flow says about the credit.
     pub(super) fn update(&mut self, flow: &Flow) {
         // A client that has not seen our Attach counts from where we begin.
@@ -110,7 +110,7 @@ impl Outgoing {
     }
 }
 
-impl Incoming {
+impl ReceiverLink {
     /// Gives credit back, once enough of it is gone to be worth a flow. True if the client must be told.
     pub(super) fn renew_credit(&mut self) -> bool {
         if self.credit > self.credit_max / 2 {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
 
-use super::link::{Incoming, Incomplete, Link, LinkEnd};
+use super::link::{Incomplete, Link, LinkEnd, ReceiverLink};
 use super::{Connection, Delivery, Event, LinkHandle, LinkId, Outcome, transaction};
 use crate::error::{AmqpError, ProtocolError, condition};
 use crate::frame::{self, FrameKind};
@@ -216,7 +216,7 @@ impl Connection {
     }
 }
 
-impl Incoming {
+impl ReceiverLink {
     /// A message that is too large is rejected when its last frame has come: clients report that better than the end of
     /// their link. The link ends if nobody waits for the answer, or if the message goes on for too long.
     fn too_large(&mut self, mut incomplete: Incomplete, more: bool) -> TransferResult {

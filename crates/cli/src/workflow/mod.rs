@@ -30,13 +30,13 @@ pub(crate) enum Workflow {
     /// Draw an instance: its steps, attempts and compensations
     Show(Instance),
     /// Cancel an instance and compensate its completed steps
-    Cancel(Decision),
+    Cancel(OperatorCommand),
     /// Retry failed compensations
-    Retry(Decision),
+    Retry(OperatorCommand),
     /// Skip the compensation of a step and go on with the others
     Skip(Skip),
     /// Mark a parked instance as resolved by hand
-    Resolve(Decision),
+    Resolve(OperatorCommand),
     /// Run a supervisor, which compensates failed instances, as a process of its own
     Supervise(supervise::Supervise),
     /// Check a workflow definition and print its errors
@@ -77,7 +77,7 @@ pub(crate) struct Instance {
 }
 
 #[derive(clap::Args)]
-pub(crate) struct Decision {
+pub(crate) struct OperatorCommand {
     #[command(flatten)]
     instance: Instance,
     /// The reason, kept in the history of the instance
@@ -88,7 +88,7 @@ pub(crate) struct Decision {
 #[derive(clap::Args)]
 pub(crate) struct Skip {
     #[command(flatten)]
-    decision: Decision,
+    decision: OperatorCommand,
     /// The step whose compensation is skipped
     #[arg(long)]
     step: String,
@@ -217,7 +217,7 @@ impl Instance {
     }
 }
 
-impl Decision {
+impl OperatorCommand {
     async fn run(self, operation: &str) -> anyhow::Result<ExitStatus> {
         let body = json!({"note": self.note});
         self.send(operation, &body).await

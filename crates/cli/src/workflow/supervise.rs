@@ -186,19 +186,20 @@ impl RemoteFailedInstances {
     }
 }
 
-type Pending<T> = std::pin::Pin<Box<dyn Future<Output = Result<T, FailedInstanceError>> + Send>>;
+type SourceFuture<T> =
+    std::pin::Pin<Box<dyn Future<Output = Result<T, FailedInstanceError>> + Send>>;
 
 impl FailedInstanceSource for RemoteFailedInstances {
-    fn claim(&self, claim: Claim) -> Pending<ClaimResponse> {
+    fn claim(&self, claim: Claim) -> SourceFuture<ClaimResponse> {
         let timeout = RESPONSE_TIMEOUT + Duration::from_millis(claim.wait_ms);
         Box::pin(self.post(&self.claims, "claim", &claim, timeout))
     }
 
-    fn report(&self, report: OutcomeReport) -> Pending<ReportResponse> {
+    fn report(&self, report: OutcomeReport) -> SourceFuture<ReportResponse> {
         Box::pin(self.post(&self.reports, "report", &report, RESPONSE_TIMEOUT))
     }
 
-    fn release(&self, request: ReleaseRequest) -> Pending<()> {
+    fn release(&self, request: ReleaseRequest) -> SourceFuture<()> {
         let response = self.post(&self.reports, "return", &request, RESPONSE_TIMEOUT);
         Box::pin(async move { response.await.map(|_: serde::de::IgnoredAny| ()) })
     }

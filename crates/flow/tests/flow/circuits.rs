@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::common::{TokioClock, paused};
 use highwater_env::Clock;
 use highwater_flow::circuit::{CircuitEvent, CircuitState, Rule};
-use highwater_flow::{Breaker, Circuits, OnExhausted, Opening};
+use highwater_flow::{Breaker, CircuitTrip, Circuits, OnExhausted};
 use highwater_log::{HubName, HubSettings, HubSpec, Log, MemoryLog, Offset, Partition};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
@@ -18,7 +18,7 @@ fn seconds(seconds: u64) -> Duration {
 struct Instance {
     circuits: Circuits,
     breaker: Breaker,
-    openings: mpsc::Receiver<Opening>,
+    openings: mpsc::Receiver<CircuitTrip>,
 }
 
 impl Instance {

@@ -32,7 +32,7 @@ use crate::partition_pipeline::Delivery;
 pub(crate) use clock::{RevisionClock, RevisionStep};
 pub(crate) use first_revision::{CountedWindow, RevisionTimes, WindowBounds};
 pub(crate) use revisions::Revisions;
-use statement::{NoIdentity, RowIdentity};
+use statement::{IdentityError, RowIdentity};
 pub(crate) use substream_releases::SubstreamReleases;
 
 /// The column with the number of the revision.
@@ -189,13 +189,13 @@ impl EarlyPlan {
                     self.need_nodes(plan, to.from);
                     Ok(identity)
                 }
-                Err(NoIdentity::Unselected(column)) => {
+                Err(IdentityError::Unselected(column)) => {
                     return Err(format!(
                         "rows are told apart by their group, so add {column} to the columns of the statement \
                          that writes to \"{output}\""
                     ));
                 }
-                Err(NoIdentity::Never(reason)) => {
+                Err(IdentityError::Never(reason)) => {
                     never = Some(reason);
                     Err(reason)
                 }

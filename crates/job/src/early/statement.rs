@@ -71,7 +71,7 @@ impl Windows {
 
 /// Why rows of a statement cannot be told apart.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum NoIdentity {
+pub(super) enum IdentityError {
     /// The statement has no early rows.
     Never(&'static str),
     /// This must be selected.
@@ -104,20 +104,25 @@ struct RowOrigins<'p> {
 }
 
 impl RowIdentity {
-    pub(super) fn of(plan: &Plan, node: NodeId, names: &[Name]) -> Result<RowIdentity, NoIdentity> {
-        let origins = origins(plan, node).map_err(NoIdentity::Never)?;
+    pub(super) fn of(
+        plan: &Plan,
+        node: NodeId,
+        names: &[Name],
+    ) -> Result<RowIdentity, IdentityError> {
+        let origins = origins(plan, node).map_err(IdentityError::Never)?;
         let shown = |wanted: Origin| {
             let mut columns = origins.columns.iter().zip(names);
             columns.position(|(origin, name)| *origin == wanted && matches!(name, Name::Field(_)))
         };
         let (keys, windows) = match &origins.branches[..] {
             [Branch { id: None, window }] => {
-                let kind = kind_of(plan, window).map_err(NoIdentity::Never)?;
+                let kind = kind_of(plan, window).map_err(IdentityError::Never)?;
                 (&window.keys[..], Windows::One(kind))
             }
             branches => {
-                let kinds = named_kinds(plan, branches).map_err(NoIdentity::Never)?;
-                let unselected = || NoIdentity::Unselected("System.Window().Id AS WindowId".into());
+                let kinds = named_kinds(plan, branches).map_err(IdentityError::Never)?;
+                let unselected =
+                    || IdentityError::Unselected("System.Window().Id AS WindowId".into());
                 let column = shown(Origin::WindowId).ok_or_else(unselected)?;
                 (common_keys(branches)?, Windows::Named { column, kinds })
             }
@@ -125,10 +130,10 @@ impl RowIdentity {
         let mut columns = Vec::new();
         for (index, key) in keys.iter().enumerate() {
             let column = shown(Origin::Key(index));
-            columns.push(column.ok_or_else(|| NoIdentity::Unselected(key.name.clone()))?);
+            columns.push(column.ok_or_else(|| IdentityError::Unselected(key.name.clone()))?);
         }
         if windows.kinds().iter().any(|kind| kind.size().is_some()) {
-            let unselected = || NoIdentity::Unselected("System.Timestamp() AS WindowEnd".into());
+            let unselected = || IdentityError::Unselected("System.Timestamp() AS WindowEnd".into());
             columns.push(shown(Origin::Time).ok_or_else(unselected)?);
         }
         if let Windows::Named { column, .. } = &windows {
@@ -197,7 +202,7 @@ fn named_kinds(
 }
 
 /// The keys that all windows have.
-fn common_keys<'p>(branches: &[Branch<'p>]) -> Result<&'p [Key], NoIdentity> {
+fn common_keys<'p>(branches: &[Branch<'p>]) -> Result<&'p [Key], IdentityError> {
     let fewest = branches
         .iter()
         .min_by_key(|branch| branch.window.keys.len());
@@ -207,7 +212,7 @@ fn common_keys<'p>(branches: &[Branch<'p>]) -> Result<&'p [Key], NoIdentity> {
         .find(|branch| branch.window.keys.len() > keys.len())
     {
         // OVER (PARTITION BY ..) of a session may have more of them.
-        Some(more) => Err(NoIdentity::Unselected(
+        Some(more) => Err(IdentityError::Unselected(
             more.window.keys[keys.len()].name.clone(),
         )),
         None => Ok(keys),
@@ -318,7 +323,7 @@ mod tests {
 
     use super::*;
 
-    fn identity(query: &str) -> Result<(Vec<String>, bool), NoIdentity> {
+    fn identity(query: &str) -> Result<(Vec<String>, bool), IdentityError> {
         let compiled = compile(query, &Catalog::streams(["a", "b"])).unwrap();
         let node = compiled.plan.outputs[0].from;
         let names = compiled.plan.column_names(node);
@@ -355,7 +360,7 @@ mod tests {
     #[test]
     fn what_is_missing_among_the_columns_is_named() {
         let group = "FROM a TIMESTAMP BY t GROUP BY k, TumblingWindow(minute, 1)";
-        let unselected = |column: &str| Err(NoIdentity::Unselected(column.into()));
+        let unselected = |column: &str| Err(IdentityError::Unselected(column.into()));
         assert_eq!(
             identity(&format!(
                 "SELECT COUNT(*) AS n, System.Timestamp() AS w INTO x {group}"
@@ -368,7 +373,7 @@ mod tests {
         );
         let windows = "SELECT k, COUNT(*) AS n, System.Timestamp() AS at INTO x FROM a TIMESTAMP BY t \
             GROUP BY k, Windows(Window('a', TumblingWindow(minute, 1)), Window('b', TumblingWindow(minute, 2)))";
-        assert_eq!(identity(windows), Err(NoIdentity::Never(WITHOUT_IDS)));
+        assert_eq!(identity(windows), Err(IdentityError::Never(WITHOUT_IDS)));
     }
 
     #[test]
@@ -388,7 +393,7 @@ mod tests {
         ];
         for query in never {
             assert!(
-                matches!(identity(query), Err(NoIdentity::Never(_))),
+                matches!(identity(query), Err(IdentityError::Never(_))),
                 "{query}: {:?}",
                 identity(query)
             );

@@ -21,9 +21,9 @@ const ROWS_MAX: usize = 1_000;
 const ROW_BYTES_MAX: usize = 1 << 20;
 
 /// What is collected of each output.
-pub(super) type Collected<T> = Arc<Mutex<Vec<T>>>;
+pub(super) type SharedRows<T> = Arc<Mutex<Vec<T>>>;
 
-pub(super) fn lock<T>(collected: &Collected<T>) -> MutexGuard<'_, Vec<T>> {
+pub(super) fn lock<T>(collected: &SharedRows<T>) -> MutexGuard<'_, Vec<T>> {
     collected.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -33,7 +33,7 @@ struct RowCollector {
     writer: JsonWriter,
     /// The size of the collected rows.
     bytes: usize,
-    collected: Collected<PlaygroundOutput>,
+    collected: SharedRows<PlaygroundOutput>,
     limit: Arc<WorkLimit>,
 }
 
@@ -67,7 +67,7 @@ struct SourceCollector {
     output: usize,
     /// The number of the first event of each input.
     first: Arc<[usize]>,
-    collected: Collected<Vec<Option<RowSources>>>,
+    collected: SharedRows<Vec<Option<RowSources>>>,
     limit: Arc<WorkLimit>,
 }
 
@@ -98,12 +98,12 @@ impl OutputPort for SourceCollector {
 pub(super) fn collect_rows(
     job: &Job,
     limit: &Arc<WorkLimit>,
-) -> (OutputRouting, Collected<PlaygroundOutput>) {
+) -> (OutputRouting, SharedRows<PlaygroundOutput>) {
     let outputs = output_names(job).into_iter().map(|name| PlaygroundOutput {
         name,
         ..PlaygroundOutput::default()
     });
-    let collected: Collected<_> = Arc::new(Mutex::new(outputs.collect()));
+    let collected: SharedRows<_> = Arc::new(Mutex::new(outputs.collect()));
     let routing = route(job, |output, statements| {
         let columns = |statement: usize| job.plan.column_names(job.plan.outputs[statement].from);
         let (forms, names) = match statements {
@@ -133,8 +133,8 @@ pub(super) fn collect_sources(
     columns: &[Vec<usize>],
     first: Vec<usize>,
     limit: &Arc<WorkLimit>,
-) -> (OutputRouting, Collected<Vec<Option<RowSources>>>) {
-    let collected: Collected<_> = Arc::new(Mutex::new(vec![Vec::new(); output_names(job).len()]));
+) -> (OutputRouting, SharedRows<Vec<Option<RowSources>>>) {
+    let collected: SharedRows<_> = Arc::new(Mutex::new(vec![Vec::new(); output_names(job).len()]));
     let first: Arc<[usize]> = first.into();
     let routing = route(job, |output, statements| {
         let form = |statement: &usize| {

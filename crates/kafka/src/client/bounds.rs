@@ -14,7 +14,7 @@ use super::{Remote, fetch, lock};
 use crate::codes::OK;
 
 /// The offset of each partition of a response.
-type Listed = BTreeMap<(TopicName, i32), Offset>;
+type PartitionOffsets = BTreeMap<(TopicName, i32), Offset>;
 
 impl Remote {
     /// Reads the bounds of all partitions in use, with three requests to each broker, so that
@@ -78,7 +78,7 @@ impl Remote {
         partitions: &[RemotePartition],
         time: i64,
         isolation: Isolation,
-    ) -> Result<Listed, Failure> {
+    ) -> Result<PartitionOffsets, Failure> {
         let mut topics: BTreeMap<&TopicName, Vec<ListOffsetsPartition>> = BTreeMap::new();
         for partition in partitions {
             let target = &partition.target;
@@ -103,7 +103,7 @@ impl Remote {
         let route = Route::new(Destination::Broker(address.clone()));
         let cluster = self.cluster();
         let listed = cluster.call(route, request, |response| {
-            let mut listed = Listed::new();
+            let mut listed = PartitionOffsets::new();
             for topic in response.topics {
                 let readable = topic.partitions.iter().filter(|one| one.error_code == OK);
                 for one in readable {

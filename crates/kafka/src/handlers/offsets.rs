@@ -27,7 +27,7 @@ use crate::codes::{ErrorCode, OK, code_of};
 use crate::request::{RequestContext, topic_partition};
 
 /// A value for each partition of each topic, in the order of the request.
-type ByTopic<T> = Vec<(TopicName, Vec<(i32, T)>)>;
+type TopicPartitionValues<T> = Vec<(TopicName, Vec<(i32, T)>)>;
 
 /// The offsets that a request commits. OffsetCommit and TxnOffsetCommit have different types with the same fields.
 macro_rules! committed_offsets {
@@ -63,8 +63,8 @@ pub(super) use committed_offsets;
 /// coordinator is added later, by [`topic_results`].
 pub(super) fn existing_partitions<T>(
     context: &RequestContext,
-    topics: ByTopic<T>,
-) -> (Vec<(TopicPartition, T)>, ByTopic<i16>) {
+    topics: TopicPartitionValues<T>,
+) -> (Vec<(TopicPartition, T)>, TopicPartitionValues<i16>) {
     let mut existing = Vec::new();
     let mut codes = Vec::with_capacity(topics.len());
     for (name, partitions) in topics {
@@ -84,7 +84,7 @@ pub(super) fn existing_partitions<T>(
 /// Builds the topics of a response. A partition without a code of its own gets that of the whole request.
 pub(super) fn topic_results<P, T>(
     context: &RequestContext,
-    codes: ByTopic<i16>,
+    codes: TopicPartitionValues<i16>,
     whole: i16,
     partition: impl Fn(i32, i16) -> P,
     topic: impl Fn(TopicName, Vec<P>) -> T,
@@ -138,7 +138,7 @@ pub(crate) async fn commit(
 
 /// The committed offsets of one group.
 struct GroupOffsets {
-    topics: ByTopic<(Option<OffsetAndMetadata>, i16)>,
+    topics: TopicPartitionValues<(Option<OffsetAndMetadata>, i16)>,
     code: i16,
 }
 

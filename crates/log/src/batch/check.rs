@@ -115,14 +115,14 @@ struct RecordStream<R> {
 }
 
 /// Why a record is invalid: a reason of its own, or an error of the whole batch.
-enum Invalid {
+enum RecordError {
     Record(&'static str),
     Batch(BatchError),
 }
 
-impl From<&'static str> for Invalid {
-    fn from(reason: &'static str) -> Invalid {
-        Invalid::Record(reason)
+impl From<&'static str> for RecordError {
+    fn from(reason: &'static str) -> RecordError {
+        RecordError::Record(reason)
     }
 }
 
@@ -142,8 +142,8 @@ impl<R: Read> RecordStream<R> {
         let (count, base) = (header.count(), header.base_timestamp());
         let mut summary = RecordSummary::EMPTY;
         let error = |index, invalid| match invalid {
-            Invalid::Record(reason) => BatchError::Record { index, reason },
-            Invalid::Batch(error) => error,
+            RecordError::Record(reason) => BatchError::Record { index, reason },
+            RecordError::Batch(error) => error,
         };
         for index in 0..count {
             let (delta, null_key) = self
@@ -165,7 +165,7 @@ impl<R: Read> RecordStream<R> {
     }
 
     /// Returns the timestamp relative to the batch's, and whether the key is null.
-    fn check_record(&mut self, index: i32) -> Result<(i64, bool), Invalid> {
+    fn check_record(&mut self, index: i32) -> Result<(i64, bool), RecordError> {
         let length = self.length()?.ok_or("its length is negative")?;
         let start = self.position();
         self.skip(1)?;
@@ -210,9 +210,9 @@ impl<R: Read> RecordStream<R> {
         Ok(self.buffer.is_empty())
     }
 
-    fn skip(&mut self, mut length: usize) -> Result<(), Invalid> {
+    fn skip(&mut self, mut length: usize) -> Result<(), RecordError> {
         while length > 0 {
-            if self.is_at_end().map_err(Invalid::Batch)? {
+            if self.is_at_end().map_err(RecordError::Batch)? {
                 return Err("it is longer than the batch".into());
             }
             let skipped = length.min(self.buffer.len() - self.start);
@@ -222,10 +222,10 @@ impl<R: Read> RecordStream<R> {
         Ok(())
     }
 
-    fn number(&mut self) -> Result<i64, Invalid> {
+    fn number(&mut self) -> Result<i64, RecordError> {
         let mut value = 0u64;
         for shift in (0..70).step_by(7) {
-            if self.is_at_end().map_err(Invalid::Batch)? {
+            if self.is_at_end().map_err(RecordError::Batch)? {
                 return Err("it is longer than the batch".into());
             }
             let byte = self.buffer[self.start];
@@ -242,13 +242,13 @@ impl<R: Read> RecordStream<R> {
     }
 
     /// `None` if it is negative.
-    fn length(&mut self) -> Result<Option<usize>, Invalid> {
+    fn length(&mut self) -> Result<Option<usize>, RecordError> {
         let length = i32::try_from(self.number()?).map_err(|_| "a length exceeds 32 bits")?;
         Ok(usize::try_from(length).ok())
     }
 
     /// Skips bytes with their length before them; -1 is null. Returns true for null.
-    fn skip_nullable(&mut self) -> Result<bool, Invalid> {
+    fn skip_nullable(&mut self) -> Result<bool, RecordError> {
         match self.number()? {
             -1 => Ok(true),
             length => match usize::try_from(length) {

@@ -126,13 +126,13 @@ impl MemoryPartition {
         Ok((state.producers.end() == end).then(|| self.put(state, Batch::punctuation())))
     }
 
-    fn put(&self, mut state: Locked<'_>, batch: Batch) -> AppendInfo {
+    fn put(&self, mut state: StateGuard<'_>, batch: Batch) -> AppendInfo {
         let appended = state.put(batch, EnqueueTime((self.now)()));
         wake(state);
         appended
     }
 
-    fn state_to_append(&self, bytes: usize) -> Result<Locked<'_>, AppendError> {
+    fn state_to_append(&self, bytes: usize) -> Result<StateGuard<'_>, AppendError> {
         let state = lock(&self.state);
         if state.deleted {
             return Err(AppendError::Deleted(self.topic_partition.clone()));
@@ -148,7 +148,7 @@ impl MemoryPartition {
         }
     }
 
-    fn state_to_read(&self) -> Result<Locked<'_>, ReadError> {
+    fn state_to_read(&self) -> Result<StateGuard<'_>, ReadError> {
         let state = lock(&self.state);
         match state.deleted {
             true => Err(ReadError::Deleted(self.topic_partition.clone())),
@@ -248,10 +248,10 @@ fn stored(batch: &MemoryBatch) -> Option<StoredBatch<'_>> {
     Batches::new(&batch.bytes).next()?.ok()
 }
 
-type Locked<'a> = MutexGuard<'a, State>;
+type StateGuard<'a> = MutexGuard<'a, State>;
 
 /// Releases the lock before it calls the wakers.
-fn wake(mut state: Locked<'_>) {
+fn wake(mut state: StateGuard<'_>) {
     let waiting = mem::take(&mut state.waiting);
     drop(state);
     waiting.into_iter().for_each(Waker::wake);

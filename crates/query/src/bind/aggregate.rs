@@ -11,7 +11,7 @@ use crate::Span;
 use crate::ast::{self, Call, ExprKind as Ast, Order, Over};
 use crate::diagnostic::{Diagnostic, code};
 use crate::functions::{AggregateKind, FunctionInfo};
-use crate::parser::Reported;
+use crate::parser::ErrorReported;
 use crate::plan::{Aggregate, AggregateFunction, Expr, OrderKey};
 
 impl AggregateKind {
@@ -89,7 +89,7 @@ impl ExprBinder<'_, '_> {
         self.clause = clause;
         self.grouping = grouping;
         let Some(grouping) = &mut self.grouping else {
-            return Err(Reported);
+            return Err(ErrorReported);
         };
         Ok(Expr::column(grouping.aggregate(bound?), span))
     }
@@ -296,7 +296,7 @@ impl ExprBinder<'_, '_> {
     /// The first argument of CollectTop, and the one after it.
     fn top_count<'q>(&mut self, call: &'q Call) -> BindResult<(usize, Option<&'q ast::Expr>)> {
         let Some(count) = call.args.first() else {
-            return Err(Reported);
+            return Err(ErrorReported);
         };
         match whole_number(count).and_then(|count| usize::try_from(count).ok()) {
             Some(number @ 1..) => Ok((number, call.args.get(1))),

@@ -11,10 +11,10 @@ use super::scope::{Clause, ResolvedPath, Scope, Source, SourceKind};
 use super::units::{bare_word, constant, whole_number};
 use super::{BindResult, Binder};
 use crate::Span;
-use crate::ast::{self, Call, ExprKind as Ast, FromPart, SourceOf};
+use crate::ast::{self, Call, ExprKind as Ast, FromPart, SourceExpr};
 use crate::diagnostic::{Diagnostic, code};
 use crate::functions::{self, AggregateKind, AnalyticKind, FunctionInfo, Kind};
-use crate::parser::Reported;
+use crate::parser::ErrorReported;
 use crate::plan::{
     Analytic, AnalyticCall, AnalyticColumn, AnalyticNode, Expr, ExprKind, Literal, Node, NodeId,
     Pred, Type,
@@ -60,7 +60,7 @@ impl<'a> Binder<'a> {
     /// The column of a call. Repeated calls share one column.
     fn analytic_column(&mut self, node: NodeId, new: AnalyticCall) -> BindResult<usize> {
         let Node::Analytic(analytic) = &mut self.plan.nodes[node.0] else {
-            return Err(Reported);
+            return Err(ErrorReported);
         };
         let known = analytic.calls.iter().position(|call| *call == new);
         let call = known.unwrap_or_else(|| {
@@ -201,7 +201,7 @@ impl ExprBinder<'_, '_> {
         match call.args.as_slice() {
             [unit, size] => match bare_word(unit) {
                 Some(name) => self.binder.length(name, unit.span, size),
-                None => self.binder.unit_of(unit).and(Err(Reported)),
+                None => self.binder.unit_of(unit).and(Err(ErrorReported)),
             },
             _ => Err(self.missing_limit(&call.name.name, span)),
         }
@@ -275,7 +275,7 @@ impl ExprBinder<'_, '_> {
         Err(self.report(error.help("events are processed in time order")))
     }
 
-    pub(super) fn missing_limit(&mut self, name: &str, span: Span) -> Reported {
+    pub(super) fn missing_limit(&mut self, name: &str, span: Span) -> ErrorReported {
         let message = format!("{name} needs OVER (.. LIMIT DURATION(unit, n))");
         let error = Diagnostic::error(code::ANALYTIC, span, message);
         let label = "how far back may it look?";
@@ -318,7 +318,7 @@ impl ExprBinder<'_, '_> {
         }
     }
 
-    fn not_one_source(&mut self, span: Span, message: &str) -> Reported {
+    fn not_one_source(&mut self, span: Span, message: &str) -> ErrorReported {
         let error = Diagnostic::error(code::ANALYTIC, span, message);
         self.report(error.help("compute it in a step of its own"))
     }
@@ -408,7 +408,7 @@ impl ExprBinder<'_, '_> {
         call: &Call,
     ) -> BindResult<Analytic> {
         let [of, confidence, history, mode @ ..] = call.args.as_slice() else {
-            return Err(Reported);
+            return Err(ErrorReported);
         };
         let of = self.value(of);
         let confidence = self.confidence(info, confidence);
@@ -510,7 +510,7 @@ pub(super) fn uses_analytic(select: &ast::Select) -> Option<Span> {
 
 fn joins_use(from: &ast::From, uses: &impl Fn(&ast::Expr) -> bool) -> bool {
     let nested = |source: &ast::Source| match &source.of {
-        SourceOf::Nested(from) => joins_use(from, uses),
+        SourceExpr::Nested(from) => joins_use(from, uses),
         _ => false,
     };
     nested(&from.first)

@@ -9,7 +9,7 @@ use crate::Span;
 use crate::ast::{self, Call, ExprKind as Ast, Quote};
 use crate::diagnostic::{Diagnostic, code};
 use crate::functions::{self, Category, Function, FunctionInfo, Kind};
-use crate::parser::Reported;
+use crate::parser::ErrorReported;
 use crate::plan::{CompareOp, Expr, ExprKind, Item, Literal, Name, Pred, PredKind};
 
 impl ExprBinder<'_, '_> {
@@ -46,7 +46,7 @@ impl ExprBinder<'_, '_> {
         }
     }
 
-    fn misplaced(&mut self, info: &FunctionInfo, span: Span) -> Reported {
+    fn misplaced(&mut self, info: &FunctionInfo, span: Span) -> ErrorReported {
         let name = info.name;
         let (code, message) = match info.kind {
             Kind::Cast => (code::ARGUMENTS, format!("{name} takes a value and a type")),
@@ -71,7 +71,7 @@ impl ExprBinder<'_, '_> {
         self.report(Diagnostic::error(code, span, message).help_if(help))
     }
 
-    fn misplaced_window(&mut self, name: &str, span: Span) -> Reported {
+    fn misplaced_window(&mut self, name: &str, span: Span) -> ErrorReported {
         let (message, help) = if self.clause == Clause::GroupBy {
             (
                 format!("{name} cannot be part of an expression"),
@@ -86,7 +86,7 @@ impl ExprBinder<'_, '_> {
         self.report(Diagnostic::error(code::WINDOW, span, message).help(help))
     }
 
-    fn unknown_function(&mut self, call: &Call) -> Reported {
+    fn unknown_function(&mut self, call: &Call) -> ErrorReported {
         let name = &call.name.name;
         if self.clause == Clause::GroupBy && (call.name.is("ROLLUP") || call.name.is("CUBE")) {
             let message = format!("there is no GROUP BY {}", name.to_uppercase());
@@ -162,7 +162,7 @@ impl ExprBinder<'_, '_> {
     fn null_if(&mut self, info: &FunctionInfo, call: &Call, span: Span) -> BindResult<Expr> {
         self.check_plain(info, call, span)?;
         let [left, right] = call.args.as_slice() else {
-            return Err(Reported);
+            return Err(ErrorReported);
         };
         let (value, right) = (self.case_operand(left, 2), self.value(right));
         let (value, right) = (value?, right?);
@@ -226,7 +226,12 @@ impl ExprBinder<'_, '_> {
         Err(self.wrong_count(info, call, span))
     }
 
-    pub(super) fn wrong_count(&mut self, info: &FunctionInfo, call: &Call, span: Span) -> Reported {
+    pub(super) fn wrong_count(
+        &mut self,
+        info: &FunctionInfo,
+        call: &Call,
+        span: Span,
+    ) -> ErrorReported {
         let message = format!("{} takes {}", info.name, info.takes());
         let label = match (call.star, call.args.len()) {
             (true, _) => "`*` is not one".to_string(),

@@ -13,7 +13,7 @@ use super::{BindResult, Binder, InputState};
 use crate::Span;
 use crate::ast::{Ident, same_name};
 use crate::diagnostic::{Diagnostic, code};
-use crate::parser::Reported;
+use crate::parser::ErrorReported;
 use crate::plan::{
     AggregateFunction, AnalyticColumn, ApplyColumn, Expr, ExprKind, Input, Item, Name, Node,
     NodeId, Read, Side, Type,
@@ -131,7 +131,7 @@ impl Binder<'_> {
     pub(super) fn column(&mut self, node: NodeId, path: &[Ident], span: Span) -> BindResult<Expr> {
         let names: Vec<String> = path.iter().map(|ident| ident.name.clone()).collect();
         let Some(first) = path.first() else {
-            return Err(Reported);
+            return Err(ErrorReported);
         };
         let below = match &self.plan.nodes[node.0] {
             Node::Filter { from, .. } => Some(*from),
@@ -169,7 +169,7 @@ impl Binder<'_> {
         }
     }
 
-    fn unknown_column(&mut self, name: &Ident, columns: &[Name]) -> Reported {
+    fn unknown_column(&mut self, name: &Ident, columns: &[Name]) -> ErrorReported {
         let known: Vec<&str> = columns.iter().filter_map(field_name).collect();
         self.report(unknown_column(name, &known))
     }

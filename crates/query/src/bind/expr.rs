@@ -8,7 +8,7 @@ use super::{BindResult, Binder};
 use crate::Span;
 use crate::ast::{self, Ident, Quote};
 use crate::diagnostic::{Diagnostic, code};
-use crate::parser::Reported;
+use crate::parser::ErrorReported;
 use crate::plan::{CompareOp, Expr, ExprKind, Literal, Name, Node, Pred, PredKind, Type, UnaryOp};
 use crate::visit;
 
@@ -44,7 +44,7 @@ impl<'a> Binder<'a> {
 }
 
 impl<'b> ExprBinder<'b, '_> {
-    pub(super) fn report(&mut self, diagnostic: Diagnostic) -> Reported {
+    pub(super) fn report(&mut self, diagnostic: Diagnostic) -> ErrorReported {
         self.binder.report(diagnostic)
     }
 
@@ -127,7 +127,7 @@ impl<'b> ExprBinder<'b, '_> {
         Ok(bound)
     }
 
-    fn not_a_value(&mut self, expr: &ast::Expr) -> Reported {
+    fn not_a_value(&mut self, expr: &ast::Expr) -> ErrorReported {
         let text = self.binder.text(expr.span);
         let help = if text.len() < 60 {
             format!("write CASE WHEN {text} THEN 1 ELSE 0 END")
@@ -308,9 +308,13 @@ impl<'b> ExprBinder<'b, '_> {
     }
 
     /// A name in a join that no source, or more than one, can have.
-    pub(super) fn report_unresolved(&mut self, lost: ResolveError, path: &[Ident]) -> Reported {
+    pub(super) fn report_unresolved(
+        &mut self,
+        lost: ResolveError,
+        path: &[Ident],
+    ) -> ErrorReported {
         let Some(first) = path.first() else {
-            return Reported;
+            return ErrorReported;
         };
         let rest: Vec<&str> = path.iter().map(|ident| ident.name.as_str()).collect();
         let text = rest.join(".");
@@ -349,7 +353,7 @@ impl<'b> ExprBinder<'b, '_> {
     /// Only keys, and fields of keys, survive grouping.
     fn grouped_path(&mut self, path: &[Ident], qualified: bool, span: Span) -> BindResult<Expr> {
         let Some(grouping) = &self.grouping else {
-            return Err(Reported);
+            return Err(ErrorReported);
         };
         let located = self.scope.locate(path);
         let rest = located.map_or(path, |at| at.rest);
@@ -380,7 +384,7 @@ impl<'b> ExprBinder<'b, '_> {
         }
     }
 
-    fn ungrouped(&mut self, path: &[Ident], span: Span) -> Reported {
+    fn ungrouped(&mut self, path: &[Ident], span: Span) -> ErrorReported {
         let name = self.binder.text(span);
         let message = match path {
             [] => format!("`{name}` is the whole event, and a group has many"),

@@ -5,9 +5,9 @@ use highwater_spelling::nearest;
 use super::clock::Clock;
 use super::scope::{self, Scope, SourceKind};
 use super::{BindResult, Binder, InputState, Relation, list};
-use crate::ast::{self, Ident, Source, SourceOf, same_name};
+use crate::ast::{self, Ident, Source, SourceExpr, same_name};
 use crate::diagnostic::{Diagnostic, code};
-use crate::parser::Reported;
+use crate::parser::ErrorReported;
 use crate::plan::NodeId;
 
 /// The sources of a SELECT.
@@ -31,7 +31,7 @@ impl<'a> Binder<'a> {
         select: &ast::Select,
         mut from: &'q ast::From,
     ) -> BindResult<FromClause<'q>> {
-        while let SourceOf::Nested(inner) = &from.first.of {
+        while let SourceExpr::Nested(inner) = &from.first.of {
             if !from.rest.is_empty() || from.pattern.is_some() {
                 break;
             }
@@ -45,15 +45,15 @@ impl<'a> Binder<'a> {
 
     pub(super) fn source<'q>(&mut self, source: &'q Source) -> BindResult<FromClause<'q>> {
         let (name, relation) = match &source.of {
-            SourceOf::Name(name) => match self.named(name)? {
+            SourceExpr::Name(name) => match self.named(name)? {
                 NamedSource::Input(input) => (Some(name), self.of_input(input, source)),
                 NamedSource::Step(relation) => (Some(name), relation),
             },
-            SourceOf::Query(query) => {
+            SourceExpr::Query(query) => {
                 self.forbid_into(query);
                 (None, self.query(query)?)
             }
-            SourceOf::Nested(_) => return Err(Reported),
+            SourceExpr::Nested(_) => return Err(ErrorReported),
         };
         let mut scope = self.scope(relation.node, name, source.alias.as_ref());
         let partition = source.partition.as_ref();
@@ -181,7 +181,7 @@ impl<'a> Binder<'a> {
         }
     }
 
-    fn unknown_source(&mut self, name: &Ident) -> Reported {
+    fn unknown_source(&mut self, name: &Ident) -> ErrorReported {
         let error = |message: String| Diagnostic::error(code::UNKNOWN_INPUT, name.span, message);
         if self.step_names.iter().any(|step| name.is(step)) {
             let message = format!("the step `{}` is not there yet", name.name);

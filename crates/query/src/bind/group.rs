@@ -9,7 +9,7 @@ use crate::Span;
 use crate::ast;
 use crate::diagnostic::{Diagnostic, code};
 use crate::functions::WindowKind;
-use crate::parser::Reported;
+use crate::parser::ErrorReported;
 use crate::plan::{
     Aggregate, Expr, ExprKind, Item, Key, Literal, Name, Node, NodeId, Window, WindowNode,
 };
@@ -267,7 +267,7 @@ impl<'a> Binder<'a> {
         aliases: &Aliases,
     ) -> BindResult<Option<Vec<usize>>> {
         let ast::ExprKind::Call(call) = &call.kind else {
-            return Err(Reported);
+            return Err(ErrorReported);
         };
         // PARTITION BY on the source keeps its groups separate, their sessions included.
         let partition = from.partition.map(|by| &by.keys);

@@ -10,10 +10,10 @@ use super::times::{BoundsError, DistanceRange, TimeBounds, duration};
 use super::{BindResult, Binder};
 use crate::Span;
 use crate::ast::{
-    self, ExprKind as Ast, FromPart, Ident, PartitionBy, SelectItem, Source, SourceOf,
+    self, ExprKind as Ast, FromPart, Ident, PartitionBy, SelectItem, Source, SourceExpr,
 };
 use crate::diagnostic::{Diagnostic, code};
-use crate::parser::Reported;
+use crate::parser::ErrorReported;
 use crate::plan::{
     Expr, ExprKind, Item, JoinNode, LookupNode, Name, Node, NodeId, Pred, PredKind, TimeBound,
 };
@@ -51,12 +51,12 @@ fn qualify(from: &mut ast::From) {
     });
     for source in std::iter::once(&mut from.first).chain(joined) {
         let name = match &mut source.of {
-            SourceOf::Nested(inner) => {
+            SourceExpr::Nested(inner) => {
                 qualify(inner);
                 continue;
             }
-            SourceOf::Name(name) => Some(&*name),
-            SourceOf::Query(_) => None,
+            SourceExpr::Name(name) => Some(&*name),
+            SourceExpr::Query(_) => None,
         };
         let name = source.alias.as_ref().or(name);
         let keys = source.partition.iter_mut().flat_map(|by| &mut by.keys);
@@ -113,7 +113,7 @@ pub(super) fn add_cross_conditions(from: &mut ast::From, filter: Option<&ast::Ex
 
 fn source_name(source: &Source) -> Option<&Ident> {
     match &source.of {
-        SourceOf::Name(name) => Some(source.alias.as_ref().unwrap_or(name)),
+        SourceExpr::Name(name) => Some(source.alias.as_ref().unwrap_or(name)),
         _ => source.alias.as_ref(),
     }
 }
@@ -199,7 +199,7 @@ impl<'a> Binder<'a> {
     }
 
     /// CROSS JOIN pairs every event with every row of a table; two streams would wait for each other for ever.
-    fn cross_join(&mut self, join: &ast::Join) -> Reported {
+    fn cross_join(&mut self, join: &ast::Join) -> ErrorReported {
         let message = "CROSS JOIN takes reference data, and this is a stream";
         let error = Diagnostic::error(code::JOIN, join.span.to(join.source.span), message);
         let help = "use JOIN .. ON DATEDIFF(second, a, b) BETWEEN 0 AND 10";
@@ -211,7 +211,7 @@ impl<'a> Binder<'a> {
         source: &'q Source,
         times: &mut TimeBounds,
     ) -> BindResult<JoinedSources<'q>> {
-        if let SourceOf::Nested(inner) = &source.of {
+        if let SourceExpr::Nested(inner) = &source.of {
             return self.joined(inner, times);
         }
         let FromClause {

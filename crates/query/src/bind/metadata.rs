@@ -6,7 +6,7 @@ use super::scope::{Source, SourceKind};
 use crate::Span;
 use crate::ast::{self, Call, ExprKind as Ast, Ident, Quote, same_name};
 use crate::diagnostic::{Diagnostic, code};
-use crate::parser::Reported;
+use crate::parser::ErrorReported;
 use crate::plan::{Expr, Node, Read};
 
 /// The spellings of the reference; names ignore case.
@@ -101,7 +101,7 @@ impl ExprBinder<'_, '_> {
         Ok((source, input))
     }
 
-    fn metadata_error(&mut self, span: Span, message: &str) -> Reported {
+    fn metadata_error(&mut self, span: Span, message: &str) -> ErrorReported {
         let error = Diagnostic::error(code::ARGUMENTS, span, message);
         let help =
             "write GetMetadataPropertyValue(input, '[EventHub].[Offset]'), where the input is read";

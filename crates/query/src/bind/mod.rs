@@ -5,7 +5,7 @@
 //! through the star from below. Binding only ever appends columns, so positions stay valid; unneeded columns are
 //! removed at the end ([`prune`]).
 //!
-//! A failed clause reports itself once and returns [`Reported`]; clauses that depend on it stay silent.
+//! A failed clause reports itself once and returns [`ErrorReported`]; clauses that depend on it stay silent.
 
 mod aggregate;
 mod analytic;
@@ -44,13 +44,13 @@ use crate::Span;
 use crate::ast::{Ident, same_name};
 use crate::diagnostic::Diagnostic;
 use crate::fold;
-use crate::parser::{Reported, parse};
+use crate::parser::{ErrorReported, parse};
 use crate::plan::{Expr, NodeId, Plan};
 
 /// Further diagnostics do not help.
 const DIAGNOSTICS_MAX: usize = 100;
 
-type BindResult<T> = Result<T, Reported>;
+type BindResult<T> = Result<T, ErrorReported>;
 
 /// The declarations of the job around the query. Without any, see [`Catalog::open`].
 #[derive(Clone, Debug, Default)]
@@ -219,9 +219,9 @@ impl<'a> Binder<'a> {
         }
     }
 
-    fn report(&mut self, diagnostic: Diagnostic) -> Reported {
+    fn report(&mut self, diagnostic: Diagnostic) -> ErrorReported {
         self.warn(diagnostic);
-        Reported
+        ErrorReported
     }
 
     fn warn(&mut self, diagnostic: Diagnostic) {

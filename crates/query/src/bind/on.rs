@@ -12,7 +12,7 @@ use crate::Span;
 use crate::ast::{CompareOp, Expr, ExprKind};
 use crate::diagnostic::{Diagnostic, code};
 use crate::functions::{DatePart, Function};
-use crate::parser::Reported;
+use crate::parser::ErrorReported;
 use crate::plan::{self, Literal, Node, Pred, PredKind};
 
 /// DATEDIFF(unit, from, to) over two sources.
@@ -213,7 +213,7 @@ impl Binder<'_> {
                 .is_err();
         }
         match failed {
-            true => Err(Reported),
+            true => Err(ErrorReported),
             false => Ok(on),
         }
     }
@@ -343,7 +343,7 @@ impl ExprBinder<'_, '_> {
                 self.binder.distance_pred(self.scope, pred)
             })
             .collect();
-        let and = |preds| super::pred::balanced(preds, PredKind::And).ok_or(Reported);
+        let and = |preds| super::pred::balanced(preds, PredKind::And).ok_or(ErrorReported);
         Some(preds.and_then(and))
     }
 

@@ -10,11 +10,11 @@ use super::scope::{Aliases, Clause, default_name};
 use super::{BindResult, Binder, Relation, list};
 use crate::Span;
 use crate::ast::{
-    self, Call, ExprKind as Ast, Ident, MatchRecognize, Repeat, SelectItem, SourceOf, same_name,
+    self, Call, ExprKind as Ast, Ident, MatchRecognize, Repeat, SelectItem, SourceExpr, same_name,
 };
 use crate::diagnostic::{Diagnostic, code};
 use crate::functions::{self, Kind};
-use crate::parser::Reported;
+use crate::parser::ErrorReported;
 use crate::plan::{
     Expr, ExprKind, Item, Key, MatchNode, MatchRef, Name, Node, NodeId, Pattern, Pick, Pred,
 };
@@ -41,7 +41,7 @@ pub(super) struct PatternScope {
 pub(super) fn pattern_of(from: &ast::From) -> Option<(&ast::From, &MatchRecognize)> {
     match (&from.pattern, &from.first.of) {
         (Some(pattern), _) => Some((from, pattern)),
-        (None, SourceOf::Nested(inner)) if from.rest.is_empty() => pattern_of(inner),
+        (None, SourceExpr::Nested(inner)) if from.rest.is_empty() => pattern_of(inner),
         _ => None,
     }
 }
@@ -102,7 +102,7 @@ impl<'a> Binder<'a> {
         })
     }
 
-    pub(super) fn pattern_with_more(&mut self, span: Span) -> Reported {
+    pub(super) fn pattern_with_more(&mut self, span: Span) -> ErrorReported {
         let message =
             "MATCH_RECOGNIZE is allowed only in SELECT * FROM source MATCH_RECOGNIZE (..)";
         let error = Diagnostic::error(code::PATTERN, span, message);
@@ -180,7 +180,7 @@ impl<'a> Binder<'a> {
         self.value_over(&source.scope, Clause::PartitionBy, key)
     }
 
-    fn same_name_twice(&mut self, name: &str, span: Span) -> Reported {
+    fn same_name_twice(&mut self, name: &str, span: Span) -> ErrorReported {
         let message = format!("there are two columns called `{name}`");
         let error = Diagnostic::error(code::DUPLICATE_COLUMN, span, message);
         self.report(error.label("the second one"))
@@ -199,13 +199,13 @@ impl<'a> Binder<'a> {
                 matching.known = matching.variables.iter().map(|v| !defined(v)).collect();
                 matching.variables.clone()
             }
-            None => return Err(Reported),
+            None => return Err(ErrorReported),
         };
         let mut defines = vec![None; variables.len()];
         let mut failed = false;
         for (name, condition) in &clause.defines {
             let Some(index) = variables.iter().position(|known| name.is(known)) else {
-                return Err(Reported);
+                return Err(ErrorReported);
             };
             if let Some(matching) = &mut self.matching {
                 matching.current = Some(index);
@@ -216,7 +216,11 @@ impl<'a> Binder<'a> {
             failed |= bound.is_err();
             defines[index] = bound.ok();
         }
-        if failed { Err(Reported) } else { Ok(defines) }
+        if failed {
+            Err(ErrorReported)
+        } else {
+            Ok(defines)
+        }
     }
 
     fn measures(&mut self, source: &FromClause, clause: &MatchRecognize) -> BindResult<Vec<Item>> {
@@ -240,7 +244,11 @@ impl<'a> Binder<'a> {
                 expr,
             }));
         }
-        if failed { Err(Reported) } else { Ok(measures) }
+        if failed {
+            Err(ErrorReported)
+        } else {
+            Ok(measures)
+        }
     }
 
     fn pattern_exprs<T>(
@@ -347,7 +355,7 @@ impl ExprBinder<'_, '_> {
     ) -> BindResult<(usize, &'q [Ident])> {
         let (Some(matching), Some((first, rest))) = (&self.binder.matching, path.split_first())
         else {
-            return Err(Reported);
+            return Err(ErrorReported);
         };
         let names = matching.variables.iter();
         let index = names.clone().position(|known| first.is(known));
@@ -386,7 +394,7 @@ impl ExprBinder<'_, '_> {
         span: Span,
     ) -> BindResult<Expr> {
         let Some(node) = self.binder.matching.as_ref().map(|matching| matching.node) else {
-            return Err(Reported);
+            return Err(ErrorReported);
         };
         let of = self.binder.column(node, path, span)?;
         let new = MatchRef::Picked {

@@ -5,7 +5,7 @@ use super::expr::ExprBinder;
 use crate::Span;
 use crate::ast::{self, ExprKind};
 use crate::diagnostic::{Diagnostic, code};
-use crate::parser::Reported;
+use crate::parser::ErrorReported;
 use crate::plan::{Expr, Pred, PredKind};
 
 impl ExprBinder<'_, '_> {
@@ -85,10 +85,10 @@ impl ExprBinder<'_, '_> {
         let bound = bound.into_iter().collect::<BindResult<Vec<Pred>>>()?;
         balanced(bound, join)
             .map(|pred| Pred { span, ..pred })
-            .ok_or(Reported)
+            .ok_or(ErrorReported)
     }
 
-    fn not_a_condition(&mut self, expr: &ast::Expr) -> Reported {
+    fn not_a_condition(&mut self, expr: &ast::Expr) -> ErrorReported {
         let text = self.binder.text(expr.span);
         let error = Diagnostic::error(code::BOOLEAN, expr.span, "a value is not a condition");
         let help = match text.len() {

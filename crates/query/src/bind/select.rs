@@ -11,7 +11,7 @@ use super::{BindResult, Binder, Partitioning, Relation};
 use crate::Span;
 use crate::ast::{self, Ident, PartitionBy, SelectItem};
 use crate::diagnostic::{Diagnostic, code};
-use crate::parser::Reported;
+use crate::parser::ErrorReported;
 use crate::plan::{Expr, ExprKind, Item, Name, Node, NodeId, Pred};
 
 impl<'a> Binder<'a> {
@@ -234,7 +234,7 @@ struct ListBuilder {
 impl ListBuilder {
     fn finish(self) -> BindResult<Vec<Item>> {
         if self.failed {
-            Err(Reported)
+            Err(ErrorReported)
         } else {
             Ok(self.items)
         }

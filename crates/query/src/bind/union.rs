@@ -5,7 +5,7 @@ use super::{BindResult, Binder, Partitioning, Relation};
 use crate::Span;
 use crate::ast::{Query, same_name};
 use crate::diagnostic::{Diagnostic, code};
-use crate::parser::Reported;
+use crate::parser::ErrorReported;
 use crate::plan::{Name, Node};
 
 /// The visible columns of a branch, with their positions.
@@ -95,7 +95,7 @@ impl<'a> Binder<'a> {
         expected: &Name,
         found: &Name,
         span: Span,
-    ) -> Reported {
+    ) -> ErrorReported {
         let show = |name: &Name| field_name(name).unwrap_or("*").to_string();
         let (expected, found) = (show(expected), show(found));
         let message =

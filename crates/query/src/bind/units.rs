@@ -11,7 +11,7 @@ use crate::Span;
 use crate::ast::{BinaryOp, Expr, ExprKind, Ident, UnaryOp};
 use crate::diagnostic::{Diagnostic, code};
 use crate::functions::DatePart;
-use crate::parser::Reported;
+use crate::parser::ErrorReported;
 use crate::print::spoken;
 
 /// The longest lookback.
@@ -34,7 +34,7 @@ impl<'a> Binder<'a> {
         known.ok_or_else(|| self.unknown_unit(name, expr.span))
     }
 
-    fn unknown_unit(&mut self, name: Option<&str>, span: Span) -> Reported {
+    fn unknown_unit(&mut self, name: Option<&str>, span: Span) -> ErrorReported {
         let help = match name.and_then(|name| nearest(name, names(&UNITS))) {
             Some(near) => format!("did you mean {near}?"),
             None => {

@@ -8,7 +8,7 @@ use crate::Span;
 use crate::ast::{Call, Expr, ExprKind};
 use crate::diagnostic::{Diagnostic, code};
 use crate::functions::{self, Kind, WindowKind};
-use crate::parser::Reported;
+use crate::parser::ErrorReported;
 use crate::plan::Window;
 use crate::print::spoken;
 
@@ -69,7 +69,7 @@ const SESSION: WindowSignature = WindowSignature {
 impl<'a> Binder<'a> {
     pub(super) fn window(&mut self, item: &Expr) -> BindResult<Window> {
         let (Some(kind), ExprKind::Call(call)) = (window_kind(item), &item.kind) else {
-            return Err(Reported);
+            return Err(ErrorReported);
         };
         match kind {
             WindowKind::Tumbling => {
@@ -204,7 +204,7 @@ impl<'a> Binder<'a> {
         }
     }
 
-    fn wrong_arguments(&mut self, form: &WindowSignature, span: Span) -> Reported {
+    fn wrong_arguments(&mut self, form: &WindowSignature, span: Span) -> ErrorReported {
         let message = format!("these are not the arguments of {}", form.name);
         let error = Diagnostic::error(code::ARGUMENTS, span, message);
         let usage = functions::find(form.name).map_or("", |info| info.signature);

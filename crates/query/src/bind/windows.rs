@@ -8,7 +8,7 @@ use crate::Span;
 use crate::ast::{Call, Expr, ExprKind};
 use crate::diagnostic::{Diagnostic, code};
 use crate::functions::WindowKind;
-use crate::parser::Reported;
+use crate::parser::ErrorReported;
 use crate::plan::Window;
 
 /// One of the windows of a GROUP BY.
@@ -95,7 +95,7 @@ impl<'a> Binder<'a> {
         }
     }
 
-    fn no_window(&mut self, of: &Expr, message: &str) -> Reported {
+    fn no_window(&mut self, of: &Expr, message: &str) -> ErrorReported {
         self.report(Diagnostic::error(code::WINDOW, of.span, message))
     }
 }

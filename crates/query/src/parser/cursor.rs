@@ -1,6 +1,6 @@
 //! The token cursor of all clauses: peeks at tokens, takes them, and reports what was expected.
 
-use super::{ParseResult, Parser, Reported};
+use super::{ErrorReported, ParseResult, Parser};
 use crate::Span;
 use crate::ast::{Expr, ExprKind, Ident, Quote};
 use crate::diagnostic::{Diagnostic, code};
@@ -168,16 +168,20 @@ impl Parser<'_> {
         Err(self.report(error.help("compute parts of it in an earlier step")))
     }
 
-    pub(super) fn report(&mut self, diagnostic: Diagnostic) -> Reported {
+    pub(super) fn report(&mut self, diagnostic: Diagnostic) -> ErrorReported {
         self.diagnostics.push(diagnostic);
-        Reported
+        ErrorReported
     }
 
-    pub(super) fn unexpected(&mut self, expected: &str) -> Reported {
+    pub(super) fn unexpected(&mut self, expected: &str) -> ErrorReported {
         self.unexpected_with(expected, None)
     }
 
-    pub(super) fn unexpected_with(&mut self, expected: &str, help: Option<String>) -> Reported {
+    pub(super) fn unexpected_with(
+        &mut self,
+        expected: &str,
+        help: Option<String>,
+    ) -> ErrorReported {
         if let Some(error) = self.foreign_clause() {
             return self.report(error);
         }

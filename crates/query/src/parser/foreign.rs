@@ -2,7 +2,7 @@
 
 use highwater_spelling::nearest;
 
-use super::{Parser, Reported, is_reserved};
+use super::{ErrorReported, Parser, is_reserved};
 use crate::Span;
 use crate::diagnostic::{Diagnostic, code};
 use crate::lexer::TokenKind;
@@ -120,7 +120,7 @@ impl Parser<'_> {
         }
     }
 
-    pub(super) fn subquery(&mut self, span: Span) -> Reported {
+    pub(super) fn subquery(&mut self, span: Span) -> ErrorReported {
         self.report(foreign("a subquery inside an expression", span, SUBQUERY))
     }
 

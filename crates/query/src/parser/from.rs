@@ -2,7 +2,7 @@
 
 use super::{ParseResult, Parser};
 use crate::ast::{
-    Apply, Each, From, FromPart, Ident, Join, PartitionBy, Source, SourceOf, TimestampBy,
+    Apply, Each, From, FromPart, Ident, Join, PartitionBy, Source, SourceExpr, TimestampBy,
 };
 use crate::diagnostic::{Diagnostic, code};
 use crate::lexer::TokenKind;
@@ -42,9 +42,9 @@ impl Parser<'_> {
         let of = if self.eat_symbol("(") {
             self.nested(Self::parenthesized)?
         } else {
-            SourceOf::Name(self.ident("the name of an input or step")?)
+            SourceExpr::Name(self.ident("the name of an input or step")?)
         };
-        let nested = matches!(of, SourceOf::Nested(_));
+        let nested = matches!(of, SourceExpr::Nested(_));
         let alias = if nested { None } else { self.source_alias()? };
         let mut source = Source {
             of,
@@ -59,15 +59,15 @@ impl Parser<'_> {
     }
 
     /// A derived table or a FROM clause in parentheses; the parenthesis has been read.
-    fn parenthesized(&mut self) -> ParseResult<SourceOf> {
+    fn parenthesized(&mut self) -> ParseResult<SourceExpr> {
         let mut ahead = 0;
         while self.symbol_ahead(ahead, "(") {
             ahead += 1;
         }
         let of = if self.word_ahead(ahead, "SELECT") {
-            SourceOf::Query(Box::new(self.query()?))
+            SourceExpr::Query(Box::new(self.query()?))
         } else {
-            SourceOf::Nested(Box::new(self.sources()?))
+            SourceExpr::Nested(Box::new(self.sources()?))
         };
         self.expect_symbol(")")?;
         Ok(of)

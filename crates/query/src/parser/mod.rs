@@ -29,8 +29,8 @@ const STEPS_MAX: usize = 200;
 
 /// An error that has been reported already.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reported;
-pub(crate) type ParseResult<T> = Result<T, Reported>;
+pub(crate) struct ErrorReported;
+pub(crate) type ParseResult<T> = Result<T, ErrorReported>;
 
 /// The parsed part of the script, and its errors and warnings.
 pub(crate) fn parse(source: &str) -> (Script, Vec<Diagnostic>) {
@@ -130,7 +130,7 @@ impl Parser<'_> {
             let start = self.at;
             match self.step() {
                 Ok(step) => script.steps.push(step),
-                Err(Reported) => self.skip_step(start),
+                Err(ErrorReported) => self.skip_step(start),
             }
             if script.steps.len() > STEPS_MAX {
                 let message = format!("a query has at most {STEPS_MAX} steps");

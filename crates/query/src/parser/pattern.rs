@@ -1,6 +1,6 @@
 //! MATCH_RECOGNIZE: its clauses, which have a fixed order, and the pattern, which has a grammar of its own.
 
-use super::{ParseResult, Parser, Reported};
+use super::{ErrorReported, ParseResult, Parser};
 use crate::Span;
 use crate::ast::{Expr, Ident, MatchRecognize, Pattern, Repeat};
 use crate::diagnostic::{Diagnostic, code};
@@ -105,7 +105,7 @@ impl Parser<'_> {
         Err(self.out_of_order(word))
     }
 
-    fn out_of_order(&mut self, expected: &str) -> Reported {
+    fn out_of_order(&mut self, expected: &str) -> ErrorReported {
         let foreign = FOREIGN.iter().find(|(first, second, _, _)| {
             self.at_word(first) && (second.is_empty() || self.word_ahead(1, second))
         });
@@ -232,7 +232,7 @@ impl Parser<'_> {
         self.ident("a pattern variable").map(Pattern::Variable)
     }
 
-    fn no_pattern(&mut self, what: &str, help: &str) -> Reported {
+    fn no_pattern(&mut self, what: &str, help: &str) -> ErrorReported {
         let message = format!("patterns do not have {what}");
         let error = Diagnostic::error(code::FOREIGN, self.span(), message);
         self.report(error.help(help))

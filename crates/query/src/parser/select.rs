@@ -1,7 +1,7 @@
 //! UNION, SELECT and the clauses that hold expressions.
 
 use super::cursor::DEPTH_MAX;
-use super::{ParseResult, Parser, Reported};
+use super::{ErrorReported, ParseResult, Parser};
 use crate::Span;
 use crate::ast::{Expr, ExprKind, Group, Ident, Query, Quote, Select, SelectItem};
 use crate::diagnostic::{Diagnostic, code};
@@ -103,7 +103,7 @@ impl Parser<'_> {
         self.ident("the name of an output")
     }
 
-    fn missing_from(&mut self, head: Span) -> Reported {
+    fn missing_from(&mut self, head: Span) -> ErrorReported {
         let done =
             self.at_end() || self.at_symbol(";") || self.at_symbol(")") || self.at_word("SELECT");
         if !done {

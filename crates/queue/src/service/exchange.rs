@@ -56,12 +56,12 @@ impl Default for ReceiveRequest {
 
 /// The settlements of an exchange.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settlement {
+pub struct SettleBatch {
     pub complete: Vec<LockToken>,
     pub abandon: Vec<LockToken>,
 }
 
-impl Settlement {
+impl SettleBatch {
     pub(super) fn settle(self, machine: &mut Machine) -> SettleResults {
         let mut settled = Vec::with_capacity(self.complete.len() + self.abandon.len());
         let complete = self.complete.into_iter();
@@ -74,7 +74,7 @@ impl Settlement {
 
 /// The result of an exchange.
 #[derive(Debug)]
-pub struct ExchangeResult {
+pub struct SettleAndReceiveResult {
     /// One result per completed, then per abandoned message.
     pub settled: SettleResults,
     pub received: Result<Vec<Delivery>, Refusal>,

@@ -11,7 +11,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::actor::{Command, Operation, QueueStatus, Reply, WaitSetup};
 use super::error::Error;
-use super::exchange::{DeferredRequest, ExchangeResult, ReceiveRequest, SettleResults, Settlement};
+use super::exchange::{
+    DeferredRequest, ReceiveRequest, SettleAndReceiveResult, SettleBatch, SettleResults,
+};
 use super::waiting::{WaitCondition, WaitKey, Waiter};
 use crate::machine::{
     Counts, DeadLetterSummary, Delivery, LockToken, Machine, PeekedMessage, ReceiveLimit, Refusal,
@@ -118,7 +120,7 @@ impl Queue {
 
     /// Receives messages as soon as any are ready. Returns none if the wait ends first.
     pub async fn receive(&self, receive: ReceiveRequest) -> Result<Vec<Delivery>, Error> {
-        let exchange = self.exchange(Settlement::default(), receive).await?;
+        let exchange = self.exchange(SettleBatch::default(), receive).await?;
         exchange.received.map_err(Error::Refused)
     }
 
@@ -126,9 +128,9 @@ impl Queue {
     /// request. A failed settlement does not prevent the receive.
     pub async fn exchange(
         &self,
-        settlement: Settlement,
+        settlement: SettleBatch,
         receive: ReceiveRequest,
-    ) -> Result<ExchangeResult, Error> {
+    ) -> Result<SettleAndReceiveResult, Error> {
         let ReceiveRequest {
             sub_queue,
             limit,
@@ -155,7 +157,7 @@ impl Queue {
             };
             let mut memory = lent.ok().flatten().unwrap_or_default();
             memory.shrink_to(received.as_ref().map_or(0, |got| size(got)));
-            Ok(ExchangeResult {
+            Ok(SettleAndReceiveResult {
                 settled,
                 received,
                 memory,

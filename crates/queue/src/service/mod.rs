@@ -23,7 +23,7 @@ mod waiting;
 pub use actor::Options;
 pub use disposition::{Disposition, PropertyEdit};
 pub use error::{CreateError, Error, ForwardError};
-pub use exchange::{DeferredRequest, ExchangeResult, ReceiveRequest, Settlement};
+pub use exchange::{DeferredRequest, ReceiveRequest, SettleAndReceiveResult, SettleBatch};
 pub use feed::feed;
 pub use forwarding::Forwarding;
 pub use handle::{AcceptedSession, Queue, QueueStats};

@@ -34,7 +34,7 @@ pub(super) struct Credentials {
     anonymous: bool,
     /// The key of the whole connection, and when that ends.
     login: Option<(Arc<Key>, Option<i64>)>,
-    grants: Vec<Grant>,
+    grants: Vec<PutToken>,
     /// A permit for each key with a quota.
     permits: Vec<(String, ConnectionPermit)>,
     refusals: RefusalAudit,
@@ -65,7 +65,7 @@ pub(super) struct Denial {
 }
 
 /// A token that a client has put.
-pub(super) struct Grant {
+pub(super) struct PutToken {
     /// The path that the client has put it for.
     audience: String,
     kind: TokenKind,
@@ -121,7 +121,7 @@ impl Credentials {
     }
 
     /// Adds a token; a newer one for the same address replaces the old.
-    pub(super) fn add(&mut self, grant: Grant) -> Result<(), TooManyConnections> {
+    pub(super) fn add(&mut self, grant: PutToken) -> Result<(), TooManyConnections> {
         self.count_connection(grant.key())?;
         self.grants.retain(|known| known.audience != grant.audience);
         if self.grants.len() >= GRANTS_MAX {
@@ -179,7 +179,7 @@ impl Credentials {
     /// A key that the client has shown, which may be revoked by now, or for another address.
     fn shown_key(&self) -> Option<Arc<Key>> {
         let login = self.login.iter().map(|(key, _)| key);
-        let granted = self.grants.iter().map(Grant::key);
+        let granted = self.grants.iter().map(PutToken::key);
         login.chain(granted).next().cloned()
     }
 
@@ -198,7 +198,7 @@ impl Credentials {
     }
 }
 
-impl Grant {
+impl PutToken {
     /// The key at the time when the token was put.
     fn key(&self) -> &Arc<Key> {
         match &self.kind {
@@ -235,7 +235,7 @@ pub(super) async fn verify_token(
     token: String,
     audience: String,
     now_ms: i64,
-) -> Result<Grant, String> {
+) -> Result<PutToken, String> {
     if token.len() > TOKEN_BYTES_MAX || audience.len() > AUDIENCE_BYTES_MAX {
         return Err("the token or its address is too long".to_owned());
     }
@@ -257,7 +257,7 @@ pub(super) async fn verify_token(
             }
         }
     };
-    Ok(Grant { audience, kind })
+    Ok(PutToken { audience, kind })
 }
 
 /// The name of the key that a token claims, for the audit log.

@@ -27,14 +27,14 @@ use crate::machine::{Answer, Millis};
 pub const ANSWER_BYTES_MAX: usize = 256 << 10;
 
 /// A call ready to be made.
-pub struct Job {
+pub struct CallRequest {
     pub work: PreparedCall,
     pub timeout: Duration,
     /// Called with the outcome.
     pub done: OutcomeCallback,
 }
 
-pub type OutcomeCallback = Box<dyn FnOnce(Outcome) + Send>;
+pub type OutcomeCallback = Box<dyn FnOnce(CallOutcome) + Send>;
 
 /// A rendered call: all template variables are filled.
 pub enum PreparedCall {
@@ -63,7 +63,7 @@ pub struct Request {
 
 /// How an attempt ended.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct CallOutcome {
     pub begun_ms: Millis,
     pub ended_ms: Millis,
     pub result: Result<Answer, CallError>,

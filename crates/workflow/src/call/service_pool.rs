@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use super::classify::classify;
 use super::connection::{Connection, SendError};
-use super::{CallError, CallErrorKind, Outcome, OutcomeCallback, Request};
+use super::{CallError, CallErrorKind, CallOutcome, OutcomeCallback, Request};
 use crate::definition::{Action, Call, Definition, Service};
 use crate::machine::Answer;
 
@@ -31,7 +31,7 @@ pub(crate) struct ServicePool {
 }
 
 struct State {
-    waiting: VecDeque<HttpJob>,
+    waiting: VecDeque<HttpCallRequest>,
     circuit: Option<Circuit>,
     workers: u32,
     /// Workers without a call.
@@ -40,7 +40,7 @@ struct State {
     stopped: bool,
 }
 
-pub(crate) struct HttpJob {
+pub(crate) struct HttpCallRequest {
     pub call: HttpCall,
     pub timeout: Duration,
     pub done: OutcomeCallback,
@@ -70,7 +70,7 @@ impl HttpCall {
 }
 
 enum Next {
-    Job(Box<HttpJob>),
+    Call(Box<HttpCallRequest>),
     Nothing,
     /// The circuit is open for this long.
     Wait(Duration),
@@ -105,12 +105,12 @@ impl ServicePool {
     }
 
     /// Enqueues a call.
-    pub(crate) fn submit(self: &Arc<ServicePool>, job: HttpJob) {
+    pub(crate) fn submit(self: &Arc<ServicePool>, request: HttpCallRequest) {
         let mut state = self.lock();
         if state.stopped {
             return;
         }
-        state.waiting.push_back(job);
+        state.waiting.push_back(request);
         self.wake_worker(state);
     }
 
@@ -142,7 +142,7 @@ impl ServicePool {
             let mut woken = pin!(self.wake.notified());
             woken.as_mut().enable();
             match self.next() {
-                Next::Job(job) => self.perform(&mut connection, *job).await,
+                Next::Call(request) => self.perform(&mut connection, *request).await,
                 Next::Wait(delay) => {
                     let _ = tokio::time::timeout(delay, woken).await;
                     self.lock().idle -= 1;
@@ -178,13 +178,13 @@ impl ServicePool {
             }
         };
         match may.then(|| state.waiting.pop_front()).flatten() {
-            Some(job) => {
+            Some(request) => {
                 state.under_way += 1;
                 // One wake-up may stand for several calls.
                 if !state.waiting.is_empty() && circuit == CircuitState::Closed {
                     self.wake_worker(state);
                 }
-                Next::Job(Box::new(job))
+                Next::Call(Box::new(request))
             }
             None => {
                 state.idle += 1;
@@ -193,16 +193,18 @@ impl ServicePool {
         }
     }
 
-    async fn perform(&self, connection: &mut Option<Connection>, job: HttpJob) {
+    async fn perform(&self, connection: &mut Option<Connection>, request: HttpCallRequest) {
         let begun_ms = self.now().0;
-        let result = self.attempt(connection, job.call, job.timeout).await;
+        let result = self
+            .attempt(connection, request.call, request.timeout)
+            .await;
         if result.is_err() {
             // A response may still arrive on it.
             *connection = None;
         }
         let ended_ms = self.now().0;
         self.count(&result);
-        (job.done)(Outcome {
+        (request.done)(CallOutcome {
             begun_ms,
             ended_ms,
             result,

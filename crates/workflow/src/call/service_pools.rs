@@ -8,8 +8,8 @@ use highwater_env::{Clock, EgressPolicy};
 use highwater_retry::RetryDecision;
 use tokio::sync::oneshot;
 
-use super::service_pool::{HttpCall, HttpJob, ServicePool};
-use super::{CallError, Functions, Job, Outcome, PreparedCall};
+use super::service_pool::{HttpCall, HttpCallRequest, ServicePool};
+use super::{CallError, CallOutcome, CallRequest, Functions, PreparedCall};
 use crate::definition::{Retry, Service};
 
 const NOTICE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -40,39 +40,48 @@ impl ServicePools {
         }
     }
 
-    pub fn submit(&self, job: Job) {
-        match job.work {
+    pub fn submit(&self, request: CallRequest) {
+        let CallRequest {
+            work,
+            timeout,
+            done,
+        } = request;
+        match work {
             PreparedCall::Http {
                 definition,
                 service,
                 of,
                 request,
-            } => self.pool(&definition.services[service]).submit(HttpJob {
-                call: HttpCall {
-                    definition,
-                    of,
-                    request,
-                },
-                timeout: job.timeout,
-                done: job.done,
-            }),
+            } => self
+                .pool(&definition.services[service])
+                .submit(HttpCallRequest {
+                    call: HttpCall {
+                        definition,
+                        of,
+                        request,
+                    },
+                    timeout,
+                    done,
+                }),
             PreparedCall::Function { name, call } => {
                 let pools = self.clone();
                 tokio::spawn(async move {
                     let begun_ms = pools.now_ms();
                     let result = match pools.shared.functions.call(&name, call) {
-                        Some(work) => tokio::time::timeout(job.timeout, work)
-                            .await
-                            .unwrap_or_else(|_| {
-                                let reason = format!("no result within {:?}", job.timeout);
-                                Err(CallError::transient(reason).in_doubt())
-                            }),
+                        Some(work) => {
+                            tokio::time::timeout(timeout, work)
+                                .await
+                                .unwrap_or_else(|_| {
+                                    let reason = format!("no result within {:?}", timeout);
+                                    Err(CallError::transient(reason).in_doubt())
+                                })
+                        }
                         None => Err(CallError::transient(format!(
                             "there is no function `{name}` in this process"
                         ))),
                     };
                     let ended_ms = pools.now_ms();
-                    (job.done)(Outcome {
+                    done(CallOutcome {
                         begun_ms,
                         ended_ms,
                         result,
@@ -98,15 +107,16 @@ impl ServicePools {
         let mut tries = 0;
         loop {
             let (reply, outcome) = oneshot::channel();
-            self.pool(&definition.services[service]).submit(HttpJob {
-                call: HttpCall {
-                    definition: Arc::clone(&definition),
-                    of: None,
-                    request: request.clone(),
-                },
-                timeout: NOTICE_TIMEOUT,
-                done: Box::new(move |outcome| drop(reply.send(outcome.result))),
-            });
+            self.pool(&definition.services[service])
+                .submit(HttpCallRequest {
+                    call: HttpCall {
+                        definition: Arc::clone(&definition),
+                        of: None,
+                        request: request.clone(),
+                    },
+                    timeout: NOTICE_TIMEOUT,
+                    done: Box::new(move |outcome| drop(reply.send(outcome.result))),
+                });
             let Ok(Err(error)) = outcome.await else {
                 return;
             };

@@ -19,19 +19,19 @@ use crate::machine::{Event, Millis};
 /// The right to undo the instances claimed under it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct ClaimLock(pub u64);
+pub struct SupervisorLock(pub u64);
 
-impl From<ClaimLock> for String {
-    fn from(ClaimLock(number): ClaimLock) -> String {
+impl From<SupervisorLock> for String {
+    fn from(SupervisorLock(number): SupervisorLock) -> String {
         format!("{number:016x}")
     }
 }
 
-impl TryFrom<String> for ClaimLock {
+impl TryFrom<String> for SupervisorLock {
     type Error = std::num::ParseIntError;
 
-    fn try_from(text: String) -> Result<ClaimLock, std::num::ParseIntError> {
-        u64::from_str_radix(&text, 16).map(ClaimLock)
+    fn try_from(text: String) -> Result<SupervisorLock, std::num::ParseIntError> {
+        u64::from_str_radix(&text, 16).map(SupervisorLock)
     }
 }
 
@@ -41,7 +41,7 @@ impl TryFrom<String> for ClaimLock {
 pub struct Claim {
     /// `None` in the first claim.
     #[serde(default)]
-    pub lock: Option<ClaimLock>,
+    pub lock: Option<SupervisorLock>,
     /// Maximum number of instances; 0 only extends the lock.
     pub most: usize,
     /// How long to wait for the first instance.
@@ -53,7 +53,7 @@ pub struct Claim {
 /// The result of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClaimedInstances {
-    pub lock: ClaimLock,
+    pub lock: SupervisorLock,
     pub instances: Vec<ClaimedInstance>,
 }
 
@@ -83,7 +83,7 @@ const WAIT_MS_MAX: Millis = 60_000;
 pub(super) struct Claims {
     /// Unclaimed instances in arrival order. One may have left the undoing phase since.
     pub(super) available: VecDeque<Arc<str>>,
-    active: BTreeMap<ClaimLock, ActiveClaim>,
+    active: BTreeMap<SupervisorLock, ActiveClaim>,
     waiting: VecDeque<WaitingClaim>,
 }
 
@@ -94,7 +94,7 @@ struct ActiveClaim {
 }
 
 struct WaitingClaim {
-    lock: ClaimLock,
+    lock: SupervisorLock,
     limit: usize,
     until_ms: Millis,
     reply: oneshot::Sender<Result<ClaimedInstances, LockLost>>,
@@ -107,7 +107,7 @@ pub(super) enum ClaimState {
     None,
     /// Available.
     Available,
-    Claimed(ClaimLock),
+    Claimed(SupervisorLock),
 }
 
 impl Claims {
@@ -133,7 +133,7 @@ impl Core {
     ) {
         let lasts_ms = millis(claim.lasts_ms, LASTS_MS_MAX).max(LASTS_MS_MIN);
         let lock = match claim.lock {
-            None => ClaimLock(self.random.next_u64()),
+            None => SupervisorLock(self.random.next_u64()),
             Some(lock) if self.claims.active.contains_key(&lock) => lock,
             Some(_) => return self.reply(Reply::Claim(reply, Err(LockLost))),
         };
@@ -156,7 +156,7 @@ impl Core {
     /// Applies the reported events. Replies with the ids whose claim is lost.
     pub(super) fn report(
         &mut self,
-        lock: ClaimLock,
+        lock: SupervisorLock,
         events: Vec<(Arc<str>, Event)>,
         reply: oneshot::Sender<Result<Vec<Arc<str>>, LockLost>>,
     ) {
@@ -177,7 +177,7 @@ impl Core {
     }
 
     /// Makes the instances claimed under a lock available again.
-    pub(super) fn release_claim(&mut self, lock: ClaimLock) {
+    pub(super) fn release_claim(&mut self, lock: SupervisorLock) {
         let Some(active_claim) = self.claims.active.remove(&lock) else {
             return;
         };
@@ -216,7 +216,7 @@ impl Core {
         let now_ms = self.now_ms;
         let over =
             (self.claims.active.iter()).filter(|(_, active_claim)| active_claim.until_ms <= now_ms);
-        let over: Vec<ClaimLock> = over.map(|(lock, _)| *lock).collect();
+        let over: Vec<SupervisorLock> = over.map(|(lock, _)| *lock).collect();
         for lock in over {
             self.release_claim(lock);
         }
@@ -252,7 +252,7 @@ impl Core {
         }
     }
 
-    fn claim_available(&mut self, lock: ClaimLock, limit: usize) -> Vec<ClaimedInstance> {
+    fn claim_available(&mut self, lock: SupervisorLock, limit: usize) -> Vec<ClaimedInstance> {
         let (mut claimed, mut bytes) = (Vec::new(), 0);
         while claimed.len() < limit
             && bytes < CLAIM_BYTES_MAX

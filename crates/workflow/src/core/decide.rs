@@ -7,10 +7,10 @@ use tokio::sync::oneshot;
 
 use super::step_retry::retry_or_give_up;
 use super::{
-    Core, Decision, DecisionError, Effect, Input, LiveInstance, Ownership, Reply, Role,
-    StartOutcome,
+    Core, Effect, Input, LiveInstance, OperatorCommand, OperatorCommandError, Ownership, Reply,
+    Role, StartOutcome,
 };
-use crate::call::Outcome;
+use crate::call::CallOutcome;
 use crate::journal;
 use crate::machine::{AttemptSpan, Event, Instance, Millis, Phase, Status, View};
 
@@ -106,7 +106,7 @@ impl Core {
         }
     }
 
-    fn outcome(&mut self, id: &Arc<str>, step: u16, undo: bool, outcome: Outcome) {
+    fn outcome(&mut self, id: &Arc<str>, step: u16, undo: bool, outcome: CallOutcome) {
         let Some(live) = self.live.get_mut(id) else {
             return;
         };
@@ -140,43 +140,49 @@ impl Core {
     fn decide(
         &mut self,
         id: Arc<str>,
-        decision: Decision,
-        reply: oneshot::Sender<Result<View, DecisionError>>,
+        decision: OperatorCommand,
+        reply: oneshot::Sender<Result<View, OperatorCommandError>>,
     ) {
         let event = self.decision_event(&id, decision);
         let shown = event.map(|event| {
             self.record_event(&id, event);
             self.get(&id).map(Instance::view)
         });
-        let shown = shown.and_then(|view| view.map(Box::new).ok_or(DecisionError::Unknown));
-        let reply = Reply::Decision(reply, shown);
+        let shown = shown.and_then(|view| view.map(Box::new).ok_or(OperatorCommandError::Unknown));
+        let reply = Reply::OperatorCommand(reply, shown);
         self.round.effects.push(Effect::Reply(reply));
     }
 
-    fn decision_event(&self, id: &str, decision: Decision) -> Result<Event, DecisionError> {
+    fn decision_event(
+        &self,
+        id: &str,
+        decision: OperatorCommand,
+    ) -> Result<Event, OperatorCommandError> {
         let instance = self.get(id).ok_or(match self.has(id) {
-            true => DecisionError::State("with the supervisor"),
-            false => DecisionError::Unknown,
+            true => OperatorCommandError::State("with the supervisor"),
+            false => OperatorCommandError::Unknown,
         })?;
         let at_ms = self.now_ms;
         let allowed = match decision {
-            Decision::Cancel { .. } => instance.phase == Phase::Running,
-            Decision::Resolve { .. } => matches!(instance.phase, Phase::Parked | Phase::Undoing),
+            OperatorCommand::Cancel { .. } => instance.phase == Phase::Running,
+            OperatorCommand::Resolve { .. } => {
+                matches!(instance.phase, Phase::Parked | Phase::Undoing)
+            }
             _ => instance.phase == Phase::Parked,
         };
         if !allowed {
-            return Err(DecisionError::State(instance.phase.name()));
+            return Err(OperatorCommandError::State(instance.phase.name()));
         }
         Ok(match decision {
-            Decision::Cancel { note } => Event::Cancelled { at_ms, note },
-            Decision::Retry { note } => Event::Retried { at_ms, note },
-            Decision::Resolve { note } => Event::Resolved { at_ms, note },
-            Decision::Skip { step, note } => {
+            OperatorCommand::Cancel { note } => Event::Cancelled { at_ms, note },
+            OperatorCommand::Retry { note } => Event::Retried { at_ms, note },
+            OperatorCommand::Resolve { note } => Event::Resolved { at_ms, note },
+            OperatorCommand::Skip { step, note } => {
                 let number = instance.definition.step_number(&step);
                 let parked =
                     |number: &usize| instance.steps[*number].undone.status == Status::Failed;
                 let Some(number) = number.filter(parked) else {
-                    return Err(DecisionError::Step(step));
+                    return Err(OperatorCommandError::Step(step));
                 };
                 Event::Skipped {
                     step: number as u16,

@@ -26,12 +26,12 @@ use hashbrown::HashMap;
 use highwater_env::random::Random;
 use tokio::sync::oneshot;
 
-use crate::call::{Job, Outcome, PreparedCall, ServicePools};
+use crate::call::{CallOutcome, CallRequest, PreparedCall, ServicePools};
 use crate::definition::{Definition, Version};
 use crate::machine::{Event, Instance, Millis, View};
 pub use claims::Claim;
-pub(crate) use claims::{ClaimLock, ClaimedInstances, LockLost};
 use claims::{ClaimState, Claims};
+pub(crate) use claims::{ClaimedInstances, LockLost, SupervisorLock};
 pub(crate) use round::Round;
 
 /// The role of a core.
@@ -59,13 +59,13 @@ pub(crate) enum Input {
         id: Arc<str>,
         step: u16,
         undo: bool,
-        outcome: Outcome,
+        outcome: CallOutcome,
     },
     /// A person's decision.
     Decide {
         id: Arc<str>,
-        decision: Decision,
-        reply: oneshot::Sender<Result<View, DecisionError>>,
+        decision: OperatorCommand,
+        reply: oneshot::Sender<Result<View, OperatorCommandError>>,
     },
     /// Operators were notified of a parked instance, or cannot be reached.
     Notified { id: Arc<str> },
@@ -82,16 +82,16 @@ pub(crate) enum Input {
     },
     /// To a dispatcher: outcomes of undo attempts. Answered with the ids whose claim is lost.
     Report {
-        lock: ClaimLock,
+        lock: SupervisorLock,
         events: Vec<(Arc<str>, Event)>,
         reply: oneshot::Sender<Result<Vec<Arc<str>>, LockLost>>,
     },
     /// To a dispatcher: a remote supervisor no longer needs its lock.
-    ReleaseClaim { lock: ClaimLock },
+    ReleaseClaim { lock: SupervisorLock },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum OperatorCommand {
     Cancel { note: String },
     Retry { note: String },
     Skip { step: String, note: String },
@@ -100,7 +100,7 @@ pub enum Decision {
 
 /// Why a decision was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DecisionError {
+pub enum OperatorCommandError {
     #[error("there is no such instance in progress here")]
     Unknown,
     #[error("it is {0}, so that cannot be done")]
@@ -144,9 +144,9 @@ pub(crate) enum Effect {
 /// A reply and its receiver.
 pub(crate) enum Reply {
     Start(oneshot::Sender<StartOutcome>, StartOutcome),
-    Decision(
-        oneshot::Sender<Result<View, DecisionError>>,
-        Result<Box<View>, DecisionError>,
+    OperatorCommand(
+        oneshot::Sender<Result<View, OperatorCommandError>>,
+        Result<Box<View>, OperatorCommandError>,
     ),
     Claim(
         oneshot::Sender<Result<ClaimedInstances, LockLost>>,
@@ -163,7 +163,7 @@ impl Reply {
     pub(crate) fn send(self) {
         match self {
             Reply::Start(reply, outcome) => drop(reply.send(outcome)),
-            Reply::Decision(reply, view) => drop(reply.send(view.map(|view| *view))),
+            Reply::OperatorCommand(reply, view) => drop(reply.send(view.map(|view| *view))),
             Reply::Claim(reply, claimed) => drop(reply.send(claimed)),
             Reply::Report(reply, refused) => drop(reply.send(refused)),
         }
@@ -183,7 +183,7 @@ impl StepCall {
     /// Submits the call; its outcome goes to `deliver`.
     pub(crate) fn submit(self, pools: &ServicePools, deliver: impl FnOnce(Input) + Send + 'static) {
         let StepCall { id, step, undo, .. } = self;
-        let done = move |outcome: Outcome| {
+        let done = move |outcome: CallOutcome| {
             deliver(Input::Outcome {
                 id,
                 step,
@@ -191,7 +191,7 @@ impl StepCall {
                 outcome,
             });
         };
-        pools.submit(Job {
+        pools.submit(CallRequest {
             work: self.work,
             timeout: self.timeout,
             done: Box::new(done),

@@ -133,7 +133,7 @@ pub(crate) fn read(
     }
     match is_whole(&instance) {
         true => Ok(instance),
-        false => Err(RecordError::Misfit),
+        false => Err(RecordError::Mismatch),
     }
 }
 

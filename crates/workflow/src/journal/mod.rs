@@ -52,7 +52,7 @@ pub enum RecordError {
     #[error("the definition {0} is not on the log")]
     Version(Version),
     #[error("it does not fit its definition")]
-    Misfit,
+    Mismatch,
 }
 
 const STARTED: u8 = 1;
@@ -145,6 +145,6 @@ pub(crate) fn read(id: &str, value: &[u8], versions: &Versions) -> Result<Record
     };
     match reader.is_done() {
         true => Ok(record),
-        false => Err(RecordError::Misfit),
+        false => Err(RecordError::Mismatch),
     }
 }

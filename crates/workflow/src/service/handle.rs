@@ -11,7 +11,7 @@ use super::failed_instances::LocalFailedInstances;
 use super::input_memory::InputMemory;
 use super::list::{self, InstancePage, ListFilter};
 use super::shard::{Message, ShardSender};
-use crate::core::{Decision, DecisionError, Input, StartOutcome};
+use crate::core::{Input, OperatorCommand, OperatorCommandError, StartOutcome};
 use crate::definition::{Definition, Version};
 use crate::history::History;
 use crate::journal::JournalError;
@@ -184,14 +184,18 @@ impl Handle {
     }
 
     /// Cancels an instance, or decides about a parked one. Returns its new state.
-    pub async fn decide(&self, id: &str, decision: Decision) -> Result<View, DecisionError> {
+    pub async fn decide(
+        &self,
+        id: &str,
+        decision: OperatorCommand,
+    ) -> Result<View, OperatorCommandError> {
         let senders = match decision {
-            Decision::Cancel { .. } => &self.0.schedulers,
+            OperatorCommand::Cancel { .. } => &self.0.schedulers,
             _ => &self.0.supervisors,
         };
         let sender = senders
             .get(self.partition(id))
-            .ok_or(DecisionError::Unknown)?;
+            .ok_or(OperatorCommandError::Unknown)?;
         let (reply, answer) = oneshot::channel();
         let input = Input::Decide {
             id: Arc::from(id),
@@ -199,8 +203,10 @@ impl Handle {
             reply,
         };
         let sent = sender.send(Message::Input(input));
-        sent.map_err(|_| DecisionError::State("stopped"))?;
-        answer.await.map_err(|_| DecisionError::State("stopped"))?
+        sent.map_err(|_| OperatorCommandError::State("stopped"))?;
+        answer
+            .await
+            .map_err(|_| OperatorCommandError::State("stopped"))?
     }
 
     fn partition(&self, id: &str) -> usize {

@@ -12,7 +12,7 @@ use super::{
     Base64Bytes, ClaimResponse, FailedInstanceError, OutcomeReport, ReportResponse, ReportedEvent,
     Supervisor,
 };
-use crate::core::{Claim, ClaimLock, Core, Effect, Input, Role, Round};
+use crate::core::{Claim, Core, Effect, Input, Role, Round, SupervisorLock};
 use crate::definition::Definition;
 use crate::journal::{self, Record};
 use crate::machine::Millis;
@@ -29,7 +29,7 @@ pub(crate) struct Session<'s> {
     supervisor: &'s Supervisor,
     core: Core,
     versions: Versions,
-    lock: Option<ClaimLock>,
+    lock: Option<SupervisorLock>,
     claiming: Option<BoxFuture<Result<ClaimResponse, FailedInstanceError>>>,
     reporting: Option<BoxFuture<Result<(Round, ReportResponse), FailedInstanceError>>>,
     sender: mpsc::UnboundedSender<Input>,
@@ -52,7 +52,7 @@ impl Session<'_> {
     }
 
     /// The lock, after the first claim.
-    pub(crate) fn lock(&self) -> Option<ClaimLock> {
+    pub(crate) fn lock(&self) -> Option<SupervisorLock> {
         self.lock
     }
 
@@ -180,7 +180,7 @@ impl Session<'_> {
 }
 
 /// Splits a round into reports of bounded size.
-fn reports(lock: ClaimLock, round: &Round) -> Vec<OutcomeReport> {
+fn reports(lock: SupervisorLock, round: &Round) -> Vec<OutcomeReport> {
     let mut reports: Vec<OutcomeReport> = Vec::new();
     let mut bytes_left = 0;
     for (id, value) in round.records() {

@@ -8,12 +8,12 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::core::ClaimLock;
+use crate::core::SupervisorLock;
 
 /// The response to a claim.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ClaimResponse {
-    pub lock: ClaimLock,
+    pub lock: SupervisorLock,
     /// The definitions of the instances, by version.
     pub definitions: BTreeMap<String, Box<RawValue>>,
     pub instances: Vec<ClaimedSnapshot>,
@@ -29,7 +29,7 @@ pub struct ClaimedSnapshot {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OutcomeReport {
-    pub lock: ClaimLock,
+    pub lock: SupervisorLock,
     pub events: Vec<ReportedEvent>,
 }
 
@@ -51,7 +51,7 @@ pub struct ReportResponse {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReleaseRequest {
-    pub lock: ClaimLock,
+    pub lock: SupervisorLock,
 }
 
 /// Bytes as base64 text.

@@ -1,7 +1,7 @@
 //! Failing services.
 
 use crate::common::{Reply, Running, Script, delivery as definition, memory_log};
-use highwater_workflow::{Decision, DecisionError, StartOutcome};
+use highwater_workflow::{OperatorCommand, OperatorCommandError, StartOutcome};
 
 const INPUT: &[u8] = br#"{"size":"Small"}"#;
 
@@ -122,7 +122,7 @@ async fn what_cannot_be_undone_waits_for_a_person() {
     let note = "the drone service is back".to_owned();
     let decided = workflow
         .handle
-        .decide("d-1", Decision::Retry { note })
+        .decide("d-1", OperatorCommand::Retry { note })
         .await;
     assert_eq!(decided.unwrap().state, "undoing");
     let view = workflow.until("d-1", &["failed"]).await;
@@ -147,17 +147,17 @@ async fn a_person_skips_a_step_or_takes_care_of_everything() {
         workflow.until(id, &["parked"]).await;
     }
     let (step, note) = ("drone".to_owned(), "it crashed anyway".to_owned());
-    let skip = Decision::Skip { step, note };
+    let skip = OperatorCommand::Skip { step, note };
     workflow.handle.decide("d-1", skip.clone()).await.unwrap();
     workflow.until("d-1", &["failed"]).await;
     assert!(script.lines().contains(&"DELETE /packages/d-1".to_owned()));
     let again = workflow.handle.decide("d-1", skip).await;
-    assert_eq!(again.unwrap_err(), DecisionError::Unknown);
+    assert_eq!(again.unwrap_err(), OperatorCommandError::Unknown);
 
     let note = "by telephone".to_owned();
     workflow
         .handle
-        .decide("d-2", Decision::Resolve { note })
+        .decide("d-2", OperatorCommand::Resolve { note })
         .await
         .unwrap();
     workflow.until("d-2", &["resolved"]).await;
@@ -201,7 +201,7 @@ async fn cancelling_waits_for_the_call_under_way_and_undoes() {
     let note = "the customer changed their mind".to_owned();
     let decided = workflow
         .handle
-        .decide("d-1", Decision::Cancel { note })
+        .decide("d-1", OperatorCommand::Cancel { note })
         .await;
     assert_eq!(decided.unwrap().state, "failing");
     let view = workflow.until("d-1", &["cancelled"]).await;

@@ -7,7 +7,7 @@ use crate::common::{Reply, Running, Script, delivery_within, memory_log};
 use highwater_env::{EgressPolicy, RealClock};
 use highwater_workflow::call::{Functions, ServicePools};
 use highwater_workflow::supervise::{Options, Supervisor};
-use highwater_workflow::{Decision, StartOutcome, Supervision};
+use highwater_workflow::{OperatorCommand, StartOutcome, Supervision};
 use tokio::task::JoinHandle;
 
 const INPUT: &[u8] = br#"{"size":"Small"}"#;
@@ -106,7 +106,7 @@ async fn a_supervisor_goes_on_when_the_keeper_was_restarted_and_a_person_decided
     let supervisors = supervise(&workflow);
     script.on("DELETE /drones/d-1", &[Reply::Answer(204, "")]);
     let note = "it is back".to_owned();
-    let retry = Decision::Retry { note };
+    let retry = OperatorCommand::Retry { note };
     workflow.handle.decide("d-1", retry).await.unwrap();
     workflow.until("d-1", &["failed"]).await;
     supervisors.iter().for_each(JoinHandle::abort);

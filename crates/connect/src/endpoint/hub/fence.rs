@@ -23,7 +23,7 @@ pub(in crate::endpoint) enum Fencing {
 }
 
 /// The result of fencing.
-pub(super) struct Fenced {
+pub(super) struct FencedProducer {
     /// `None` without fencing.
     pub producer: Option<Producer>,
     /// The end of each partition: no batch of an earlier start is appended after it.
@@ -38,7 +38,7 @@ impl Fencing {
         id: &str,
         partitions: &[Arc<dyn Partition>],
         before: Option<i64>,
-    ) -> Result<Fenced, EndpointError> {
+    ) -> Result<FencedProducer, EndpointError> {
         let producer = match self {
             Fencing::Markers => {
                 let producer = init_producer(transactions, id).await?;
@@ -53,7 +53,7 @@ impl Fencing {
             let bounds = partition.fetch_bounds().await.map_err(read_error)?;
             ends.push(bounds.end);
         }
-        Ok(Fenced { producer, ends })
+        Ok(FencedProducer { producer, ends })
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use highwater_env::Clock;
 use highwater_env::random::Random;
 use highwater_queue::{
-    Delivery, LockToken, Options, Queue, ReceiveLimit, ReceiveRequest, Settings, Settlement,
+    Delivery, LockToken, Options, Queue, ReceiveLimit, ReceiveRequest, Settings, SettleBatch,
 };
 use tokio::task::JoinSet;
 
@@ -102,7 +102,7 @@ async fn hand_in(
     got: &[Delivery],
     random: &mut Random,
 ) {
-    let (mut done, mut completed) = (Settlement::default(), Vec::new());
+    let (mut done, mut completed) = (SettleBatch::default(), Vec::new());
     for delivery in got {
         let (seq, token) = (delivery.seq, delivery.lock.unwrap().0);
         if random.below(3) == 0 {

@@ -8,7 +8,7 @@ use highwater_env::{BudgetExhausted, MemoryBudget};
 use highwater_log::{Log, MemoryLog};
 use highwater_queue::{
     DeferredRequest, Delivery, Error, Options, Queues, ReceiveLimit, ReceiveMode, ReceiveRequest,
-    Refusal, Settings, Settlement, SubQueue,
+    Refusal, Settings, SettleBatch, SubQueue,
 };
 
 use crate::service::common::{Gated, Turned, bodies, message};
@@ -160,7 +160,7 @@ async fn messages_are_received_only_within_memory_that_is_lent_before() {
     // A wait holds no memory, and without memory it ends as any other.
     let waiting = tokio::spawn({
         let (queue, request) = (queue.clone(), within(60));
-        async move { queue.exchange(Settlement::default(), request).await }
+        async move { queue.exchange(SettleBatch::default(), request).await }
     });
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(budget.taken(), 0);
@@ -175,7 +175,7 @@ async fn messages_are_received_only_within_memory_that_is_lent_before() {
     };
     assert_eq!(refused.received, Err(Refusal::NoMemory(exhausted)));
     drop(other);
-    let got = queue.exchange(Settlement::default(), within(0)).await;
+    let got = queue.exchange(SettleBatch::default(), within(0)).await;
     let got = got.unwrap();
     let received = got.received.unwrap();
     assert_eq!(bodies(&received), ["a", "b"]);
@@ -213,7 +213,7 @@ async fn what_is_handed_in_counts_at_once_and_is_told_with_what_comes_next() {
     };
     let held = queue.receive(held).await.unwrap();
     let [a, b] = [0, 1].map(|at| held[at].lock.unwrap().0);
-    let done = Settlement {
+    let done = SettleBatch {
         complete: vec![a, a],
         abandon: vec![b],
     };
@@ -225,9 +225,9 @@ async fn what_is_handed_in_counts_at_once_and_is_told_with_what_comes_next() {
     assert_eq!(bodies(&again), ["b"]);
     assert_eq!(again[0].message.deliveries, 2);
 
-    let done = |token| Settlement {
+    let done = |token| SettleBatch {
         complete: vec![token],
-        ..Settlement::default()
+        ..SettleBatch::default()
     };
     let last = again[0].lock.unwrap().0;
     let waiting = tokio::spawn({
@@ -251,9 +251,9 @@ async fn who_hands_in_and_waits_is_told_when_the_log_did_not_take_it() {
     let (_queues, queue, _) = log.queue(Settings::default()).await;
     queue.send(vec![message("a")]).await.unwrap();
     let held = queue.receive(receive(0)).await.unwrap();
-    let done = Settlement {
+    let done = SettleBatch {
         complete: vec![held[0].lock.unwrap().0],
-        ..Settlement::default()
+        ..SettleBatch::default()
     };
     log.set_full(true);
     let got = queue.exchange(done.clone(), receive(60)).await;

@@ -25,7 +25,7 @@ use highwater_log::BoxFuture;
 
 use crate::amqp::broker::Broker;
 use crate::amqp::consumer::ReadBatch;
-use crate::amqp::credentials::{Credentials, Grant, RefusalAudit, TooManyConnections};
+use crate::amqp::credentials::{Credentials, PutToken, RefusalAudit, TooManyConnections};
 use crate::amqp::error::{append_error, unauthorized};
 use crate::amqp::links::{self, AcceptedLink, AttachRequest, Link, RequestNode};
 use crate::amqp::operations;
@@ -53,7 +53,7 @@ pub(in crate::amqp) enum Completion {
     },
     Token {
         pending: Box<PendingRequest>,
-        result: Result<Grant, String>,
+        result: Result<PutToken, String>,
     },
     Read {
         link: LinkId,

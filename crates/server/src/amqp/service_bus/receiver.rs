@@ -14,7 +14,7 @@ use highwater_amqp::{AmqpError, Attach, LinkTerms, condition};
 use highwater_env::{MemoryBudget, MemoryShare};
 use highwater_queue::{
     Delivery, Disposition, LockToken, Queue, ReceiveLimit, ReceiveMode, ReceiveRequest, Refusal,
-    SessionLock, Settlement, SubQueue, WaitKey,
+    SessionLock, SettleBatch, SubQueue, WaitKey,
 };
 
 use super::message::{OutgoingState, encode};
@@ -226,7 +226,7 @@ impl ReceivePlan {
             memory: Some(budget.clone()),
             ..self.request.clone()
         };
-        let exchange = self.queue.exchange(Settlement::default(), request).await?;
+        let exchange = self.queue.exchange(SettleBatch::default(), request).await?;
         if !matches!(exchange.received, Err(Refusal::NoMemory(_))) {
             return Ok((exchange.received?, exchange.memory));
         }

@@ -78,7 +78,7 @@ pub(in crate::http) async fn live(request: ApiRequest<'_>) -> Result<Reply, Erro
         path: path.to_owned(),
         query,
         sent: HashMap::new(),
-        state: StreamState::Opening,
+        state: StreamState::CircuitTrip,
         _permit: app.console.streams.take().ok_or_else(full)?,
     };
     let kind = HeaderValue::from_static("text/event-stream");
@@ -103,7 +103,7 @@ fn page_route(path: &str) -> Result<(Route<'_>, ViewFunction), Error> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StreamState {
-    Opening,
+    CircuitTrip,
     Open { silent: u32 },
     Ended,
 }
@@ -137,7 +137,7 @@ impl LivePage {
     async fn next(&mut self) -> Option<Bytes> {
         let mut silent = match self.state {
             StreamState::Ended => return None,
-            StreamState::Opening => {
+            StreamState::CircuitTrip => {
                 self.state = StreamState::Open { silent: 0 };
                 let version = json!({"version": highwater_console::version()});
                 return Some(format!("event: hello\ndata: {version}\n\n").into());

@@ -6,11 +6,11 @@ use super::families::*;
 use super::page::Page;
 use crate::jobs::{JobView, Jobs};
 
-type OfJob = fn(&JobStatus) -> Option<f64>;
-type OfPartition = fn(&PartitionStatus) -> u64;
-type OfOutput = fn(&OutputStatus) -> u64;
+type JobGauge = fn(&JobStatus) -> Option<f64>;
+type PartitionCounter = fn(&PartitionStatus) -> u64;
+type OutputCounter = fn(&OutputStatus) -> u64;
 
-const JOBS: &[(&Family, OfJob)] = &[
+const JOBS: &[(&Family, JobGauge)] = &[
     (&JOB_ALARMS, |job| Some(job.alarms.len() as f64)),
     (&JOB_WATERMARK, |job| {
         let known = job.watermark.is_in_calendar();
@@ -27,7 +27,7 @@ const JOBS: &[(&Family, OfJob)] = &[
     }),
 ];
 
-const INPUTS: &[(&Family, OfPartition)] = &[
+const INPUTS: &[(&Family, PartitionCounter)] = &[
     (&JOB_EVENTS, |partition| partition.events),
     (&JOB_BYTES, |partition| partition.bytes),
     (&JOB_BACKLOG, |partition| partition.backlog),
@@ -51,7 +51,7 @@ const INPUTS: &[(&Family, OfPartition)] = &[
     }),
 ];
 
-const OUTPUTS: &[(&Family, OfOutput)] = &[
+const OUTPUTS: &[(&Family, OutputCounter)] = &[
     (&JOB_ROWS, |output| output.rows),
     (&JOB_ROWS_WAITING, |output| output.waiting),
     (&JOB_ROWS_DROPPED, |output| output.dropped),
@@ -92,7 +92,7 @@ pub(super) fn jobs(page: &mut Page, jobs: &Jobs) {
     }
 }
 
-fn sum(input: &InputStatus, of: OfPartition) -> u64 {
+fn sum(input: &InputStatus, of: PartitionCounter) -> u64 {
     input.partitions.iter().map(of).sum()
 }
 

@@ -1,6 +1,6 @@
 //! Workflows: instances, decisions about them, and the failed ones that supervisors elsewhere undo.
 
-use highwater_workflow::Decision;
+use highwater_workflow::OperatorCommand;
 
 use super::{
     Access, Area, Handler, Operation, RequestBody, Response, Scope, TEXT, answer, get, handler,
@@ -77,21 +77,21 @@ const OPERATIONS: &[Operation] = &[
     get("/api/workflows/{workflow}/{id}", "Describe an instance", LISTEN, handler!(workflows::describe))
         .answers(INSTANCE),
     decision("/api/workflows/{workflow}/{id}/cancel", "Cancel an instance and undo its steps",
-        handler!(workflows::decide, |note, _| Decision::Cancel { note })),
+        handler!(workflows::decide, |note, _| OperatorCommand::Cancel { note })),
     decision("/api/workflows/{workflow}/{id}/retry", "Retry the undo of a parked instance",
-        handler!(workflows::decide, |note, _| Decision::Retry { note })),
+        handler!(workflows::decide, |note, _| OperatorCommand::Retry { note })),
     decision("/api/workflows/{workflow}/{id}/skip", "Skip a step that cannot be undone, and undo the others",
-        handler!(workflows::decide, |note, step| Decision::Skip { step, note })),
+        handler!(workflows::decide, |note, step| OperatorCommand::Skip { step, note })),
     decision("/api/workflows/{workflow}/{id}/resolve", "Mark a parked instance as resolved by a person",
-        handler!(workflows::decide, |note, _| Decision::Resolve { note })),
+        handler!(workflows::decide, |note, _| OperatorCommand::Resolve { note })),
     bulk("/api/workflows/{workflow}/cancel", "Cancel all running instances that match, and undo their steps",
-        handler!(bulk_decision::decide_all, |note, _| Decision::Cancel { note })),
+        handler!(bulk_decision::decide_all, |note, _| OperatorCommand::Cancel { note })),
     bulk("/api/workflows/{workflow}/retry", "Retry the undo of all parked instances that match",
-        handler!(bulk_decision::decide_all, |note, _| Decision::Retry { note })),
+        handler!(bulk_decision::decide_all, |note, _| OperatorCommand::Retry { note })),
     bulk("/api/workflows/{workflow}/skip", "Skip a step that cannot be undone in all parked instances that match",
-        handler!(bulk_decision::decide_all, |note, step| Decision::Skip { step, note })),
+        handler!(bulk_decision::decide_all, |note, step| OperatorCommand::Skip { step, note })),
     bulk("/api/workflows/{workflow}/resolve", "Mark all parked instances that match as resolved by a person",
-        handler!(bulk_decision::decide_all, |note, _| Decision::Resolve { note })),
+        handler!(bulk_decision::decide_all, |note, _| OperatorCommand::Resolve { note })),
     supervision("/api/workflows/{workflow}/failed/{partition}/claim",
         "Claim failed instances to undo, until the lock expires", schema_of!("WorkflowClaim"),
         schema_of!("WorkflowOffer"), handler!(failed_instances::claim)),

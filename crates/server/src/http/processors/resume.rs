@@ -1,7 +1,7 @@
 //! The page behind the resume link of a notification. Viewing it changes nothing, because mail scanners follow links;
 //! only its button does.
 
-use highwater_flow::Opening;
+use highwater_flow::CircuitTrip;
 use highwater_flow::circuit::CircuitEvent;
 use hyper::StatusCode;
 use hyper::header::{CACHE_CONTROL, HeaderValue, REFERRER_POLICY};
@@ -40,7 +40,7 @@ pub(in crate::http) async fn resume(request: ApiRequest<'_>) -> Result<Reply, Er
 }
 
 /// The link in the path, if its circuit is still open since the opening that the link is for.
-fn current_link(request: &ApiRequest<'_>) -> Result<Option<(Link, Opening)>, Error> {
+fn current_link(request: &ApiRequest<'_>) -> Result<Option<(Link, CircuitTrip)>, Error> {
     let [token] = request.variables();
     let processors = processors(request.app)?;
     let link = processors

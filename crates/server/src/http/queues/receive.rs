@@ -2,8 +2,8 @@
 
 use highwater_env::MemoryShare;
 use highwater_queue::{
-    DeferredRequest, ExchangeResult, ReceiveLimit, ReceiveMode, ReceiveRequest, SessionLock,
-    Settlement, SubQueue,
+    DeferredRequest, ReceiveLimit, ReceiveMode, ReceiveRequest, SessionLock,
+    SettleAndReceiveResult, SettleBatch, SubQueue,
 };
 use hyper::StatusCode;
 use serde::Deserialize;
@@ -58,7 +58,7 @@ pub(in crate::http) async fn receive(
         memory: Some(app.budget.clone()),
     };
     let given = Settlements::read(&mut request).await?;
-    let done = Settlement {
+    let done = SettleBatch {
         complete: tokens(&given.complete),
         abandon: tokens(&given.abandon),
     };
@@ -75,8 +75,12 @@ pub(in crate::http) async fn receive(
     exchanged(app, &given, exchange)
 }
 
-fn exchanged(app: &App, given: &Settlements, exchange: ExchangeResult) -> Result<Reply, Error> {
-    let ExchangeResult {
+fn exchanged(
+    app: &App,
+    given: &Settlements,
+    exchange: SettleAndReceiveResult,
+) -> Result<Reply, Error> {
+    let SettleAndReceiveResult {
         settled,
         received,
         memory,

@@ -1,7 +1,7 @@
 //! One decision about all instances that match a filter. A dry run lists them.
 
 use futures_util::{StreamExt, stream};
-use highwater_workflow::{Decision, Handle, InstanceSummary, JournalError, ListFilter};
+use highwater_workflow::{Handle, InstanceSummary, JournalError, ListFilter, OperatorCommand};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -48,7 +48,7 @@ struct SelectedInstances {
 /// Carries out the decision that `decision` makes of the note and the step in the body, for each selected instance.
 pub(in crate::http) async fn decide_all(
     mut request: ApiRequest<'_>,
-    decision: fn(String, String) -> Decision,
+    decision: fn(String, String) -> OperatorCommand,
 ) -> Result<Reply, Error> {
     let [name] = request.variables();
     let workflow = &workflow(request.app, name)?;
@@ -83,11 +83,11 @@ pub(in crate::http) async fn decide_all(
 }
 
 /// The states in which a decision can be made.
-fn allowed_states(decision: &Decision) -> &'static [&'static str] {
+fn allowed_states(decision: &OperatorCommand) -> &'static [&'static str] {
     match decision {
-        Decision::Cancel { .. } => &["running"],
-        Decision::Resolve { .. } => &["parked", "undoing"],
-        Decision::Retry { .. } | Decision::Skip { .. } => &["parked"],
+        OperatorCommand::Cancel { .. } => &["running"],
+        OperatorCommand::Resolve { .. } => &["parked", "undoing"],
+        OperatorCommand::Retry { .. } | OperatorCommand::Skip { .. } => &["parked"],
     }
 }
 
@@ -95,7 +95,7 @@ impl BulkDecision {
     async fn select(
         &self,
         workflow: &Handle,
-        decision: &Decision,
+        decision: &OperatorCommand,
     ) -> Result<SelectedInstances, Error> {
         let count = self.max.unwrap_or(COUNT_DEFAULT).clamp(1, COUNT_MAX);
         let mut selected = match self.ids.is_empty() {
@@ -111,13 +111,13 @@ impl BulkDecision {
                 next: None,
             },
         };
-        if let Decision::Skip { step, .. } = decision {
+        if let OperatorCommand::Skip { step, .. } = decision {
             selected.instances = parked_at(workflow, step, selected.instances).await?;
         }
         Ok(selected)
     }
 
-    fn filter(&self, decision: &Decision, count: usize) -> Result<ListFilter, Error> {
+    fn filter(&self, decision: &OperatorCommand, count: usize) -> Result<ListFilter, Error> {
         let text = |value: &Option<String>| value.clone().filter(|text| !text.is_empty());
         let mut filter = ListRequest {
             state: text(&self.state),

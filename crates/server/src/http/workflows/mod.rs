@@ -6,8 +6,8 @@ pub(super) mod failed_instances;
 
 use highwater_access::{Resource, Right};
 use highwater_workflow::{
-    Decision, DecisionError, Handle, JournalError, ListCursor, ListFilter, STATES, StartError,
-    StartOutcome, Supervision,
+    Handle, JournalError, ListCursor, ListFilter, OperatorCommand, OperatorCommandError, STATES,
+    StartError, StartOutcome, Supervision,
 };
 use hyper::StatusCode;
 use serde::Deserialize;
@@ -169,7 +169,7 @@ struct DecisionRequest {
 /// Carries out the decision that `decision` makes of the note and the step in the body.
 pub(super) async fn decide(
     mut request: ApiRequest<'_>,
-    decision: fn(String, String) -> Decision,
+    decision: fn(String, String) -> OperatorCommand,
 ) -> Result<Reply, Error> {
     let [name, id] = request.variables();
     let workflow = workflow(request.app, name)?;
@@ -180,7 +180,7 @@ pub(super) async fn decide(
     let id = percent_decode(id);
     match workflow.decide(&id, decision).await {
         Ok(view) => Ok(reply::ok(&view)),
-        Err(DecisionError::Unknown) => match workflow.show(&id).await? {
+        Err(OperatorCommandError::Unknown) => match workflow.show(&id).await? {
             None => Err(no_instance(name, &id)),
             Some(view) => Err(conflict(&id, &format!("it is {}", view.state))),
         },

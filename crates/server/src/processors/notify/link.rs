@@ -10,7 +10,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use highwater_env::disk;
-use highwater_flow::Opening;
+use highwater_flow::CircuitTrip;
 use highwater_log::Offset;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -52,7 +52,7 @@ impl Signer {
         Ok(Signer(Arc::new(key)))
     }
 
-    pub(crate) fn sign(&self, opening: &Opening, expires_seconds: i64) -> String {
+    pub(crate) fn sign(&self, opening: &CircuitTrip, expires_seconds: i64) -> String {
         let text = format!("{}.{expires_seconds}.{}", opening.offset, opening.circuit);
         let mac = self.mac(text.as_bytes()).finalize().into_bytes();
         format!(
@@ -93,8 +93,8 @@ mod tests {
     use highwater_log::EnqueueTime;
     use proptest::prelude::*;
 
-    fn opening() -> Opening {
-        Opening {
+    fn opening() -> CircuitTrip {
+        CircuitTrip {
             circuit: "billing.v2".into(),
             offset: Offset(42),
             at: EnqueueTime(0),

@@ -7,7 +7,7 @@ mod smtp;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use highwater_flow::{Circuits, Opening};
+use highwater_flow::{CircuitTrip, Circuits};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -57,7 +57,7 @@ pub(crate) struct CircuitNotifier {
 
 impl CircuitNotifier {
     /// Notifies of every opening until the channel closes.
-    pub(crate) async fn run(self, mut openings: mpsc::Receiver<Opening>) {
+    pub(crate) async fn run(self, mut openings: mpsc::Receiver<CircuitTrip>) {
         while let Some(opening) = openings.recv().await {
             tracing::warn!(
                 processor = opening.circuit,
@@ -77,12 +77,12 @@ impl CircuitNotifier {
         }
     }
 
-    fn is_current(&self, opening: &Opening) -> bool {
+    fn is_current(&self, opening: &CircuitTrip) -> bool {
         let standing = self.circuits.get(&opening.circuit);
         standing.is_some_and(|standing| standing.opening.as_ref() == Some(opening))
     }
 
-    fn link(&self, opening: &Opening) -> String {
+    fn link(&self, opening: &CircuitTrip) -> String {
         let options = &self.notifier.options;
         let lifetime = options.link_lifetime.as_secs() as i64;
         let until = self.notifier.now_seconds().saturating_add(lifetime);
@@ -91,8 +91,8 @@ impl CircuitNotifier {
         format!("{}/resume/{token}", base.trim_end_matches('/'))
     }
 
-    fn notification(&self, opening: &Opening) -> Notification {
-        let Opening {
+    fn notification(&self, opening: &CircuitTrip) -> Notification {
+        let CircuitTrip {
             circuit,
             why,
             at,

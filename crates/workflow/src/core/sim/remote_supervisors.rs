@@ -8,7 +8,7 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use super::world::{SUPERVISOR, World};
 use crate::core::claims::ClaimState;
 use crate::core::{
-    Claim, ClaimLock, ClaimedInstances, Core, Effect, Input, LockLost, Role, Round, StepCall,
+    Claim, ClaimedInstances, Core, Effect, Input, LockLost, Role, Round, StepCall, SupervisorLock,
 };
 use crate::journal::{self, Record};
 
@@ -16,7 +16,7 @@ type Answer<T> = oneshot::Receiver<Result<T, LockLost>>;
 
 pub(crate) struct RemoteSupervisor {
     pub core: Core,
-    lock: Option<ClaimLock>,
+    lock: Option<SupervisorLock>,
     claiming: Option<Answer<ClaimedInstances>>,
     reporting: Option<(Round, Answer<Vec<Arc<str>>>)>,
     calls: Vec<StepCall>,

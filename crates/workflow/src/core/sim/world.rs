@@ -10,8 +10,8 @@ use tokio::sync::oneshot;
 use super::arc;
 use super::remote_supervisors::RemoteSupervisor;
 use super::services::{Mood, Services};
-use crate::call::{CallError, Outcome};
-use crate::core::{Core, Decision, Effect, Input, Role, Round, StartOutcome, StepCall};
+use crate::call::{CallError, CallOutcome};
+use crate::core::{Core, Effect, Input, OperatorCommand, Role, Round, StartOutcome, StepCall};
 use crate::definition::Definition;
 use crate::journal::{self, Record};
 use crate::machine::{Answer, Instance};
@@ -63,7 +63,7 @@ impl StepCall {
             id: self.id,
             step: self.step,
             undo: self.undo,
-            outcome: Outcome {
+            outcome: CallOutcome {
                 begun_ms,
                 ended_ms,
                 result,
@@ -248,11 +248,11 @@ impl World {
         let note = "a person".to_owned();
         let step = format!("s{}", random.below(5));
         let decision = match (part, random.below(8)) {
-            (SCHEDULER, 0) => Decision::Cancel { note },
+            (SCHEDULER, 0) => OperatorCommand::Cancel { note },
             (SCHEDULER, _) => return,
-            (_, 0 | 1) => Decision::Retry { note },
-            (_, 2) => Decision::Skip { step, note },
-            (_, 3) => Decision::Resolve { note },
+            (_, 0 | 1) => OperatorCommand::Retry { note },
+            (_, 2) => OperatorCommand::Skip { step, note },
+            (_, 3) => OperatorCommand::Resolve { note },
             _ => return,
         };
         let (reply, _) = oneshot::channel();

@@ -17,9 +17,9 @@ pub(super) fn read_json(reader: &mut FileReader<'_>, entry: &Entry<'_>) -> Optio
     )
 }
 
-type Misfit = (&'static str, std::ops::Range<usize>);
+type UnsupportedToml = (&'static str, std::ops::Range<usize>);
 
-fn to_json(value: &Spanned<DeValue<'_>>) -> Result<Value, Misfit> {
+fn to_json(value: &Spanned<DeValue<'_>>) -> Result<Value, UnsupportedToml> {
     Ok(match value.get_ref() {
         DeValue::String(text) => text.as_ref().into(),
         DeValue::Boolean(flag) => (*flag).into(),
@@ -40,7 +40,7 @@ fn to_json(value: &Spanned<DeValue<'_>>) -> Result<Value, Misfit> {
             let fields = fields
                 .iter()
                 .map(|(name, value)| Ok((name.get_ref().to_string(), to_json(value)?)));
-            Value::Object(fields.collect::<Result<Map<_, _>, Misfit>>()?)
+            Value::Object(fields.collect::<Result<Map<_, _>, UnsupportedToml>>()?)
         }
     })
 }
