@@ -129,7 +129,7 @@ impl From<&JobPage> for View {
         let mut view = View::new(Screen::Jobs, job.name.clone(), heading(job));
         view.figures(&job.figures);
         if job.reason.is_some() || !job.alarms.is_empty() {
-            view.live("troubles", Span::Full, troubles(job));
+            view.live("troubles", Span::Full, problems(job));
         }
         view.fixed("time", Span::Main, picture(job));
         view.fixed("fate", Span::Side, fate());
@@ -208,7 +208,7 @@ fn targets(job: &JobPage) -> Markup {
     }
 }
 
-fn troubles(job: &JobPage) -> Markup {
+fn problems(job: &JobPage) -> Markup {
     let failed = job
         .reason
         .iter()

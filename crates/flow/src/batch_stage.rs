@@ -76,7 +76,7 @@ where
         let Some(outcome) = outcome else {
             break;
         };
-        steps.push(item.ended(outcome));
+        steps.push(item.into_output(outcome));
     }
     steps
 }

@@ -247,7 +247,7 @@ where
     let salt = item.event.offset().0 as u64;
     let outcome = retries.run(salt, |attempt| handler(delivery(attempt)));
     let outcome = outcome.await?;
-    Some(item.ended(outcome))
+    Some(item.into_output(outcome))
 }
 
 impl<S, U, F, W> Stage for HandleStage<S, U, F>

@@ -94,7 +94,7 @@ pub trait Stage: Send + Sized {
         let mut change = change;
         MapStage {
             from: self,
-            change: move |item: Item<Self::Out>| item.try_go(&mut change),
+            change: move |item: Item<Self::Out>| item.try_map(&mut change),
         }
     }
 
@@ -215,16 +215,16 @@ impl<T> Item<T> {
     }
 
     /// Converts the outcome of an item into an output.
-    pub(crate) fn ended<U>(self, outcome: Result<U, Vec<FailedAttempt>>) -> StageOutput<U> {
+    pub(crate) fn into_output<U>(self, outcome: Result<U, Vec<FailedAttempt>>) -> StageOutput<U> {
         match outcome {
             Ok(value) => StageOutput::Item(self.swap(value).0),
             Err(attempts) => StageOutput::Dead(self.swap(attempts).0),
         }
     }
 
-    fn try_go<U, E: fmt::Display>(self, change: impl FnOnce(T) -> Result<U, E>) -> StageOutput<U> {
+    fn try_map<U, E: fmt::Display>(self, change: impl FnOnce(T) -> Result<U, E>) -> StageOutput<U> {
         let (item, value) = self.swap(());
-        item.ended(change(value).map_err(|error| vec![FailedAttempt::undated(error)]))
+        item.into_output(change(value).map_err(|error| vec![FailedAttempt::undated(error)]))
     }
 
     /// The key that determines the order.

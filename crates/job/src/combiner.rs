@@ -103,7 +103,7 @@ impl Combiner {
             match early.clock.step() {
                 RevisionStep::Revise => self.revise()?,
                 RevisionStep::Raise(barrier) => {
-                    early.clock.told_streams();
+                    early.clock.expect_acknowledgements();
                     return Ok(RevisionStep::Raise(barrier));
                 }
                 step => return Ok(step),

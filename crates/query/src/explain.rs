@@ -35,7 +35,7 @@ pub fn lookback(plan: &Plan) -> Duration {
 /// How long a node may keep a row.
 fn retention(node: &Node) -> i64 {
     match node {
-        Node::Window(window) => span(&window.window).saturating_mul(remembered(window)),
+        Node::Window(window) => span(&window.window).saturating_mul(windows_kept(window)),
         Node::Join(join) => join.low.ticks().abs().max(join.high.ticks().abs()),
         Node::Analytic(analytic) => analytic
             .calls
@@ -50,7 +50,7 @@ fn retention(node: &Node) -> i64 {
 
 /// How many lengths of a window a result may depend on. A script that removes events where windows overlap starts over
 /// after every length, from the events of the window then; only the engine knows whether it does.
-fn remembered(node: &WindowNode) -> i64 {
+fn windows_kept(node: &WindowNode) -> i64 {
     let script = |a: &Aggregate| matches!(a.function, AggregateFunction::User(_));
     let overlap = match &node.window {
         Window::Sliding { .. } => true,
@@ -142,7 +142,11 @@ pub fn explain(plan: &Plan) -> String {
     }
     let lookback = lookback(plan);
     if lookback > Duration::ZERO {
-        let _ = writeln!(out, "a start reads back {}", print::spoken(lookback));
+        let _ = writeln!(
+            out,
+            "a start reads back {}",
+            print::duration_in_words(lookback)
+        );
     }
     out
 }

@@ -33,7 +33,7 @@ pub fn upper(c: char) -> char {
 pub(crate) fn ignore_case(plan: &mut Plan) {
     plan.ignore_case = true;
     for input in &mut plan.inputs {
-        input.timestamp.iter_mut().for_each(inside);
+        input.timestamp.iter_mut().for_each(fold_operands);
         input.substream.iter_mut().for_each(key);
     }
     let references = plan.references.iter_mut();
@@ -41,7 +41,9 @@ pub(crate) fn ignore_case(plan: &mut Plan) {
         match step {
             ReferenceStep::Filter(keep) => condition(keep),
             ReferenceStep::Project(items) => {
-                items.iter_mut().for_each(|item| inside(&mut item.expr));
+                items
+                    .iter_mut()
+                    .for_each(|item| fold_operands(&mut item.expr));
             }
         }
     }
@@ -52,10 +54,12 @@ fn node(node: &mut Node) {
     match node {
         Node::Source { .. } | Node::Union { .. } => {}
         Node::Filter { keep, .. } => condition(keep),
-        Node::Project { items, .. } => items.iter_mut().for_each(|item| inside(&mut item.expr)),
+        Node::Project { items, .. } => items
+            .iter_mut()
+            .for_each(|item| fold_operands(&mut item.expr)),
         Node::Window(window) => {
             let keys = window.keys.iter_mut();
-            keys.for_each(|key| inside(&mut key.expr));
+            keys.for_each(|key| fold_operands(&mut key.expr));
             window.aggregates.iter_mut().for_each(aggregate);
         }
         Node::Join(join) => {
@@ -66,17 +70,17 @@ fn node(node: &mut Node) {
             lookup.keys.iter_mut().for_each(pair);
             lookup.residual.iter_mut().for_each(condition);
         }
-        Node::Apply { of, .. } => inside(of),
+        Node::Apply { of, .. } => fold_operands(of),
         Node::Analytic(analytic) => analytic.calls.iter_mut().for_each(call),
         Node::Match(node) => {
             let keys = node.partition.iter_mut();
-            keys.for_each(|key| inside(&mut key.expr));
+            keys.for_each(|key| fold_operands(&mut key.expr));
             node.defines.iter_mut().flatten().for_each(condition);
             let measures = node.measures.iter_mut();
-            measures.for_each(|item| inside(&mut item.expr));
+            measures.for_each(|item| fold_operands(&mut item.expr));
             for of in &mut node.refs {
                 if let MatchRef::Picked { of, .. } | MatchRef::Collected { of } = of {
-                    inside(of);
+                    fold_operands(of);
                 }
             }
         }
@@ -90,12 +94,12 @@ fn pair((left, right): &mut (Expr, Expr)) {
 
 /// A key that is only compared.
 fn key(expr: &mut Expr) {
-    inside(expr);
+    fold_operands(expr);
     fold(expr);
 }
 
 fn aggregate(aggregate: &mut Aggregate) {
-    aggregate.exprs_mut().for_each(inside);
+    aggregate.exprs_mut().for_each(fold_operands);
     if aggregate.function == AggregateFunction::CountDistinct {
         aggregate.argument.iter_mut().for_each(fold);
     }
@@ -106,24 +110,26 @@ fn call(call: &mut AnalyticCall) {
     call.when.iter_mut().for_each(condition);
     match &mut call.function {
         Analytic::Aggregate(of) => aggregate(of),
-        other => other.exprs_mut().into_iter().for_each(inside),
+        other => other.exprs_mut().into_iter().for_each(fold_operands),
     }
 }
 
 /// Folds the comparisons inside an expression.
-fn inside(expr: &mut Expr) {
+fn fold_operands(expr: &mut Expr) {
     expr.visit_mut(comparing);
 }
 
 fn condition(pred: &mut Pred) {
     pred.visit_mut(comparing);
-    compared(pred);
+    fold_comparison(pred);
 }
 
 fn comparing(expr: &mut Expr) {
     match &mut expr.kind {
         ExprKind::Case { branches, .. } => {
-            branches.iter_mut().for_each(|(when, _)| compared(when));
+            branches
+                .iter_mut()
+                .for_each(|(when, _)| fold_comparison(when));
         }
         ExprKind::Call {
             function: Function::CharIndex | Function::PatIndex,
@@ -145,13 +151,13 @@ fn comparing(expr: &mut Expr) {
 }
 
 /// The operands of a condition.
-fn compared(pred: &mut Pred) {
+fn fold_comparison(pred: &mut Pred) {
     match &mut pred.kind {
         PredKind::And(left, right) | PredKind::Or(left, right) => {
-            compared(left);
-            compared(right);
+            fold_comparison(left);
+            fold_comparison(right);
         }
-        PredKind::Not(of) => compared(of),
+        PredKind::Not(of) => fold_comparison(of),
         PredKind::Compare { left, right, .. } => [left, right].into_iter().for_each(fold),
         PredKind::Like { of, pattern, .. } => [of, pattern].into_iter().for_each(fold),
         PredKind::In { of, list, .. } => {

@@ -132,7 +132,11 @@ pub(crate) fn pred(p: &Pred, columns: &[String]) -> String {
     let e = |e: &Expr| expr(e, columns);
     match &p.kind {
         PredKind::And(left, right) => {
-            format!("{} AND {}", tight(left, columns), tight(right, columns))
+            format!(
+                "{} AND {}",
+                and_operand(left, columns),
+                and_operand(right, columns)
+            )
         }
         PredKind::Or(left, right) => format!("{} OR {}", pred(left, columns), pred(right, columns)),
         PredKind::Not(of) => match of.kind {
@@ -173,7 +177,7 @@ pub(crate) fn pred(p: &Pred, columns: &[String]) -> String {
 }
 
 /// An operand of AND.
-fn tight(p: &Pred, columns: &[String]) -> String {
+fn and_operand(p: &Pred, columns: &[String]) -> String {
     match p.kind {
         PredKind::Or(..) => format!("({})", pred(p, columns)),
         _ => pred(p, columns),
@@ -317,7 +321,7 @@ pub(crate) fn duration(of: Duration) -> String {
 }
 
 /// `10 seconds`
-pub(crate) fn spoken(of: Duration) -> String {
+pub(crate) fn duration_in_words(of: Duration) -> String {
     let written = duration(of);
     match written.split_once(", ") {
         Some((unit, "1")) => format!("1 {unit}"),
@@ -330,8 +334,8 @@ pub(crate) fn spoken(of: Duration) -> String {
 pub(crate) fn signed(of: Duration) -> String {
     match of.ticks() {
         0 => "0".to_string(),
-        ticks if ticks < 0 => format!("-{}", spoken(Duration::from_ticks(-ticks))),
-        _ => spoken(of),
+        ticks if ticks < 0 => format!("-{}", duration_in_words(Duration::from_ticks(-ticks))),
+        _ => duration_in_words(of),
     }
 }
 
@@ -392,7 +396,7 @@ pub(crate) fn analytic(call: &AnalyticCall, columns: &[String]) -> String {
 /// The pattern and the measures of a MATCH_RECOGNIZE.
 pub(crate) fn matching(node: &MatchNode, below: &[String]) -> String {
     let mut text = format!("match {}", pattern(&node.pattern, &node.variables));
-    text += &format!(" within {}", spoken(node.limit));
+    text += &format!(" within {}", duration_in_words(node.limit));
     if !node.partition.is_empty() {
         let keys = node.partition.iter().map(|key| expr(&key.expr, below));
         text += &format!(" by {}", join(keys));

@@ -22,7 +22,7 @@ impl ShardedHub {
         self.hubs.iter().map(HubName::as_str).collect()
     }
 
-    pub(crate) fn facts(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         json!({"name": self.name.as_str(), "hubs": self.members()})
     }
 

@@ -187,7 +187,7 @@ impl GroupMember {
         }
         let over = tokio::select! {
             () = &mut shutdown => true,
-            error = self.stay(&generation.membership, generation.partitions) => {
+            error = self.heartbeat_until_rejoin(&generation.membership, generation.partitions) => {
                 if matches!(error, Some(GroupError::UnknownMember(_))) {
                     member.clear();
                 }
@@ -279,7 +279,11 @@ impl GroupMember {
     }
 
     /// Ready when the group is to be joined again: because it says so, or because the hub has grown.
-    async fn stay(&self, membership: &Membership, partitions: u32) -> Option<GroupError> {
+    async fn heartbeat_until_rejoin(
+        &self,
+        membership: &Membership,
+        partitions: u32,
+    ) -> Option<GroupError> {
         loop {
             tokio::time::sleep(self.timeouts.heartbeat).await;
             match self.groups.heartbeat(membership.clone()).await {

@@ -157,7 +157,7 @@ impl OwnershipMember {
                 state.owned = slots;
                 // Slots that were given up are assigned when their owner has joined without them.
                 if lost.is_empty() {
-                    self.stay(state, &membership).await;
+                    self.heartbeat_until_rejoin(state, &membership).await;
                 }
             }
             Err(GroupError::Rebalancing) => {}
@@ -245,7 +245,7 @@ impl OwnershipMember {
     }
 
     /// Sends heartbeats until the group must be joined again.
-    async fn stay(&self, state: &mut MemberState, membership: &Membership) {
+    async fn heartbeat_until_rejoin(&self, state: &mut MemberState, membership: &Membership) {
         loop {
             sleep(self.timeouts.heartbeat).await;
             let until = state.confirmed + self.timeouts.session;

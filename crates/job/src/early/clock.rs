@@ -19,7 +19,7 @@ pub(crate) struct RevisionClock {
     /// Previews of the end were requested.
     is_previewing: bool,
     /// How many answers of streams that were told of a barrier are missing.
-    unanswered: usize,
+    unacknowledged: usize,
 }
 
 struct Cadence {
@@ -62,7 +62,7 @@ impl RevisionClock {
             cadences: cadences.collect(),
             streams: Vec::new(),
             is_previewing: false,
-            unanswered: 0,
+            unacknowledged: 0,
         };
         stops.for_each(|stops| clock.add_stream(stops, Instant::BEFORE_ALL));
         clock
@@ -81,18 +81,18 @@ impl RevisionClock {
     }
 
     /// All streams that stop were told of the barrier.
-    pub(crate) fn told_streams(&mut self) {
-        self.unanswered += self.streams.iter().flatten().count();
+    pub(crate) fn expect_acknowledgements(&mut self) {
+        self.unacknowledged += self.streams.iter().flatten().count();
     }
 
     /// A stream that was told of the barrier has gone on.
-    pub(crate) fn answered(&mut self) {
-        self.unanswered = self.unanswered.saturating_sub(1);
+    pub(crate) fn acknowledge(&mut self) {
+        self.unacknowledged = self.unacknowledged.saturating_sub(1);
     }
 
     /// Whether no stream goes further without new input.
     pub(crate) fn is_settled(&self) -> bool {
-        self.unanswered == 0 && !self.is_previewing
+        self.unacknowledged == 0 && !self.is_previewing
     }
 
     /// Takes the report of a stream.
@@ -222,7 +222,7 @@ mod tests {
                 .collect(),
             streams: Vec::new(),
             is_previewing: false,
-            unanswered: 0,
+            unacknowledged: 0,
         };
         (0..streams).for_each(|_| clock.add_stream(true, Instant::BEFORE_ALL));
         clock

@@ -408,7 +408,7 @@ impl JobParts {
         let streams = streams.map(|partition| (partition.input, partition.number));
         status.set_layout(inputs.collect(), outputs.collect(), streams.collect());
         for stream in &mut self.streams {
-            stream.count_on(status.counts(stream.number()));
+            stream.restore_counters(status.counts(stream.number()));
         }
     }
 

@@ -19,7 +19,7 @@ pub trait Checkpoints: Send + Sync {
     fn write(&self, number: u64, bytes: &[u8]) -> io::Result<()>;
 
     /// Marks a checkpoint as damaged, so that it does not count among the two.
-    fn distrust(&self, number: u64);
+    fn mark_damaged(&self, number: u64);
 
     /// Stores the tables that checkpoints name by this number, as durably as a checkpoint. All others but those that are
     /// `in_use` may be removed.
@@ -94,7 +94,7 @@ impl DiskCheckpoints {
 
     /// Checkpoints that are no longer needed. A damaged one goes when nothing older is stored, because the list of numbers
     /// tells which were used.
-    fn superfluous(&self) -> io::Result<Vec<u64>> {
+    fn obsolete_checkpoints(&self) -> io::Result<Vec<u64>> {
         let known = self.list()?;
         let damaged = lock(&self.damaged);
         let whole = known
@@ -124,13 +124,13 @@ impl Checkpoints for DiskCheckpoints {
 
     fn write(&self, number: u64, bytes: &[u8]) -> io::Result<()> {
         self.put(&self.path(number), bytes)?;
-        for old in self.superfluous()? {
+        for old in self.obsolete_checkpoints()? {
             self.disk.remove_file(&self.path(old))?;
         }
         Ok(())
     }
 
-    fn distrust(&self, number: u64) {
+    fn mark_damaged(&self, number: u64) {
         lock(&self.damaged).insert(number);
     }
 
@@ -176,7 +176,7 @@ impl Checkpoints for MemoryCheckpoints {
         Ok(())
     }
 
-    fn distrust(&self, number: u64) {
+    fn mark_damaged(&self, number: u64) {
         lock(&self.kept).remove(&number);
     }
 

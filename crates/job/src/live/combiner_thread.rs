@@ -145,7 +145,7 @@ impl CombinerThread {
         let mut open = self.combiner.streams();
         if let Some(clock) = self.combiner.revision_clock() {
             // Streams of a checkpoint go on from where they were.
-            clock.told_streams();
+            clock.expect_acknowledgements();
             let barrier = clock.barrier();
             self.send_all(|| WorkItem::RaiseBarrier(barrier));
         }
@@ -183,7 +183,7 @@ impl CombinerThread {
                 self.combine(*output, *status)?;
                 drop(in_flight);
                 match (answers_barrier, self.combiner.revision_clock()) {
-                    (true, Some(clock)) => clock.answered(),
+                    (true, Some(clock)) => clock.acknowledge(),
                     _ => self.permits.processed(stream, reached),
                 }
                 self.pass_barrier(*open)?;

@@ -133,7 +133,7 @@ impl HubStream {
     }
 
     /// Continues the counts of an earlier run.
-    pub(super) fn count_on(&mut self, status: PartitionStatus) {
+    pub(super) fn restore_counters(&mut self, status: PartitionStatus) {
         self.before = status;
     }
 

@@ -77,9 +77,9 @@ impl PartitionStream {
     }
 
     /// Continues the counts of an earlier run.
-    pub(super) fn count_on(&mut self, status: PartitionStatus) {
+    pub(super) fn restore_counters(&mut self, status: PartitionStatus) {
         if let PartitionStream::Hub(stream) = self {
-            stream.count_on(status);
+            stream.restore_counters(status);
         }
     }
 

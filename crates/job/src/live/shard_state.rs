@@ -287,13 +287,13 @@ impl Checkpoints for ShardState {
         let whole = |object: &StoredObject| !damaged.contains(&object.number);
         manifest.checkpoints.retain(whole);
         manifest.checkpoints.push(object);
-        let superfluous = manifest.checkpoints.len().saturating_sub(KEPT);
-        manifest.checkpoints.drain(..superfluous);
+        let obsolete_checkpoints = manifest.checkpoints.len().saturating_sub(KEPT);
+        manifest.checkpoints.drain(..obsolete_checkpoints);
         drop(damaged);
         self.replace(claim, manifest)
     }
 
-    fn distrust(&self, number: u64) {
+    fn mark_damaged(&self, number: u64) {
         lock(&self.damaged).insert(number);
     }
 
@@ -395,7 +395,7 @@ mod tests {
         for number in 0..3 {
             state.write(number, b"x").unwrap();
         }
-        state.distrust(2);
+        state.mark_damaged(2);
         state.write(3, b"x").unwrap();
         assert_eq!(state.list().unwrap(), [1, 3]);
     }

@@ -325,7 +325,7 @@ impl JobStart<'_> {
                         });
                     }
                     Err(reason) => {
-                        store.distrust(*number);
+                        store.mark_damaged(*number);
                         let problem = format!("checkpoint {number} cannot be used: {reason}");
                         status.log(format!("{problem}; the previous one is tried"));
                         status.update(|status| status.checkpoint.problem = Some(problem));

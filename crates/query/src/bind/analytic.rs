@@ -154,7 +154,9 @@ impl ExprBinder<'_, '_> {
         let mut value = Expr::column(column, span);
         let label = [self.binder.text(span)];
         for pair in source.above.windows(2) {
-            value = self.binder.lift(pair[1], pair[0], &label, value);
+            value = self
+                .binder
+                .rewrite_over_parent(pair[1], pair[0], &label, value);
         }
         Ok(value)
     }

@@ -211,7 +211,7 @@ impl Binder<'_> {
             other => match carried_or_looked_up(&other, index) {
                 Some((below, inner)) => {
                     let found = self.through(below, inner, path, span);
-                    self.lift(node, below, path, found)
+                    self.rewrite_over_parent(node, below, path, found)
                 }
                 None => fields(column, path),
             },
@@ -232,7 +232,8 @@ impl Binder<'_> {
         let label: Vec<String> = source.qualifier.iter().cloned().chain(names()).collect();
         match source.of {
             SourceKind::Element { column, .. } => {
-                let element = self.raise(source, &label[..1], Expr::column(column, span));
+                let element =
+                    self.rewrite_over_scope(source, &label[..1], Expr::column(column, span));
                 Ok(fields(element, &names().collect::<Vec<_>>()))
             }
             SourceKind::Rows { node, .. } => {
@@ -240,7 +241,7 @@ impl Binder<'_> {
                     [] => self.whole(node, span),
                     path => self.column(node, path, span)?,
                 };
-                Ok(self.raise(source, &label, found))
+                Ok(self.rewrite_over_scope(source, &label, found))
             }
         }
     }
@@ -261,7 +262,7 @@ impl Binder<'_> {
                 qualifier.clone(),
                 field_name(&name).unwrap_or("*").to_string(),
             ];
-            let expr = self.raise(source, &label, expr);
+            let expr = self.rewrite_over_scope(source, &label, expr);
             Item { name, expr }
         };
         items.into_iter().map(raise).collect()
@@ -279,7 +280,12 @@ impl Binder<'_> {
     }
 
     /// Rewrites an expression over the source as one over the node of its scope.
-    pub(super) fn raise(&mut self, source: &Source, label: &[String], expr: Expr) -> Expr {
+    pub(super) fn rewrite_over_scope(
+        &mut self,
+        source: &Source,
+        label: &[String],
+        expr: Expr,
+    ) -> Expr {
         let (SourceKind::Rows {
             node: mut below, ..
         }
@@ -288,7 +294,7 @@ impl Binder<'_> {
         }) = source.of;
         let mut expr = expr;
         for node in &source.above {
-            expr = self.lift(*node, below, label, expr);
+            expr = self.rewrite_over_parent(*node, below, label, expr);
             below = *node;
         }
         expr
@@ -296,7 +302,7 @@ impl Binder<'_> {
 
     /// Rewrites an expression over `below` as one over `node`, which reads it: a projection computes it, other nodes
     /// pass its columns on.
-    pub(super) fn lift(
+    pub(super) fn rewrite_over_parent(
         &mut self,
         node: NodeId,
         below: NodeId,
@@ -308,7 +314,7 @@ impl Binder<'_> {
         }
         expr.visit_mut(|e| {
             if let ExprKind::Column(column) = &mut e.kind {
-                *column = self.carry(node, below, *column);
+                *column = self.pass_through_column(node, below, *column);
             }
         });
         expr
@@ -337,7 +343,12 @@ impl Binder<'_> {
     }
 
     /// The position in `node` of column `column` of `below`, which it reads; added if necessary.
-    pub(super) fn carry(&mut self, node: NodeId, below: NodeId, column: usize) -> usize {
+    pub(super) fn pass_through_column(
+        &mut self,
+        node: NodeId,
+        below: NodeId,
+        column: usize,
+    ) -> usize {
         fn position_of<T: PartialEq>(columns: &mut Vec<T>, wanted: T) -> usize {
             columns
                 .iter()

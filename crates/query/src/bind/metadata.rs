@@ -60,7 +60,7 @@ impl ExprBinder<'_, '_> {
         let label = [of, path].map(|argument| self.binder.text(argument.span));
         let column = self.binder.read(input, read(property));
         let expr = Expr::column(column, span);
-        Ok(self.binder.raise(&source, &label, expr))
+        Ok(self.binder.rewrite_over_scope(&source, &label, expr))
     }
 
     /// The input that the first argument names.

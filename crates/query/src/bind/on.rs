@@ -304,7 +304,7 @@ impl Binder<'_> {
         };
         expr.kind = plan::ExprKind::Column(0);
         for pair in source.above[own..].windows(2) {
-            expr = self.lift(pair[1], pair[0], &[], expr);
+            expr = self.rewrite_over_parent(pair[1], pair[0], &[], expr);
         }
         expr
     }

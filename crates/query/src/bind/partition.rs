@@ -56,7 +56,7 @@ impl Binder<'_> {
     /// The partition of the rows of `from`, passed on by `node`.
     fn partition_below(&mut self, node: NodeId, from: NodeId, span: Span) -> Option<Expr> {
         let below = self.partition_of(from, span)?;
-        Some(self.lift(node, from, &[PARTITION.to_string()], below))
+        Some(self.rewrite_over_parent(node, from, &[PARTITION.to_string()], below))
     }
 
     fn partition_of_branches(

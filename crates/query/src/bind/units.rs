@@ -12,7 +12,7 @@ use crate::ast::{BinaryOp, Expr, ExprKind, Ident, UnaryOp};
 use crate::diagnostic::{Diagnostic, code};
 use crate::functions::DatePart;
 use crate::parser::ErrorReported;
-use crate::print::spoken;
+use crate::print::duration_in_words;
 
 /// The longest lookback.
 const LIMIT_MAX: i64 = 7 * TICKS_PER_DAY;
@@ -106,7 +106,7 @@ impl<'a> Binder<'a> {
         let label = match shown {
             true => format!(
                 "this is {}",
-                spoken(Duration::from_ticks(exact.round() as i64))
+                duration_in_words(Duration::from_ticks(exact.round() as i64))
             ),
             false => String::new(),
         };

@@ -10,7 +10,7 @@ use crate::diagnostic::{Diagnostic, code};
 use crate::functions::{self, Kind, WindowKind};
 use crate::parser::ErrorReported;
 use crate::plan::Window;
-use crate::print::spoken;
+use crate::print::duration_in_words;
 
 const SIZE_MAX: i64 = 7 * TICKS_PER_DAY;
 /// Larger sizes are treated as equal.
@@ -223,7 +223,10 @@ impl<'a> Binder<'a> {
             return Ok(());
         };
         let label = match part.ticks.abs() {
-            0..SIZE_SHOWN => format!("this is {}", spoken(Duration::from_ticks(part.ticks))),
+            0..SIZE_SHOWN => format!(
+                "this is {}",
+                duration_in_words(Duration::from_ticks(part.ticks))
+            ),
             _ => String::new(),
         };
         let error = Diagnostic::error(code::SIZE, part.span, problem).label(label);

@@ -96,7 +96,7 @@ pub(super) async fn answer(
         reply
     });
     app.metrics
-        .answered(reply.status(), app.clock.elapsed() - started);
+        .record_response(reply.status(), app.clock.elapsed() - started);
     reply
 }
 

@@ -37,7 +37,7 @@ pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
         if request.caller.may(Right::Listen, resource)
             && let Some(described) = described(request.app, group).await?
         {
-            answer.row(&facts(&described.info))?;
+            answer.row(&group_json(&described.info))?;
         }
     }
     answer.end_rows()?;
@@ -91,7 +91,7 @@ pub(super) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
         })
     });
     let mut answer = JsonAnswer::new(&app.budget)?;
-    answer.fields(&facts(&group.info))?;
+    answer.fields(&group_json(&group.info))?;
     answer.rows("positions", positions)?;
     answer.finish()
 }
@@ -141,7 +141,7 @@ struct PositionChange {
 }
 
 impl PositionChange {
-    fn facts(&self) -> Value {
+    fn to_json(&self) -> Value {
         let before = self.before.map(|before| before.0);
         let moved = before.map_or(0, |before| self.after.0 - before);
         json!({
@@ -172,13 +172,15 @@ pub(super) async fn reset(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
         groups.commit_offsets(commit(name, &changes)).await?;
     }
     let sum = |field: &str| -> i64 {
-        let facts = changes.iter().map(PositionChange::facts);
-        facts.filter_map(|facts| facts[field].as_i64()).sum()
+        let group_json = changes.iter().map(PositionChange::to_json);
+        group_json
+            .filter_map(|group_json| group_json[field].as_i64())
+            .sum()
     };
     let body = json!({
         "dry_run": wanted.dry_run, "hub": wanted.hub, "members": members,
         "again": sum("again"), "skipped": sum("skipped"),
-        "positions": changes.iter().map(PositionChange::facts).collect::<Vec<_>>(),
+        "positions": changes.iter().map(PositionChange::to_json).collect::<Vec<_>>(),
     });
     Ok(reply::ok(&body))
 }
@@ -245,7 +247,7 @@ pub(super) fn groups(app: &App) -> Result<&Arc<dyn GroupCoordinator>, GroupError
     backend.groups.as_ref().ok_or(GroupError::NotFound)
 }
 
-fn facts(group: &GroupInfo) -> Value {
+fn group_json(group: &GroupInfo) -> Value {
     let members: Vec<Value> = group
         .members
         .iter()

@@ -17,7 +17,7 @@ use super::app::{App, Backend};
 use super::dispatch::ApiRequest;
 use super::error::{Code, Error};
 use super::json_answer::JsonAnswer;
-use super::read::{StartPosition, numbered};
+use super::read::{StartPosition, find_partition};
 use super::reply::{self, Reply};
 use crate::sharded::ShardedHub;
 use crate::text::time_text;
@@ -37,8 +37,8 @@ pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let sharded =
         sharded.filter(|sharded| caller.may(Right::Listen, Resource::Hub(sharded.name.as_str())));
     let mut answer = JsonAnswer::new(&app.budget)?;
-    answer.rows("hubs", hubs.map(|hub| facts(hub)))?;
-    answer.rows("sharded", sharded.map(ShardedHub::facts))?;
+    answer.rows("hubs", hubs.map(|hub| hub_json(hub)))?;
+    answer.rows("sharded", sharded.map(ShardedHub::to_json))?;
     answer.finish()
 }
 
@@ -46,7 +46,7 @@ pub(super) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let app = request.app;
     let [name] = request.variables();
     if let Some(sharded) = app.sharded(name)? {
-        return Ok(reply::ok(&sharded.facts()));
+        return Ok(reply::ok(&sharded.to_json()));
     }
     let hub = app.hub(name)?;
     let Backend { log, hub: disk, .. } = app.backend()?;
@@ -56,16 +56,16 @@ pub(super) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let bounds = join_all(partitions.map(|partition| partition.fetch_bounds())).await;
     let bounds = bounds.into_iter().collect::<Result<Vec<Bounds>, _>>()?;
     let facts_of = |(number, bounds): (usize, &Bounds)| {
-        let mut facts = partition_facts(number, bounds);
+        let mut hub_json = partition_facts(number, bounds);
         if let Some(status) = on_disk.get(number) {
-            facts["segments"] = status.segments.into();
-            facts["waiting_bytes"] = status.waiting_bytes.into();
-            facts["stopped"] = status.stopped.clone().into();
+            hub_json["segments"] = status.segments.into();
+            hub_json["waiting_bytes"] = status.waiting_bytes.into();
+            hub_json["stopped"] = status.stopped.clone().into();
         }
-        facts
+        hub_json
     };
     let mut answer = JsonAnswer::new(&app.budget)?;
-    answer.fields(&facts(&hub))?;
+    answer.fields(&hub_json(&hub))?;
     answer.rows("places", bounds.iter().enumerate().map(facts_of))?;
     answer.finish()
 }
@@ -78,7 +78,7 @@ fn partition_facts(number: usize, bounds: &Bounds) -> Value {
     })
 }
 
-fn facts(hub: &HubInfo) -> Value {
+fn hub_json(hub: &HubInfo) -> Value {
     let settings = &hub.settings;
     json!({
         "name": hub.name.as_str(),
@@ -170,7 +170,7 @@ pub(super) async fn create(mut request: ApiRequest<'_>) -> Result<Reply, Error> 
     };
     request.charge_partitions(spec.partitions)?;
     let hub = request.app.log()?.create(spec).await?;
-    Ok(reply::json(StatusCode::CREATED, &facts(&hub)))
+    Ok(reply::json(StatusCode::CREATED, &hub_json(&hub)))
 }
 
 /// Changes the fields in the body. Checks the number of partitions first, so that a refused request changes nothing.
@@ -204,7 +204,7 @@ pub(super) async fn change(mut request: ApiRequest<'_>) -> Result<Reply, Error> 
         request.charge_partitions(partitions - have)?;
         hub = log.grow(&hub.name, partitions).await?;
     }
-    Ok(reply::ok(&facts(&hub)))
+    Ok(reply::ok(&hub_json(&hub)))
 }
 
 #[derive(Deserialize)]
@@ -288,7 +288,7 @@ pub(super) async fn delete(request: ApiRequest<'_>) -> Result<Reply, Error> {
 fn client_partition(request: &ApiRequest<'_>) -> Result<Arc<dyn Partition>, Error> {
     let [name, id] = request.variables();
     let hub = client_hub(request.app, name)?;
-    numbered(request.app, &hub, id)
+    find_partition(request.app, &hub, id)
 }
 
 /// A hub that clients may change.

@@ -28,7 +28,7 @@ pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let row = |key: &Arc<Key>| {
         let record = records.iter().find(|record| record.spec.name == key.name);
         match record {
-            Some(record) => facts(record),
+            Some(record) => key_json(record),
             None => {
                 let rights: Vec<&str> = key.rights.iter().map(Right::name).collect();
                 json!({"name": key.name, "rights": rights, "in_settings": true})
@@ -40,15 +40,15 @@ pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
     answer.finish()
 }
 
-fn facts(record: &KeyRecord) -> Value {
-    let mut facts = json!(record.spec);
-    facts["in_settings"] = false.into();
-    facts["created"] = time_text(highwater_log::EnqueueTime(record.created_ms)).into();
-    facts["previous_secret"] = record.has_previous_secret().into();
+fn key_json(record: &KeyRecord) -> Value {
+    let mut key_json = json!(record.spec);
+    key_json["in_settings"] = false.into();
+    key_json["created"] = time_text(highwater_log::EnqueueTime(record.created_ms)).into();
+    key_json["previous_secret"] = record.has_previous_secret().into();
     if let Some(expires) = record.spec.expires_ms {
-        facts["expires"] = time_text(highwater_log::EnqueueTime(expires)).into();
+        key_json["expires"] = time_text(highwater_log::EnqueueTime(expires)).into();
     }
-    facts
+    key_json
 }
 
 #[derive(Deserialize)]

@@ -103,7 +103,7 @@ pub(super) async fn partition(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let (app, query, headers) = (request.app, request.query(), &request.head.headers);
     let [hub, id] = request.variables();
     let hub = app.hub(hub)?;
-    let partition = numbered(app, &hub, id)?;
+    let partition = find_partition(app, &hub, id)?;
     let number = partition.topic_partition().partition;
     if wants_stream(headers) {
         let (member, partition) = (0, number);
@@ -144,8 +144,12 @@ pub(super) async fn partition(request: ApiRequest<'_>) -> Result<Reply, Error> {
 }
 
 /// The partition in a path.
-pub(super) fn numbered(app: &App, hub: &HubInfo, id: &str) -> Result<Arc<dyn Partition>, Error> {
-    let hint = "partitions are numbered from 0";
+pub(super) fn find_partition(
+    app: &App,
+    hub: &HubInfo,
+    id: &str,
+) -> Result<Arc<dyn Partition>, Error> {
+    let hint = "partitions are find_partition from 0";
     let number = id
         .parse()
         .map_err(|_| Error::bad(format!("`{id}` is no partition"), hint))?;

@@ -101,7 +101,7 @@ impl StreamShard {
         };
         let stream = builder.own_stream(&instance.partitions, number);
         let mut stream = stream.map_err(|error| ShardEnd::Failed(error.to_string()))?;
-        stream.count_on(instance.status.counts(number));
+        stream.restore_counters(instance.status.counts(number));
         let mut exchanged = vec![Offset(0); instance.combiners];
         match &saved.checkpoint {
             Some(checkpoint) => {
@@ -284,7 +284,7 @@ async fn saved_state(
                 }
                 Err(reason) => {
                     status.log(format!("checkpoint {number} cannot be used: {reason}"));
-                    state.distrust(*number);
+                    state.mark_damaged(*number);
                 }
             }
         }

@@ -338,7 +338,7 @@ impl Renumber {
     fn run(mut self, plan: Plan, used: &Usage) -> Plan {
         let mut inputs = plan.inputs;
         for (index, reference) in plan.references.into_iter().enumerate() {
-            let (reference, columns) = table::slim(reference, &used.references[index]);
+            let (reference, columns) = table::prune_columns(reference, &used.references[index]);
             self.references.push((self.plan.references.len(), columns));
             if used.reference[index] {
                 self.plan.references.push(reference);

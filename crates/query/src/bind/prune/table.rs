@@ -13,7 +13,7 @@ pub(super) fn width(reference: &Reference) -> usize {
 }
 
 /// The table with the needed columns, and their new positions.
-pub(super) fn slim(mut reference: Reference, wanted: &[bool]) -> (Reference, Vec<usize>) {
+pub(super) fn prune_columns(mut reference: Reference, wanted: &[bool]) -> (Reference, Vec<usize>) {
     let marks = marks(&reference, wanted);
     let mut columns = positions(marks[0].iter().copied());
     retain(&mut reference.reads, &marks[0]);

@@ -26,12 +26,12 @@ pub(in crate::http) async fn list(context: &Context<'_>) -> Result<View, Error> 
     hubs.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
     let page = Page::of(context.query, "page", ROWS_MAX, hubs.len());
     let groups = groups_by_hub(context, backend).await;
-    let troubles = troubles(backend);
+    let problems = problems(backend);
     let rows = hubs[page.range.clone()].iter().map(|hub| {
         let name = hub.name.as_str();
         let mut row = row(context, backend, hub);
         row.groups = groups.get(name).copied().unwrap_or_default();
-        row.trouble = troubles.get(name).cloned();
+        row.trouble = problems.get(name).cloned();
         row
     });
     let sharded = backend.sharded.iter();
@@ -96,7 +96,7 @@ pub(super) fn retention(hub: &HubInfo) -> String {
 }
 
 /// Why the partitions of hubs refuse writes, a reason a hub.
-fn troubles(backend: &Backend) -> BTreeMap<String, String> {
+fn problems(backend: &Backend) -> BTreeMap<String, String> {
     let status = backend.hub.as_ref().map(|hub| hub.status());
     let partitions = status.into_iter().flat_map(|status| status.partitions);
     partitions

@@ -17,7 +17,7 @@ use super::Context;
 use super::payload::{LIST_BYTES, payload};
 use super::queues::{age_seconds, counts};
 use crate::http::error::Error;
-use crate::http::queues::{named, state_name};
+use crate::http::queues::{find_queue, state_name};
 use crate::http::read;
 use crate::text::parameter;
 
@@ -41,7 +41,7 @@ const LIMIT: ReceiveLimit = ReceiveLimit {
 
 pub(in crate::http) async fn view(context: &Context<'_>) -> Result<View, Error> {
     let [name] = context.variables.all();
-    let queue = named(context.app, name)?;
+    let queue = find_queue(context.app, name)?;
     let stats = queue.stats().await?;
     let resource = Resource::Queue(name);
     let lists = match context.live {

@@ -46,7 +46,7 @@ pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
     // A job that was deleted meanwhile has no view.
     let views = names.filter_map(|name| jobs.view(&name).ok());
     let mut answer = JsonAnswer::new(&request.app.budget)?;
-    answer.rows("jobs", views.map(|view| brief(&view)))?;
+    answer.rows("jobs", views.map(|view| summary_json(&view)))?;
     answer.finish()
 }
 
@@ -59,13 +59,14 @@ fn jobs_and_name<'a>(request: &ApiRequest<'a>) -> Result<(&'a Jobs, Cow<'a, str>
 pub(super) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let (jobs, name) = jobs_and_name(&request)?;
     let job = jobs.view(&name)?;
-    let mut facts = whole(&job);
+    let mut detail = detail_json(&job);
     let (handle, history) = (jobs.handle(&name)?, jobs.history(&name)?);
-    if let (Some(handle), Some(status), Some(facts)) = (handle, &job.status, facts.as_object_mut())
+    if let (Some(handle), Some(status), Some(detail)) =
+        (handle, &job.status, detail.as_object_mut())
     {
-        telemetry::add(&handle, status, &history, facts);
+        telemetry::add(&handle, status, &history, detail);
     }
-    Ok(reply::ok(&facts))
+    Ok(reply::ok(&detail))
 }
 
 /// The instance of the job in the path that runs, or ran last.
@@ -117,7 +118,7 @@ pub(super) async fn put(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
         Principal::Anonymous | Principal::Trusted => None,
     };
     let job = jobs.put(&name, new.files, new.start, author).await?;
-    Ok(reply::ok(&whole(&job)))
+    Ok(reply::ok(&detail_json(&job)))
 }
 
 #[derive(Default, Deserialize)]
@@ -131,13 +132,13 @@ pub(super) async fn start(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
     let example = "{\"start\":\"2026-01-01T00:00:00Z\"}, or no body";
     let at: StartAt = request.read_optional_json(example).await?;
     let job = jobs.start(&name, at.start).await?;
-    Ok(reply::ok(&whole(&job)))
+    Ok(reply::ok(&detail_json(&job)))
 }
 
 pub(super) async fn stop(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let (jobs, name) = jobs_and_name(&request)?;
     let job = jobs.stop(&name).await?;
-    Ok(reply::ok(&whole(&job)))
+    Ok(reply::ok(&detail_json(&job)))
 }
 
 pub(super) async fn delete(request: ApiRequest<'_>) -> Result<Reply, Error> {
@@ -146,7 +147,7 @@ pub(super) async fn delete(request: ApiRequest<'_>) -> Result<Reply, Error> {
     Ok(reply::empty(StatusCode::NO_CONTENT))
 }
 
-fn brief(job: &JobView) -> Value {
+fn summary_json(job: &JobView) -> Value {
     let status = job.status.as_ref();
     let sum = |of: fn(&PartitionStatus) -> u64| -> u64 {
         let partitions = status.iter().flat_map(|status| &status.inputs);
@@ -172,20 +173,20 @@ fn brief(job: &JobView) -> Value {
     })
 }
 
-fn whole(job: &JobView) -> Value {
-    let mut facts = brief(job);
-    facts["query"] = job.query.clone().into();
+fn detail_json(job: &JobView) -> Value {
+    let mut detail = summary_json(job);
+    detail["query"] = job.query.clone().into();
     let Some(status) = &job.status else {
-        return facts;
+        return detail;
     };
     if let JobState::Replaying { events, of } = status.state {
-        facts["replay"] = json!({"events": events, "of": of});
+        detail["replay"] = json!({"events": events, "of": of});
     }
-    facts["inputs"] = status.inputs.iter().map(input).collect();
-    facts["outputs"] = status.outputs.iter().map(output).collect();
-    facts["runtime_errors"] = status.runtime_errors.into();
-    facts["checkpoint"] = checkpoint(status);
-    facts
+    detail["inputs"] = status.inputs.iter().map(input).collect();
+    detail["outputs"] = status.outputs.iter().map(output).collect();
+    detail["runtime_errors"] = status.runtime_errors.into();
+    detail["checkpoint"] = checkpoint(status);
+    detail
 }
 
 /// The state of a job as the API names it.

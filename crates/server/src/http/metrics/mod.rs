@@ -32,7 +32,7 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    pub(super) fn answered(&self, status: StatusCode, took: Duration) {
+    pub(super) fn record_response(&self, status: StatusCode, took: Duration) {
         let class = usize::from(status.as_u16() / 100).min(5);
         add(&self.answers[class], 1);
         if status == StatusCode::TOO_MANY_REQUESTS {
@@ -44,7 +44,7 @@ impl Metrics {
         add(&self.latency_micros, micros);
     }
 
-    pub(super) fn stored(&self, events: usize, bytes: usize) {
+    pub(super) fn record_append(&self, events: usize, bytes: usize) {
         add(&self.events, events as u64);
         add(&self.event_bytes, bytes as u64);
     }

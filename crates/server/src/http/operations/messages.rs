@@ -118,7 +118,7 @@ const fn settle(path: &'static str, summary: &'static str, handler: Handler) -> 
 
 #[rustfmt::skip]
 const OPERATIONS: &[Operation] = &[
-    post("/queues/{queue}/messages", "Send a message: the body is the message", SEND, handler!(send::one))
+    post("/queues/{queue}/messages", "Send a message: the body is the message", SEND, handler!(send::send_one))
         .parameters(MESSAGE_HEADERS).takes(MESSAGE)
         .answers(answer(201, "The message is durable.", schema_of!("SentMessage"))),
     post("/queues/{queue}/batch", "Send several messages, all or none", SEND, handler!(send::batch))

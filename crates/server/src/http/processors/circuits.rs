@@ -15,7 +15,7 @@ use crate::text::{percent_decode, time_text};
 pub(in crate::http) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let circuits = processors(request.app)?.circuits().list();
     let visible = |circuit: &&CircuitStatus| may_see(&request, &circuit.name);
-    let circuits: Vec<Value> = circuits.iter().filter(visible).map(facts).collect();
+    let circuits: Vec<Value> = circuits.iter().filter(visible).map(circuit_json).collect();
     Ok(reply::ok(&json!({"circuits": circuits})))
 }
 
@@ -27,7 +27,7 @@ pub(in crate::http) async fn describe(request: ApiRequest<'_>) -> Result<Reply, 
 fn reply(processors: &Processors, name: &str) -> Result<Reply, Error> {
     let status = processors.circuits().get(name);
     let status = status.ok_or_else(|| none(name))?;
-    Ok(reply::ok(&facts(&status)))
+    Ok(reply::ok(&circuit_json(&status)))
 }
 
 #[derive(Deserialize, Default)]
@@ -85,7 +85,7 @@ pub(in crate::http) fn state_name(state: &CircuitState) -> &'static str {
     }
 }
 
-fn facts(status: &CircuitStatus) -> Value {
+fn circuit_json(status: &CircuitStatus) -> Value {
     let until = match &status.state {
         CircuitState::Open { until, .. } => until.map(time_text),
         _ => None,

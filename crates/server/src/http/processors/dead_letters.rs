@@ -133,7 +133,7 @@ pub(in crate::http) async fn list(request: ApiRequest<'_>) -> Result<Reply, Erro
         .find(&selection.filter()?, selection.after(), selection.max())
         .await;
     let found = found.map_err(unreadable)?;
-    let letters: Vec<Value> = found.letters.iter().map(brief).collect();
+    let letters: Vec<Value> = found.letters.iter().map(summary_json).collect();
     let next = found
         .letters
         .last()
@@ -157,11 +157,11 @@ pub(in crate::http) async fn describe(request: ApiRequest<'_>) -> Result<Reply, 
         .map_err(unreadable)?;
     let none = || no_letter(&entry.spec.name, &id);
     let stored = found.letters.pop().ok_or_else(none)?;
-    let mut facts = brief(&stored);
+    let mut letter = summary_json(&stored);
     let attempts: Vec<Value> = stored.letter.attempts.iter().map(attempt).collect();
-    facts["attempts"] = attempts.into();
-    facts["event"] = event_json(&stored.letter.event);
-    Ok(reply::ok(&facts))
+    letter["attempts"] = attempts.into();
+    letter["event"] = event_json(&stored.letter.event);
+    Ok(reply::ok(&letter))
 }
 
 /// Delivers dead letters to the handler again, one after another. One that fails stays a dead letter.
@@ -271,7 +271,7 @@ impl Outcome {
     }
 }
 
-fn brief(stored: &StoredDeadLetter) -> Value {
+fn summary_json(stored: &StoredDeadLetter) -> Value {
     let letter = &stored.letter;
     let last = letter.attempts.last();
     json!({

@@ -65,20 +65,20 @@ pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
         .iter()
         .filter(|entry| may_see(&request, &entry.spec.name))
     {
-        all.push(facts(request.app, entry).await?.0);
+        all.push(processor_json(request.app, entry).await?.0);
     }
     Ok(reply::ok(&json!({"processors": all})))
 }
 
 pub(super) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let [name] = request.variables();
-    let (mut facts, partitions) = facts(request.app, entry(&request, name)?).await?;
-    facts["partitions"] = partitions.into();
-    Ok(reply::ok(&facts))
+    let (mut processor, partitions) = processor_json(request.app, entry(&request, name)?).await?;
+    processor["partitions"] = partitions.into();
+    Ok(reply::ok(&processor))
 }
 
 /// The facts of a processor, and of each partition of its hub.
-async fn facts(app: &App, entry: &Entry) -> Result<(Value, Vec<Value>), Error> {
+async fn processor_json(app: &App, entry: &Entry) -> Result<(Value, Vec<Value>), Error> {
     let (spec, activity) = (&entry.spec, &entry.activity);
     let positions = positions(app, entry).await?;
     let here = activity.partitions();
@@ -95,7 +95,7 @@ async fn facts(app: &App, entry: &Entry) -> Result<(Value, Vec<Value>), Error> {
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let (handler, target) = target(&spec.handler);
     let behind: i64 = positions.iter().map(Position::behind).sum();
-    let facts = json!({
+    let processor = json!({
         "name": spec.name, "hub": spec.hub.as_str(), "group": spec.group,
         "handler": handler, "target": target, "dead": spec.dead.as_str(),
         "circuit": circuits::state_name(&entry.circuit.state()),
@@ -109,7 +109,7 @@ async fn facts(app: &App, entry: &Entry) -> Result<(Value, Vec<Value>), Error> {
         "restarts": count(&activity.restarts),
         "trouble": here.values().flatten().next(),
     });
-    Ok((facts, partitions))
+    Ok((processor, partitions))
 }
 
 /// The stored position of a processor in one partition.

@@ -25,10 +25,10 @@ pub(super) fn queues(app: &App) -> Result<&Queues, Error> {
 /// The queue in the path.
 fn queue(request: &ApiRequest<'_>) -> Result<Queue, Error> {
     let [name] = request.variables();
-    named(request.app, name)
+    find_queue(request.app, name)
 }
 
-pub(super) fn named(app: &App, name: &str) -> Result<Queue, Error> {
+pub(super) fn find_queue(app: &App, name: &str) -> Result<Queue, Error> {
     let unknown = || {
         let hint = format!(
             "create it: POST /api/queues with {{\"name\":\"{name}\"}}, or highwater queue create"

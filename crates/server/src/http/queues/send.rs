@@ -19,7 +19,7 @@ use crate::http::reply::{self, Reply};
 const PROPERTY: &str = "x-property-";
 
 /// The body is the message; headers have its properties.
-pub(in crate::http) async fn one(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
+pub(in crate::http) async fn send_one(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
     let queue = queue(&request)?;
     let headers = &request.head.headers;
     let content = Content {

@@ -44,7 +44,7 @@ pub(in crate::http) async fn renew(mut request: ApiRequest<'_>) -> Result<Reply,
     let queue = queue(&request)?;
     let lock = LockedSession::read(&mut request).await?.lock()?;
     let lock = queue.renew_session(lock).await?;
-    Ok(reply::ok(&facts(&lock)))
+    Ok(reply::ok(&session_json(&lock)))
 }
 
 pub(in crate::http) async fn release(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
@@ -85,12 +85,12 @@ pub(in crate::http) async fn accept(request: ApiRequest<'_>) -> Result<Reply, Er
     let Some(AcceptedSession { lock, state }) = accepted else {
         return Ok(reply::empty(StatusCode::NO_CONTENT));
     };
-    let mut body = facts(&lock);
+    let mut body = session_json(&lock);
     body["state"] = value(state);
     Ok(reply::ok(&body))
 }
 
-fn facts(lock: &SessionLock) -> Value {
+fn session_json(lock: &SessionLock) -> Value {
     json!({
         "session": lock.session, "token": lock.to_string(),
         "locked_until": time_text(EnqueueTime(lock.until_ms)),

@@ -69,13 +69,13 @@ impl Destination {
         key: Option<&[u8]>,
     ) -> Result<MemberPartition, Error> {
         let partition = match (target, key) {
-            (Target::Partition { number, .. }, _) => self.chosen(*number)?,
+            (Target::Partition { number, .. }, _) => self.explicit_partition(*number)?,
             (_, Some(key)) => self.keyed(key),
             (_, None) => {
                 let now = app.clock.elapsed().as_millis() as u64;
                 let partitions = self.hubs().iter().map(|hub| hub.partitions).sum();
                 let first = self.hubs()[0].id;
-                self.counted(app.round_robin.next(first, partitions, now))
+                self.partition_by_index(app.round_robin.next(first, partitions, now))
             }
         };
         let hub = &self.hubs()[partition.member];
@@ -85,7 +85,7 @@ impl Destination {
         }
     }
 
-    fn chosen(&self, partition: u32) -> Result<MemberPartition, Error> {
+    fn explicit_partition(&self, partition: u32) -> Result<MemberPartition, Error> {
         match self {
             Destination::Hub(hub) if partition < hub.partitions => Ok(MemberPartition {
                 member: 0,
@@ -110,8 +110,8 @@ impl Destination {
         }
     }
 
-    /// The partition with this number, counted over all members.
-    fn counted(&self, mut number: u32) -> MemberPartition {
+    /// The partition with this number, partition_by_index over all members.
+    fn partition_by_index(&self, mut number: u32) -> MemberPartition {
         let mut member = 0;
         while number >= self.hubs()[member].partitions {
             number -= self.hubs()[member].partitions;

@@ -119,29 +119,29 @@ pub(super) async fn send(
         Form::One(content_type) => {
             let content_type = content_type.map(|kind| ("content-type", Some(kind)));
             match dialect {
-                Dialect::Highwater => appender.one(&body, content_type.as_slice()).await,
+                Dialect::Highwater => appender.send_one(&body, content_type.as_slice()).await,
                 Dialect::EventHubs => {
                     let properties = eventhubs::properties(&head.headers);
                     let headers: Vec<_> = content_type.into_iter().chain(properties).collect();
-                    appender.one(&body, &headers).await
+                    appender.send_one(&body, &headers).await
                 }
             }
         }
         Form::CloudEvent => {
             let event = cloudevents::binary(&head.headers, &body)?;
-            appender.several(vec![event], true).await
+            appender.send_batch(vec![event], true).await
         }
         Form::CloudEventObject => {
             let event = cloudevents::structured(&body)?;
-            appender.several(vec![event], true).await
+            appender.send_batch(vec![event], true).await
         }
         Form::CloudEventArray => {
             let events = cloudevents::batched(&body)?;
-            appender.several(events, false).await
+            appender.send_batch(events, false).await
         }
-        Form::Lines => appender.several(lines::lines(&body)?, false).await,
-        Form::Array => appender.several(lines::array(&body)?, false).await,
-        Form::EventHubsArray => appender.several(eventhubs::batch(&body)?, false).await,
+        Form::Lines => appender.send_batch(lines::lines(&body)?, false).await,
+        Form::Array => appender.send_batch(lines::array(&body)?, false).await,
+        Form::EventHubsArray => appender.send_batch(eventhubs::batch(&body)?, false).await,
     }
 }
 
@@ -197,7 +197,11 @@ struct Appender<'a> {
 
 impl Appender<'_> {
     /// One event: the common case, and the one that has to be cheap.
-    async fn one(&self, value: &[u8], headers: &[(&str, Option<&[u8]>)]) -> Result<Reply, Error> {
+    async fn send_one(
+        &self,
+        value: &[u8],
+        headers: &[(&str, Option<&[u8]>)],
+    ) -> Result<Reply, Error> {
         let Appender {
             app, to, target, ..
         } = *self;
@@ -211,13 +215,13 @@ impl Appender<'_> {
         };
         let handle = to.handle(app, partition)?;
         let appended = handle.append_records(&[record]).await?;
-        app.metrics.stored(1, value.len());
+        app.metrics.record_append(1, value.len());
         let reply = || stored_one(to, partition, &appended);
         Ok(self.dialect.stored(reply))
     }
 
     /// `single`: the answer is that of one event.
-    async fn several(&self, events: Vec<Event<'_>>, single: bool) -> Result<Reply, Error> {
+    async fn send_batch(&self, events: Vec<Event<'_>>, single: bool) -> Result<Reply, Error> {
         let Appender {
             app, to, target, ..
         } = *self;
@@ -230,7 +234,7 @@ impl Appender<'_> {
         }
         let appends = batch::append(app, to, target, &events).await?;
         let bytes = events.iter().map(|event| event.value.len()).sum();
-        app.metrics.stored(events.len(), bytes);
+        app.metrics.record_append(events.len(), bytes);
         Ok(self.dialect.stored(|| match &appends[..] {
             [only] if single => stored_one(to, only.partition, &only.appended),
             all => batch::summary(to, events.len(), all),

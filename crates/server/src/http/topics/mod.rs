@@ -47,7 +47,7 @@ pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
     for topic in topics(app)?.list() {
         let name = Resource::Queue(topic.name());
         if caller.may(Right::Listen, name) || caller.may(Right::Manage, name) {
-            answer.row(&facts(&topic).await?)?;
+            answer.row(&topic_json(&topic).await?)?;
         }
     }
     answer.end_rows()?;
@@ -92,22 +92,22 @@ pub(super) async fn delete(request: ApiRequest<'_>) -> Result<Reply, Error> {
 }
 
 async fn reply(status: StatusCode, app: &App, name: &str) -> Result<Reply, Error> {
-    Ok(reply::json(status, &facts(&*topic(app, name)?).await?))
+    Ok(reply::json(status, &topic_json(&*topic(app, name)?).await?))
 }
 
-async fn facts(topic: &Topic) -> Result<Value, Error> {
+async fn topic_json(topic: &Topic) -> Result<Value, Error> {
     let (counts, _) = topic.queue().counters();
     let settings = topic.queue().stats().await?.settings;
     let mut subscriptions = Vec::new();
     for subscription in topic.subscriptions() {
-        subscriptions.push(subscriptions::facts(&subscription).await?);
+        subscriptions.push(subscriptions::subscription_json(&subscription).await?);
     }
-    let mut facts = settings_facts(topic.name(), &settings, NOT_OF_TOPICS);
-    facts["waiting"] = counts.active.into();
-    facts["scheduled"] = counts.scheduled.into();
-    facts["bytes"] = counts.bytes.into();
-    facts["subscriptions"] = subscriptions.into();
-    Ok(facts)
+    let mut topic_json = settings_facts(topic.name(), &settings, NOT_OF_TOPICS);
+    topic_json["waiting"] = counts.active.into();
+    topic_json["scheduled"] = counts.scheduled.into();
+    topic_json["bytes"] = counts.bytes.into();
+    topic_json["subscriptions"] = subscriptions.into();
+    Ok(topic_json)
 }
 
 impl From<TopicError> for Error {

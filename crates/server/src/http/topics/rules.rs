@@ -119,9 +119,9 @@ pub(in crate::http) async fn add(mut request: ApiRequest<'_>) -> Result<Reply, E
     let rule = wanted.rule(request.app.clock.unix_millis())?;
     let [topic, name] = request.variables();
     let subscription = subscription(request.app, topic, name)?;
-    let facts = facts(&rule);
+    let rule_json = rule_json(&rule);
     subscription.add_rule(rule).await?;
-    Ok(reply::json(StatusCode::CREATED, &facts))
+    Ok(reply::json(StatusCode::CREATED, &rule_json))
 }
 
 /// Replaces a rule.
@@ -135,10 +135,10 @@ pub(in crate::http) async fn change(mut request: ApiRequest<'_>) -> Result<Reply
     }
     wanted.name = rule.into_owned();
     let rule = wanted.rule(request.app.clock.unix_millis())?;
-    let facts = facts(&rule);
+    let rule_json = rule_json(&rule);
     let subscription = subscription(request.app, topic, name)?;
     subscription.change_rule(rule).await?;
-    Ok(reply::ok(&facts))
+    Ok(reply::ok(&rule_json))
 }
 
 pub(in crate::http) async fn remove(request: ApiRequest<'_>) -> Result<Reply, Error> {
@@ -150,7 +150,7 @@ pub(in crate::http) async fn remove(request: ApiRequest<'_>) -> Result<Reply, Er
     Ok(reply::empty(StatusCode::NO_CONTENT))
 }
 
-pub(super) fn facts(rule: &Rule) -> Json {
+pub(super) fn rule_json(rule: &Rule) -> Json {
     let (kind, sql, correlation) = match &rule.filter {
         Filter::True => ("true", None, None),
         Filter::False => ("false", None, None),
@@ -164,10 +164,10 @@ pub(super) fn facts(rule: &Rule) -> Json {
 }
 
 fn correlation_facts(filter: &CorrelationFilter) -> Json {
-    let mut facts = Map::new();
+    let mut rule_json = Map::new();
     for (name, property) in CONDITIONS {
         if let Some((_, text)) = filter.system.iter().find(|(of, _)| of == property) {
-            facts.insert((*name).to_owned(), text.as_str().into());
+            rule_json.insert((*name).to_owned(), text.as_str().into());
         }
     }
     let value = |value: &Value| match value {
@@ -180,7 +180,7 @@ fn correlation_facts(filter: &CorrelationFilter) -> Json {
     let user = filter.user.iter();
     let user: Map<String, Json> = user.map(|(name, of)| (name.clone(), value(of))).collect();
     if !user.is_empty() {
-        facts.insert("properties".into(), user.into());
+        rule_json.insert("properties".into(), user.into());
     }
-    facts.into()
+    rule_json.into()
 }

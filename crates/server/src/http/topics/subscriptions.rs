@@ -94,17 +94,18 @@ pub(in crate::http) async fn delete(request: ApiRequest<'_>) -> Result<Reply, Er
 }
 
 async fn reply(status: StatusCode, app: &App, topic: &str, name: &str) -> Result<Reply, Error> {
-    let facts = facts(&*subscription(app, topic, name)?).await?;
-    Ok(reply::json(status, &facts))
+    let subscription_json = subscription_json(&*subscription(app, topic, name)?).await?;
+    Ok(reply::json(status, &subscription_json))
 }
 
-pub(super) async fn facts(subscription: &Subscription) -> Result<Value, Error> {
+pub(super) async fn subscription_json(subscription: &Subscription) -> Result<Value, Error> {
     let (counts, _) = subscription.queue().counters();
     let settings = subscription.queue().stats().await?.settings;
     let rules = subscription.rules();
-    let rules: Vec<Value> = rules.iter().map(|rule| rules::facts(rule)).collect();
-    let mut facts = settings_facts(subscription.name(), &settings, NOT_OF_SUBSCRIPTIONS);
-    add_counts(&mut facts, &counts);
-    facts["rules"] = rules.into();
-    Ok(facts)
+    let rules: Vec<Value> = rules.iter().map(|rule| rules::rule_json(rule)).collect();
+    let mut subscription_json =
+        settings_facts(subscription.name(), &settings, NOT_OF_SUBSCRIPTIONS);
+    add_counts(&mut subscription_json, &counts);
+    subscription_json["rules"] = rules.into();
+    Ok(subscription_json)
 }

@@ -107,7 +107,8 @@ impl BulkDecision {
                 }
             }
             false => SelectedInstances {
-                instances: named(workflow, &self.ids[..self.ids.len().min(COUNT_MAX)]).await?,
+                instances: find_instances(workflow, &self.ids[..self.ids.len().min(COUNT_MAX)])
+                    .await?,
                 next: None,
             },
         };
@@ -145,7 +146,10 @@ impl BulkDecision {
 }
 
 /// The instances of these ids. One that does not exist is refused by the decision.
-async fn named(workflow: &Handle, ids: &[String]) -> Result<Vec<InstanceSummary>, JournalError> {
+async fn find_instances(
+    workflow: &Handle,
+    ids: &[String],
+) -> Result<Vec<InstanceSummary>, JournalError> {
     let mut found = Vec::with_capacity(ids.len());
     for id in ids {
         found.extend(workflow.show(id).await?.map(InstanceSummary::from));

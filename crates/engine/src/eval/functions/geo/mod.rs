@@ -193,7 +193,7 @@ fn metres(a: &Geometry, b: &Geometry) -> Option<f64> {
         return Some(Geodesic.distance(*a, *b));
     }
     let (mut left, mut right) = (Vec::new(), Vec::new());
-    let areas = [ways(a, &mut left), ways(b, &mut right)];
+    let areas = [path_lines(a, &mut left), path_lines(b, &mut right)];
     if left.is_empty() || right.is_empty() {
         return None;
     }
@@ -218,7 +218,7 @@ fn metres(a: &Geometry, b: &Geometry) -> Option<f64> {
 }
 
 /// Collects what a shape is drawn with, points as lines without length. Answers whether it has an area.
-fn ways(shape: &Geometry, out: &mut Vec<Line>) -> bool {
+fn path_lines(shape: &Geometry, out: &mut Vec<Line>) -> bool {
     match shape {
         Geometry::Point(point) => out.push(Line::new(point.0, point.0)),
         Geometry::MultiPoint(points) => {
@@ -229,7 +229,7 @@ fn ways(shape: &Geometry, out: &mut Vec<Line>) -> bool {
         Geometry::GeometryCollection(parts) => {
             return parts
                 .iter()
-                .fold(false, |area, part| ways(part, out) | area);
+                .fold(false, |area, part| path_lines(part, out) | area);
         }
         _ => {
             // Where it lies is not asked, only whether it is anywhere.

@@ -50,7 +50,7 @@ pub(super) fn within(a: &Shape, b: &Shape) -> bool {
     if lie(b, a).contains(&Position::Inside) {
         return false;
     }
-    lies.contains(&Position::Inside) || share_insides(a, b)
+    lies.contains(&Position::Inside) || interiors_intersect(a, b)
 }
 
 /// Whether two shapes of one dimension share some of their insides but not all.
@@ -102,7 +102,7 @@ fn lie(a: &Shape, b: &Shape) -> Vec<Position> {
 }
 
 /// Whether something just inside an edge of `a` is inside `b`, where the two have all edges in common.
-fn share_insides(a: &Shape, b: &Shape) -> bool {
+fn interiors_intersect(a: &Shape, b: &Shape) -> bool {
     let steps = [1e-2, 1e-4, 1e-6, 1e-8];
     let mut near = a.drawn().flat_map(|arc| {
         let beside = |step: f64| arc.middle().plus(arc.normal.times(step)).unit();

@@ -69,7 +69,7 @@ impl Shape {
 
     fn add_line(&mut self, line: &LineString) -> Result<(), Malformed> {
         let points = distinct_points(line.coords().copied());
-        let arcs = ways(&points)?;
+        let arcs = arcs_between(&points)?;
         if arcs.is_empty() {
             return Err(TWO_POINTS);
         }
@@ -174,17 +174,17 @@ fn distinct_points(coords: impl Iterator<Item = Coord>) -> Vec<Vector> {
     points
 }
 
-fn way(from: Vector, to: Vector) -> Result<Arc, Malformed> {
+fn arc_between(from: Vector, to: Vector) -> Result<Arc, Malformed> {
     match from.is_close(to.times(-1.0)) {
         true => Err("an edge must not join two points that lie opposite each other"),
         false => Ok(Arc::new(from, to)),
     }
 }
 
-fn ways(points: &[Vector]) -> Result<Vec<Arc>, Malformed> {
+fn arcs_between(points: &[Vector]) -> Result<Vec<Arc>, Malformed> {
     points
         .windows(2)
-        .map(|pair| way(pair[0], pair[1]))
+        .map(|pair| arc_between(pair[0], pair[1]))
         .collect()
 }
 
@@ -195,7 +195,7 @@ fn ring(coords: impl Iterator<Item = Coord>) -> Result<Vec<Arc>, Malformed> {
         points.pop();
     }
     points.extend(points.first().copied());
-    let ring = ways(&points)?;
+    let ring = arcs_between(&points)?;
     match ring.len() >= 3 && has_inside(&ring) {
         true => Ok(ring),
         false => Err(THREE_POINTS),
@@ -224,7 +224,9 @@ pub(in super::super) fn runs_over_itself(points: &[Coord]) -> Result<Option<usiz
         .windows(2)
         .map(|pair| {
             let (from, to) = (Vector::of(pair[0]), Vector::of(pair[1]));
-            (!from.is_close(to)).then(|| way(from, to)).transpose()
+            (!from.is_close(to))
+                .then(|| arc_between(from, to))
+                .transpose()
         })
         .collect::<Result<_, _>>()?;
     let over = |at: &usize| {
