@@ -48,6 +48,7 @@ pub mod batch;
 mod catalogue;
 mod consumer;
 mod group;
+mod group_session;
 mod ids;
 mod layer;
 mod memory;
@@ -74,6 +75,7 @@ pub use group::{
     JoinRequest, JoinResponse, JoinResponseMember, MemberIdentity, MemberInfo, Membership,
     OffsetAndMetadata, OffsetCommit, SyncRequest, SyncResponse,
 };
+pub use group_session::GroupSession;
 pub use ids::{EnqueueTime, HubId, HubName, HubNameError, Offset, Producer, TopicPartition};
 pub use layer::{LogLayer, PartitionLayer};
 pub use memory::{ClockFn, MemoryLog};

@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use highwater_env::shutdown_signal;
 use highwater_log::{
-    BoxFuture, GroupCoordinator, GroupError, HubName, JoinRequest, Log, MemberIdentity, Membership,
-    SyncRequest, TopicPartition,
+    BoxFuture, GroupCoordinator, GroupError, GroupSession, HubName, Log, Membership, TopicPartition,
 };
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -107,9 +106,9 @@ impl GroupMember {
                 self.run_by_ordinal(ordinal, of, &work, shutdown).await;
             }
             Assignment::Shared { .. } => {
-                let mut member = String::new();
-                while !self.run_generation(&mut member, &work, &mut shutdown).await {}
-                self.leave(member).await;
+                let mut session = self.session();
+                while !(self.run_generation(&mut session, &work, &mut shutdown)).await {}
+                self.leave(session).await;
             }
         }
     }
@@ -159,7 +158,7 @@ impl GroupMember {
     /// Runs one generation of the group. Returns true at shutdown.
     async fn run_generation<F, W>(
         &self,
-        member: &mut String,
+        session: &mut GroupSession,
         work: &F,
         mut shutdown: impl Future<Output = ()> + Unpin,
     ) -> bool
@@ -169,7 +168,7 @@ impl GroupMember {
     {
         let generation = tokio::select! {
             () = &mut shutdown => return true,
-            generation = self.join(member) => generation,
+            generation = self.join(session) => generation,
         };
         let generation = match generation {
             Ok(generation) => generation,
@@ -189,7 +188,7 @@ impl GroupMember {
             () = &mut shutdown => true,
             error = self.heartbeat_until_rejoin(&generation.membership, generation.partitions) => {
                 if matches!(error, Some(GroupError::UnknownMember(_))) {
-                    member.clear();
+                    session.member.clear();
                 }
                 false
             }
@@ -220,41 +219,14 @@ impl GroupMember {
         }));
     }
 
-    /// Joins the group and returns the assignment. A new member first gets its id.
-    async fn join(&self, member: &mut String) -> Result<Generation, GroupError> {
-        let joined = match self.groups.join(self.request(member)).await {
-            Err(GroupError::MemberIdRequired { member: name }) => {
-                *member = name;
-                self.groups.join(self.request(member)).await
-            }
-            joined => joined,
-        };
-        let joined = joined.inspect_err(|error| {
-            if matches!(error, GroupError::UnknownMember(_)) {
-                member.clear();
-            }
-        })?;
-        member.clone_from(&joined.member);
-        let membership = Membership {
-            group: self.group.clone(),
-            generation: joined.generation,
-            member: joined.member.clone(),
-            instance: self.instance(),
-        };
+    /// Joins the group and returns the assignment.
+    async fn join(&self, session: &mut GroupSession) -> Result<Generation, GroupError> {
         let partitions = self.partitions();
-        let leads = joined.leader == joined.member && joined.led_as.is_none();
+        let subscription = protocol::subscription([&self.hub]);
         let count = |hub: &str| self.log.hub(hub).map_or(0, |hub| hub.partitions);
-        let assignments = match leads {
-            true => protocol::assign(&joined.members, count),
-            false => Vec::new(),
-        };
-        let synced = self.groups.sync(SyncRequest {
-            member: membership.clone(),
-            protocol_type: Some(joined.protocol_type),
-            protocol: Some(joined.protocol),
-            assignments,
-        });
-        let mut assigned = protocol::read_assignment(&synced.await?.assignment);
+        let assign = |members: &[_]| protocol::assign(members, count);
+        let (membership, assignment) = session.join(subscription, assign).await?;
+        let mut assigned = protocol::read_assignment(&assignment);
         assigned.retain(|partition| partition.hub == self.hub);
         Ok(Generation {
             membership,
@@ -263,18 +235,17 @@ impl GroupMember {
         })
     }
 
-    fn request(&self, member: &str) -> JoinRequest {
-        JoinRequest {
+    fn session(&self) -> GroupSession {
+        GroupSession {
+            groups: Arc::clone(&self.groups),
             group: self.group.clone(),
-            member: member.to_owned(),
             instance: self.instance(),
-            client_id: self.client.clone(),
-            client_host: String::new(),
+            client: self.client.clone(),
+            protocol_type: "consumer",
+            protocol: "range",
             session_timeout: self.timeouts.session,
             rebalance_timeout: self.timeouts.rebalance,
-            protocol_type: "consumer".into(),
-            protocols: vec![("range".into(), protocol::subscription([&self.hub]))],
-            expects_member_id: true,
+            member: String::new(),
         }
     }
 
@@ -295,14 +266,12 @@ impl GroupMember {
         }
     }
 
-    async fn leave(&self, member: String) {
+    async fn leave(&self, mut session: GroupSession) {
         // A static member keeps its partitions.
-        if member.is_empty() || self.instance().is_some() {
+        if session.instance.is_some() {
             return;
         }
-        let instance = None;
-        let leaving = vec![MemberIdentity { member, instance }];
-        if let Err(error) = self.groups.leave(self.group.clone(), leaving).await {
+        if let Err(error) = session.leave().await {
             tracing::debug!(group = self.group, %error, "leaving the group failed");
         }
     }

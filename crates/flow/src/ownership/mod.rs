@@ -11,9 +11,9 @@ mod wire;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use highwater_log::{
-    BoxFuture, GroupCoordinator, GroupError, JoinRequest, JoinResponse, MemberIdentity, Membership,
-    SyncRequest,
+    BoxFuture, GroupCoordinator, GroupError, GroupSession, JoinResponseMember, Membership,
 };
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -110,8 +110,7 @@ pub struct OwnershipMember {
 
 /// The membership from one join to the next.
 struct MemberState {
-    /// The id in the group; empty before the first join.
-    member: String,
+    session: GroupSession,
     owned: SlotSet,
     /// When the coordinator last confirmed the membership.
     confirmed: Instant,
@@ -122,7 +121,7 @@ impl OwnershipMember {
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let mut shutdown = std::pin::pin!(shutdown);
         let mut state = MemberState {
-            member: String::new(),
+            session: self.session(),
             owned: SlotSet::default(),
             confirmed: Instant::now(),
         };
@@ -134,7 +133,7 @@ impl OwnershipMember {
         }
         self.directory.send_replace(Directory::default());
         self.holder.hold(SlotSet::default()).await;
-        self.leave(state.member).await;
+        self.leave(state.session).await;
     }
 
     /// Joins and stays until the group must be joined again.
@@ -169,29 +168,11 @@ impl OwnershipMember {
         }
     }
 
-    /// Joins the group and returns the assignment. A new member first gets its id.
+    /// Joins the group and returns the assignment.
     async fn join(&self, state: &mut MemberState) -> Result<(Membership, Directory), GroupError> {
-        let joined = match self.groups.join(self.request(state)).await {
-            Err(GroupError::MemberIdRequired { member }) => {
-                state.member = member;
-                self.groups.join(self.request(state)).await?
-            }
-            joined => joined?,
-        };
-        state.member.clone_from(&joined.member);
-        let membership = Membership {
-            group: self.group.clone(),
-            generation: joined.generation,
-            member: joined.member.clone(),
-            instance: self.instance.clone(),
-        };
-        let synced = self.groups.sync(SyncRequest {
-            member: membership.clone(),
-            protocol_type: Some(joined.protocol_type.clone()),
-            protocol: Some(joined.protocol.clone()),
-            assignments: self.assignments(&joined),
-        });
-        let assignment = synced.await?.assignment;
+        let metadata = wire::metadata(&self.node, &state.owned);
+        let assign = |members: &[_]| self.assignments(members);
+        let (membership, assignment) = state.session.join(metadata, assign).await?;
         let directory = wire::read_assignment(&assignment).unwrap_or_else(|error| {
             tracing::warn!(%error, "the assignment of the nodes cannot be read; nothing is served");
             Directory::default()
@@ -199,12 +180,9 @@ impl OwnershipMember {
         Ok((membership, directory))
     }
 
-    /// The assignments of all members, if this one leads.
-    fn assignments(&self, joined: &JoinResponse) -> Vec<(String, bytes::Bytes)> {
-        if joined.leader != joined.member || joined.led_as.is_some() {
-            return Vec::new();
-        }
-        let readable = joined.members.iter().filter_map(|member| {
+    /// The assignments of all members.
+    fn assignments(&self, members: &[JoinResponseMember]) -> Vec<(String, Bytes)> {
+        let readable = members.iter().filter_map(|member| {
             let node = wire::read_metadata(&member.metadata);
             let node = node.inspect_err(|error| {
                 tracing::warn!(member = member.member, %error, "a member is not understood and gets nothing");
@@ -228,19 +206,17 @@ impl OwnershipMember {
         members.into_iter().enumerate().map(assignment).collect()
     }
 
-    fn request(&self, state: &MemberState) -> JoinRequest {
-        let metadata = wire::metadata(&self.node, &state.owned);
-        JoinRequest {
+    fn session(&self) -> GroupSession {
+        GroupSession {
+            groups: Arc::clone(&self.groups),
             group: self.group.clone(),
-            member: state.member.clone(),
             instance: self.instance.clone(),
-            client_id: self.client.clone(),
-            client_host: String::new(),
+            client: self.client.clone(),
+            protocol_type: PROTOCOL_TYPE,
+            protocol: PROTOCOL,
             session_timeout: self.timeouts.session,
             rebalance_timeout: self.timeouts.rebalance,
-            protocol_type: PROTOCOL_TYPE.into(),
-            protocols: vec![(PROTOCOL.into(), metadata)],
-            expects_member_id: true,
+            member: String::new(),
         }
     }
 
@@ -277,7 +253,7 @@ impl OwnershipMember {
             return;
         }
         if !is_member {
-            state.member.clear();
+            state.session.member.clear();
         }
         if !state.owned.is_empty() {
             tracing::warn!(group = self.group, %error, "this node lost its membership; it closes what it owned");
@@ -291,20 +267,10 @@ impl OwnershipMember {
         state.owned = SlotSet::default();
     }
 
-    async fn leave(&self, member: String) {
-        if member.is_empty() {
-            return;
-        }
-        let leaving = vec![MemberIdentity {
-            member,
-            instance: self.instance.clone(),
-        }];
-        let left = timeout(
-            self.timeouts.session,
-            self.groups.leave(self.group.clone(), leaving),
-        );
+    async fn leave(&self, mut session: GroupSession) {
+        let left = timeout(self.timeouts.session, session.leave());
         match left.await {
-            Ok(Ok(_)) => {}
+            Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "leaving the group of nodes failed"),
             Err(_) => tracing::warn!("leaving the group of nodes took too long"),
         }
