@@ -14,6 +14,14 @@ pub struct EventTrace {
     pub windows: Vec<WindowEntry>,
 }
 
+impl EventTrace {
+    pub(crate) fn merge(&mut self, other: EventTrace) {
+        self.events.extend(other.events);
+        self.lost.extend(other.lost);
+        self.windows.extend(other.windows);
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct TracedEvent {
     /// File and line; see [`origin_file`] and [`origin_line`].

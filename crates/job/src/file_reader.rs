@@ -5,16 +5,15 @@ use std::sync::Arc;
 
 use highwater_connect::json::Field;
 use highwater_connect::{ReadError, Source};
-use highwater_engine::{DataErrors, PhysicalPlan, Value, ValueRef, eval};
+use highwater_engine::{PhysicalPlan, Value, ValueRef, eval};
 use highwater_time::Instant;
 
 use crate::account::shown_file;
 use crate::early::{EndPreview, PipelineCopies};
-use crate::event_trace::EventTrace;
 use crate::plan::{InputFormat, InputPlan, PartitionId};
-use crate::report::{InputErrorKind, InputReport};
+use crate::report::InputErrorKind;
 use crate::side_row::{QueryText, StreamLocation};
-use crate::stream::{EventBlock, Stream, StreamOutput, StreamPlan};
+use crate::stream::{EventBlock, Stream, StreamOutput, StreamPlan, StreamReport};
 use crate::timestamp_assigner::TimestampAssigner;
 
 pub(crate) struct FileReader {
@@ -157,7 +156,7 @@ impl FileReader {
     }
 
     /// See [`Stream::finish`].
-    pub(crate) fn finish(self) -> (InputReport, DataErrors, Option<EventTrace>) {
+    pub(crate) fn finish(self) -> StreamReport {
         self.stream.finish()
     }
 }

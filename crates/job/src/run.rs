@@ -217,13 +217,11 @@ fn finish_all(job: &Job, sources: Vec<ReaderHandle>) -> Result<InputTotals, RunE
     };
     for source in sources {
         let input = source.input;
-        let (report, failed, trace) = source.finish()?.finish();
-        read.inputs[input].merge(report);
-        read.errors.merge(failed);
-        if let Some(trace) = trace {
-            read.trace.events.extend(trace.events);
-            read.trace.windows.extend(trace.windows);
-            read.trace.lost.extend(trace.lost);
+        let finished = source.finish()?.finish();
+        read.inputs[input].merge(finished.input);
+        read.errors.merge(finished.errors);
+        if let Some(trace) = finished.trace {
+            read.trace.merge(trace);
         }
     }
     Ok(read)

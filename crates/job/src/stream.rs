@@ -85,6 +85,14 @@ pub(crate) struct StreamOutput {
     pub progress: Option<StreamProgress>,
 }
 
+/// The account of a stream after its end.
+pub(crate) struct StreamReport {
+    pub input: InputReport,
+    /// The rows that failed.
+    pub errors: DataErrors,
+    pub trace: Option<EventTrace>,
+}
+
 impl StreamOutput {
     /// An estimate in bytes.
     pub(crate) fn size(&self) -> u64 {
@@ -397,8 +405,7 @@ impl Stream {
         });
     }
 
-    /// The report, the failed rows and the trace.
-    pub(crate) fn finish(self) -> (InputReport, DataErrors, Option<EventTrace>) {
+    pub(crate) fn finish(self) -> StreamReport {
         let (mut report, mut trace) = (self.account.report, self.account.trace);
         let mut errors = DataErrors::default();
         for mut partition in self.partitions {
@@ -408,6 +415,10 @@ impl Stream {
                 trace.windows.extend(partition.pipeline.take_trace());
             }
         }
-        (report, errors, trace)
+        StreamReport {
+            input: report,
+            errors,
+            trace,
+        }
     }
 }

@@ -27,8 +27,15 @@ impl OutcomeCounts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Window {
     slot_ms: i64,
-    /// Slot number, successes, failures.
-    slots: VecDeque<(i64, u64, u64)>,
+    slots: VecDeque<SlotCounts>,
+    ok: u64,
+    failed: u64,
+}
+
+/// The outcomes of one slot of time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct SlotCounts {
+    slot: i64,
     ok: u64,
     failed: u64,
 }
@@ -49,11 +56,11 @@ impl Window {
         self.forget_before(slot.saturating_sub(i64::from(SLOTS)));
         let (ok, failed) = (u64::from(tally.ok), u64::from(tally.failed));
         match self.slots.back_mut() {
-            Some(last) if last.0 == slot => {
-                last.1 += ok;
-                last.2 += failed;
+            Some(last) if last.slot == slot => {
+                last.ok += ok;
+                last.failed += failed;
             }
-            _ => self.slots.push_back((slot, ok, failed)),
+            _ => self.slots.push_back(SlotCounts { slot, ok, failed }),
         }
         self.ok += ok;
         self.failed += failed;
@@ -61,11 +68,11 @@ impl Window {
     }
 
     fn forget_before(&mut self, first: i64) {
-        while self.slots.front().is_some_and(|slot| slot.0 < first)
-            && let Some((_, ok, failed)) = self.slots.pop_front()
+        while self.slots.front().is_some_and(|counts| counts.slot < first)
+            && let Some(counts) = self.slots.pop_front()
         {
-            self.ok -= ok;
-            self.failed -= failed;
+            self.ok -= counts.ok;
+            self.failed -= counts.failed;
         }
     }
 }

@@ -289,12 +289,10 @@ impl<'a> PlaygroundRun<'a> {
         let places: Vec<(usize, usize)> =
             streams.iter().map(|of| (of.input, of.partition)).collect();
         for of in streams {
-            let (_, failed, of_stream) = of.stream.finish();
-            errors.merge(failed);
-            if let Some(of_stream) = of_stream {
-                trace.events.extend(of_stream.events);
-                trace.windows.extend(of_stream.windows);
-                trace.lost.extend(of_stream.lost);
+            let finished = of.stream.finish();
+            errors.merge(finished.errors);
+            if let Some(of_stream) = finished.trace {
+                trace.merge(of_stream);
             }
         }
         result.fates = fates(&trace, &places);

@@ -76,16 +76,26 @@ fn bytes(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
-/// Topic id, topic name and data of each partition, in any order.
+/// The data of a partition of a response. Old versions leave the id nil, later ones the name empty.
+pub(crate) struct FetchedPartition {
+    pub topic_id: Uuid,
+    pub topic: String,
+    pub data: PartitionData,
+}
+
+/// The partitions of a response, in any order.
 pub(crate) fn partitions(
     response: FetchResponse,
-) -> Result<impl Iterator<Item = (Uuid, String, PartitionData)>, BrokerError> {
+) -> Result<impl Iterator<Item = FetchedPartition>, BrokerError> {
     ok(response.error_code)?;
     let topics = response.responses.into_iter();
     Ok(topics.flat_map(|topic| {
-        let (id, name) = (topic.topic_id, topic.topic.to_string());
         let partitions = topic.partitions.into_iter();
-        partitions.map(move |data| (id, name.clone(), data))
+        partitions.map(move |data| FetchedPartition {
+            topic_id: topic.topic_id,
+            topic: topic.topic.to_string(),
+            data,
+        })
     }))
 }
 

@@ -161,8 +161,8 @@ impl RemotePartition {
             route,
             |version| fetch::request(version, &partitions, isolation, 0),
             |response| {
-                let (_, _, data) = single(fetch::partitions(response)?.collect())?;
-                fetch::fetch_data(data)
+                let fetched = single(fetch::partitions(response)?.collect())?;
+                fetch::fetch_data(fetched.data)
             },
         );
         let fetched = match requested.await {

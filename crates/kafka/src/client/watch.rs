@@ -265,12 +265,13 @@ fn read(
     requested: &[FetchPartitionRequest],
 ) -> Result<Vec<PolledPartition>, Failure> {
     let partitions = fetch::partitions(response).map_err(Failure::Broker)?;
-    let known = partitions.filter_map(|(id, name, data)| {
+    let known = partitions.filter_map(|fetched| {
+        let data = fetched.data;
         let requested = requested.iter().find(|one| {
             let target = &one.target;
-            let same = match id.is_nil() {
-                true => target.topic.as_str() == name,
-                false => Uuid::from_bytes(target.id.0) == id,
+            let same = match fetched.topic_id.is_nil() {
+                true => target.topic.as_str() == fetched.topic,
+                false => Uuid::from_bytes(target.id.0) == fetched.topic_id,
             };
             same && i64::from(target.topic_partition.partition) == i64::from(data.partition_index)
         })?;

@@ -129,8 +129,13 @@ impl SessionList {
     }
 }
 
-/// An ended session: end, sequence number and slot.
-type EndedSession = (i64, u64, u32);
+/// A session that closed; the order is that of the output.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct EndedSession {
+    end: i64,
+    sequence: u64,
+    slot: u32,
+}
 
 impl KeySessions {
     pub(crate) fn new(spec: Arc<GroupSpec>, rule: SessionRule) -> KeySessions {
@@ -311,7 +316,12 @@ impl KeySessions {
                 if due < before {
                     self.end(slot, session, before);
                     if session.state != State::Continuation {
-                        ended.push((due, session.sequence, slot));
+                        let sequence = session.sequence;
+                        ended.push(EndedSession {
+                            end: due,
+                            sequence,
+                            slot,
+                        });
                     }
                 } else if self.slice_of(due) == number {
                     stays = true;
@@ -374,8 +384,8 @@ impl KeySessions {
 
     fn emit(&self, ended: &[EndedSession], out: &mut RowWriter<'_>, report: &mut WindowReport<'_>) {
         for part in ended.chunks(CHUNK_ROWS) {
-            let times: Vec<i64> = part.iter().map(|(end, _, _)| *end).collect();
-            let slots: Vec<u32> = part.iter().map(|(_, _, slot)| *slot).collect();
+            let times: Vec<i64> = part.iter().map(|session| session.end).collect();
+            let slots: Vec<u32> = part.iter().map(|session| session.slot).collect();
             let (spec, errors) = (&self.spec, &mut *report.errors);
             let accumulators = &self.accumulators;
             groups::emit(spec, &times, &slots, &self.list, accumulators, out, errors);
@@ -386,7 +396,7 @@ impl KeySessions {
         let Some(trace) = &mut report.trace else {
             return;
         };
-        for &(end, _, slot) in ended {
+        for &EndedSession { end, slot, .. } in ended {
             let start = self.list.all[slot as usize].start;
             let origins = self.origins.remove(&slot).into_iter().flatten();
             trace.extend(origins.map(|origin| WindowEntry {
@@ -458,11 +468,11 @@ impl LaneWindow for KeySessions {
         self.emit(&ended, out, report);
         self.trace(&ended, report);
         self.slots.clear();
-        self.slots.extend(ended.iter().map(|(_, _, slot)| *slot));
+        self.slots.extend(ended.iter().map(|session| session.slot));
         let accumulators = self.accumulators.iter_mut();
         accumulators.for_each(|accumulator| accumulator.clear(&self.slots));
-        for (_, _, slot) in ended {
-            self.vacate(slot);
+        for session in ended {
+            self.vacate(session.slot);
         }
         self.free.extend(empty);
     }

@@ -31,6 +31,15 @@ pub(crate) use key_sessions::KeySessions;
 
 const NONE: u32 = u32::MAX;
 
+/// A session that closed; the order is that of the output.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct EndedSession {
+    end: i64,
+    lane: u32,
+    sequence: u64,
+    slot: u32,
+}
+
 pub(crate) struct Sessions {
     spec: Arc<GroupSpec>,
     rule: SessionRule,
@@ -361,7 +370,7 @@ impl Sessions {
     }
 
     /// Takes the sessions that closed before `watermark`, in output order.
-    fn take_ended(&mut self, lane: Option<u32>, watermark: Instant) -> Vec<(i64, u32, u64, u32)> {
+    fn take_ended(&mut self, lane: Option<u32>, watermark: Instant) -> Vec<EndedSession> {
         let before = watermark.ticks();
         let (mut ended, mut later) = (Vec::new(), Vec::new());
         while let Some((lane, _, dues)) = self.due.pop(lane, watermark) {
@@ -381,7 +390,12 @@ impl Sessions {
                 if session.closed.is_none() {
                     self.close(slot); // the timer of a continuation may fire in this loop
                 }
-                ended.push((end, lane, session.sequence, slot));
+                ended.push(EndedSession {
+                    end,
+                    lane,
+                    sequence: session.sequence,
+                    slot,
+                });
             }
         }
         for (lane, due, slot) in later {
@@ -409,27 +423,22 @@ impl Sessions {
     }
 
     /// Writes the rows of ended sessions, one lane at a time.
-    fn emit(
-        &self,
-        ended: &[(i64, u32, u64, u32)],
-        out: &mut RowWriter<'_>,
-        report: &mut WindowReport<'_>,
-    ) {
+    fn emit(&self, ended: &[EndedSession], out: &mut RowWriter<'_>, report: &mut WindowReport<'_>) {
         let (mut times, mut slots) = (Vec::new(), Vec::new());
         let named = SessionGroupKeys {
             groups: &self.groups,
             keys: &self.keys,
         };
-        for run in ended.chunk_by(|a, b| a.1 == b.1) {
+        for run in ended.chunk_by(|a, b| a.lane == b.lane) {
             times.clear();
             slots.clear();
-            for &(end, _, _, slot) in run {
+            for &EndedSession { end, slot, .. } in run {
                 for group in self.groups_of(&self.sessions[slot as usize]) {
                     times.push(end);
                     slots.push(group);
                 }
             }
-            out.lane = run[0].1;
+            out.lane = run[0].lane;
             let accumulators = &self.groups.accumulators;
             let parts = times.chunks(CHUNK_ROWS).zip(slots.chunks(CHUNK_ROWS));
             for (times, slots) in parts {
@@ -439,11 +448,11 @@ impl Sessions {
         }
     }
 
-    fn trace(&self, ended: &[(i64, u32, u64, u32)], report: &mut WindowReport<'_>) {
+    fn trace(&self, ended: &[EndedSession], report: &mut WindowReport<'_>) {
         let Some(trace) = &mut report.trace else {
             return;
         };
-        for &(end, _, _, slot) in ended {
+        for &EndedSession { end, slot, .. } in ended {
             let start = self.sessions[slot as usize].start;
             let origins = self.origins.get(&slot).into_iter().flatten();
             trace.extend(origins.map(|&origin| WindowEntry {
@@ -522,8 +531,8 @@ impl LaneWindow for Sessions {
         self.emit(&ended, out, report);
         self.trace(&ended, report);
         let free = self.groups.free.len();
-        for (_, _, _, slot) in ended {
-            self.remove(slot);
+        for session in ended {
+            self.remove(session.slot);
         }
         self.groups.forget(self.groups.free.len() - free);
     }
