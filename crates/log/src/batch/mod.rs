@@ -4,35 +4,35 @@
 //! log ([`Batch::stamp`]), is stored and fetched among others ([`Batches`]), and is decoded by a reader ([`Records`]).
 //! `docs/formats/batch.md` has the layout.
 
+mod batches;
 mod builder;
 mod check;
 mod codec;
+mod compacted;
 mod control;
 mod crc;
 mod header;
+mod read_committed;
 mod records;
 mod repack;
-mod retain;
-mod skip;
 #[cfg(test)]
 mod tests;
 mod time_frame;
 mod timestamps;
-mod walk;
 
 use bytes::{Bytes, BytesMut};
 
 use crate::{EnqueueTime, Offset, Producer};
 
+pub use batches::{Batches, CorruptBatch, StoredBatch};
 pub use builder::{BatchBuilder, BatchOptions};
 pub use check::RecordSummary;
 pub use codec::{Codec, unpack};
+pub use compacted::RetainResult;
 pub use header::{BatchHeader, TimestampType};
+pub use read_committed::ReadCommittedFilter;
 pub use records::{Decompressor, Record, RecordHeaders, Records};
-pub use retain::RetainResult;
-pub use skip::ReadCommittedFilter;
 pub use time_frame::without_frames;
-pub use walk::{Batches, CorruptBatch, StoredBatch};
 
 pub use header::sequence_after;
 

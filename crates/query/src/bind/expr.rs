@@ -1,8 +1,8 @@
 //! Values: names, operators, CASE and CAST.
 
 use super::columns::{fields, find, unknown_column};
+use super::equality::{same, same_path};
 use super::group::Grouping;
-use super::same::{same, same_path};
 use super::scope::{Aliases, Clause, ResolveError, Scope, Source, is_timestamp};
 use super::{BindResult, Binder};
 use crate::Span;

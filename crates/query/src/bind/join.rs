@@ -4,9 +4,9 @@
 //! that must be NULL without a match, separates two uses of one input, and has the row time for conditions further up.
 
 use super::from::FromClause;
-use super::on::{Conditions, OnClause};
+use super::join_condition::{Conditions, OnClause};
+use super::join_time_bounds::{BoundsError, DistanceRange, TimeBounds, duration};
 use super::scope::{Clause, Scope};
-use super::times::{BoundsError, DistanceRange, TimeBounds, duration};
 use super::{BindResult, Binder};
 use crate::Span;
 use crate::ast::{

@@ -1,6 +1,6 @@
 //! The workflows of a node: from the settings to running services.
 
-mod parked;
+mod parked_notification;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -4,8 +4,8 @@
 //! such a condition bounds nothing, but is still evaluated. Keys are equalities between the two sides.
 
 use super::expr::ExprBinder;
+use super::join_time_bounds::{DISTANCE_MAX, DistanceRange};
 use super::scope::{Aliases, Clause, Scope, is_timestamp};
-use super::times::{DISTANCE_MAX, DistanceRange};
 use super::units::{bare_word, constant, ticks};
 use super::{BindResult, Binder};
 use crate::Span;
