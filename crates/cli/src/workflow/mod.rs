@@ -33,7 +33,7 @@ pub(crate) enum Workflow {
     Cancel(Decision),
     /// Retry failed compensations
     Retry(Decision),
-    /// Skip the compensation of a step and go on with the others
+    /// Skip the compensation of a step and continue with the others
     Skip(Skip),
     /// Mark a parked instance as resolved by hand
     Resolve(Decision),

@@ -10,7 +10,7 @@ use highwater_query::plan::{
 };
 use highwater_time::Duration;
 
-/// What rows with early revisions are known by.
+/// The identity columns of revised rows.
 #[derive(Clone, Debug)]
 pub(super) struct RowIdentity {
     /// Indexes of columns.
@@ -69,7 +69,7 @@ impl Windows {
     }
 }
 
-/// Why rows of a statement cannot be told apart.
+/// Why rows of a statement have no identity.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NoIdentity {
     /// The statement has no early rows.
@@ -299,7 +299,7 @@ fn windows_of_union<'p>(
     Ok(RowOrigins { columns, branches })
 }
 
-/// Whether the node gives rows with later times than its last event when its input ends.
+/// Whether the node emits rows with later times than its last event when its input ends.
 fn has_rows_to_come(plan: &Plan, node: NodeId) -> bool {
     let node = &plan.nodes[node.0];
     match node {

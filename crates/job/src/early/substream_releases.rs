@@ -1,8 +1,8 @@
 //! When the events of substreams are released and their windows complete, from a trace of the events.
 //!
-//! Revisions of substreams take place in the time of the floor: what an event of the input releases is counted by the
-//! revisions after the floor that it leaves behind. So an event is placed at that floor instead of at its timestamp, and a
-//! window ends there instead of at its end.
+//! Revisions of substreams follow the floor: released events are counted by the revisions after the floor that the
+//! releasing event leaves. So an event is placed at that floor instead of at its timestamp, and so is the end of a
+//! window.
 
 use std::collections::HashMap;
 

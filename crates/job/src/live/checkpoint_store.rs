@@ -18,11 +18,11 @@ pub trait Checkpoints: Send + Sync {
     /// before. All but the latest two may be removed.
     fn write(&self, number: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Marks a checkpoint as damaged, so that it does not count among the two.
+    /// Marks a checkpoint as damaged, so that it is not one of the two to keep.
     fn distrust(&self, number: u64);
 
-    /// Stores the tables that checkpoints name by this number, as durably as a checkpoint. All others but those that are
-    /// `in_use` may be removed.
+    /// Stores the tables that checkpoints name by this number, as durably as a checkpoint. All others but those that
+    /// are `in_use` may be removed.
     fn write_tables(&self, number: u64, bytes: &[u8], in_use: Option<u64>) -> io::Result<()>;
 
     fn read_tables(&self, number: u64) -> io::Result<Vec<u8>>;
@@ -92,8 +92,8 @@ impl DiskCheckpoints {
         }
     }
 
-    /// Checkpoints that are no longer needed. A damaged one goes when nothing older is stored, because the list of numbers
-    /// tells which were used.
+    /// Checkpoints that are no longer needed. A damaged one is removed when nothing older is stored, because the list
+    /// of numbers records which were used.
     fn superfluous(&self) -> io::Result<Vec<u64>> {
         let known = self.list()?;
         let damaged = lock(&self.damaged);

@@ -1,7 +1,7 @@
 //! The thread of the combiner: receives stream outputs from workers and takes snapshots.
 //!
-//! A snapshot is aligned by a barrier: every worker copies its streams, and its later output is held back until all workers
-//! have copied theirs. Then the shared state covers exactly the streams' output up to their copies.
+//! A snapshot is aligned by a barrier: every worker copies its streams, and its later output is held back until all
+//! workers have copied theirs. Then the shared state covers exactly the streams' output up to their copies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(super) enum CombinerMessage {
         /// The stream has gone on because its barrier was raised, not because of a fetch.
         answers_barrier: bool,
     },
-    /// What a stream would give if the input ended at its barrier.
+    /// The rows of a stream if the input ended at its barrier.
     Previewed {
         worker: usize,
         preview: EndPreview,
@@ -144,7 +144,7 @@ impl CombinerThread {
         let mut alignment: Option<Alignment> = None;
         let mut open = self.combiner.streams();
         if let Some(clock) = self.combiner.revision_clock() {
-            // Streams of a checkpoint go on from where they were.
+            // Streams of a checkpoint resume at their positions.
             clock.told_streams();
             let barrier = clock.barrier();
             self.send_all(|| WorkItem::RaiseBarrier(barrier));
@@ -232,7 +232,7 @@ impl CombinerThread {
         Ok(true)
     }
 
-    /// Sends the revision that is due, and lets streams go on if all have arrived at their barrier.
+    /// Sends the revision that is due, and raises the barrier if all streams have reached it.
     fn pass_barrier(&mut self, open: usize) -> Result<(), EndpointError> {
         let step = self.combiner.revision_step();
         if let Some(reason) = self.combiner.overflow() {
@@ -253,7 +253,7 @@ impl CombinerThread {
         }
     }
 
-    /// Tells that every stream has ended, once, and none goes on to a later barrier.
+    /// Reports once that every stream has ended and none continues to a later barrier.
     fn tell_end(&mut self, open: usize) {
         let clock = self.combiner.revision_clock();
         let is_settled = clock.is_none_or(|clock| clock.is_settled());
@@ -326,7 +326,7 @@ impl CombinerThread {
         });
         self.log_errors();
         let errors = self.combiner.shared.pipeline.errors.count;
-        // Other combiners of a shared job count here, too.
+        // Includes the other combiners of a shared job.
         let new_errors = errors - std::mem::replace(&mut self.errors_told, errors);
         self.status.update(|status| {
             status.watermark = self.combiner.watermark();

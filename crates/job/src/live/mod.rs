@@ -1,5 +1,5 @@
-//! A job that never ends: it reads hubs as they grow and sends rows to its outputs as time moves. Followed files are copied to
-//! hubs first (`files/`).
+//! A job that never ends: it reads hubs as they grow and sends rows to its outputs as time moves. Followed files are
+//! copied to hubs first (`files/`).
 //!
 //! ```text
 //!  partition ── feed ──▶ worker: decode, order, local pipeline ─┐
@@ -7,18 +7,18 @@
 //!  partition ── feed ──▶ worker:        "                      ─┘
 //! ```
 //!
-//! Feeds and outputs are tasks, because they wait; workers and the combiner are threads, because they compute. Read permits
-//! (`read_permits.rs`) bound the work in flight, so a slow output slows its own job and no other.
+//! Feeds and outputs are tasks, because they wait; workers and the combiner are threads, because they compute. Read
+//! permits (`read_permits.rs`) bound the work in flight, so a slow output slows its own job and no other.
 //!
 //! The rows of an output are a function of the records in the partitions. That includes the passing of time: a silent
 //! partition has a punctuation (`feed.rs`). Rows are numbered in that order, so after a restart from a checkpoint
 //! (`checkpoint.rs`) the same rows get the same numbers, and an endpoint knows which it has.
 //!
-//! Numbers count within an *epoch*. A start without a checkpoint begins a new epoch, and stores a checkpoint before it sends
-//! the first row, so that no two rows of an epoch share a number.
+//! Numbers count within an *epoch*. A start without a checkpoint begins a new epoch, and stores a checkpoint before it
+//! sends the first row, so that no two rows of an epoch share a number.
 //!
-//! Several instances may share a job (`instances/`): then streams and combiner run in different processes, with an exchange
-//! topic between them.
+//! Several instances may share a job (`instances/`): then streams and combiner run in different processes, with an
+//! exchange topic between them.
 
 mod batch_decoder;
 mod build;
@@ -185,7 +185,7 @@ impl Options {
     }
 }
 
-/// What happens at the end of the partitions.
+/// The behaviour at the end of the partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtEnd {
     /// Time ends: everything pending is emitted.

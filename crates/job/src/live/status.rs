@@ -239,8 +239,8 @@ impl StatusHandle {
         Instant::from_unix_nanos(self.clock.unix_nanos())
     }
 
-    /// Sets inputs and outputs, and per stream its input and its index among the partitions of that. Known ones keep their
-    /// counts.
+    /// Sets inputs and outputs, and per stream its input and its index among the partitions of that. Known ones keep
+    /// their counts.
     pub(super) fn set_layout(
         &self,
         mut inputs: Vec<InputStatus>,

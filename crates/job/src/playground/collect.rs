@@ -1,4 +1,4 @@
-//! Collects what a run of the playground gives: the rows of each output, or the events that they came from.
+//! Collects the results of a playground run: the rows of each output, or the events that they came from.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,7 +20,7 @@ const ROWS_MAX: usize = 1_000;
 /// No more rows of an output are returned after this many bytes.
 const ROW_BYTES_MAX: usize = 1 << 20;
 
-/// What is collected of each output.
+/// The collected rows of each output.
 pub(super) type Collected<T> = Arc<Mutex<Vec<T>>>;
 
 pub(super) fn lock<T>(collected: &Collected<T>) -> MutexGuard<'_, Vec<T>> {
@@ -160,7 +160,7 @@ pub(super) fn collect_sources(
     (routing, collected)
 }
 
-/// Routes the statements of each output to what `merge` makes of it.
+/// Routes the statements of each output to the merge that `merge` creates.
 fn route(job: &Job, mut merge: impl FnMut(usize, &[usize]) -> OutputMerge) -> OutputRouting {
     let plan = &job.plan;
     let mut routing = OutputRouting {

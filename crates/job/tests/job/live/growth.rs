@@ -254,7 +254,8 @@ hub = "e"
 hub = "e"
 "#;
 
-/// Where the shape of the query depends on the number of partitions, the job says so and reads all after the next start.
+/// Where the shape of the query depends on the number of partitions, the job says so and reads all after the next
+/// start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_query_that_keeps_partitions_apart_reads_them_after_the_next_start() {
     let world = World::new(5);

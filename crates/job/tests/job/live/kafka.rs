@@ -1,4 +1,5 @@
-//! Jobs that read topics of a cluster: rows as from hubs, and silence that is told from a journal. // proves X4 X5 T7 T8
+//! Jobs that read topics of a cluster: rows as from hubs, and silence that is told from a journal. // proves X4 X5 T7
+//! T8
 
 use std::sync::Arc;
 

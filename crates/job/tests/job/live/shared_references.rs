@@ -1,5 +1,5 @@
-//! Reference data of a job on several instances: whatever happens to them, every row meets the table that is in effect at
-//! its time, in all partitions. // proves S3, X1, X3
+//! Reference data of a job on several instances: whatever happens to them, every row meets the table that is in effect
+//! at its time, in all partitions. // proves S3, X1, X3
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
