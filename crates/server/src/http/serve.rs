@@ -153,7 +153,7 @@ impl Server {
         }
     }
 
-    /// Too many open files, or the client is gone: neither is a reason to stop.
+    /// Too many open files, or the client has disconnected: neither is a reason to stop.
     async fn pause_after(&self, error: io::Error) {
         tracing::warn!(%error, "a connection cannot be accepted");
         tokio::time::sleep(Duration::from_millis(50)).await;

@@ -1,4 +1,5 @@
-//! Event Hubs over AMQP against a whole node, with a client of a few lines. `tests/azure` does the same with Microsoft's SDKs.
+//! Event Hubs over AMQP against a whole node, with a client of a few lines. `tests/azure` does the same with
+//! Microsoft's SDKs.
 
 use std::net::SocketAddr;
 use std::path::Path;

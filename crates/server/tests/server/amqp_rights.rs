@@ -1,5 +1,5 @@
-//! The table of AMQP operations against a whole node: every row is enforced for keys of every combination of rights, for keys
-//! that are limited to names, and for clients without a valid token.
+//! The table of AMQP operations against a whole node: every row is enforced for keys of every combination of rights,
+//! for keys that are limited to names, and for clients without a valid token.
 // proves U3, G1
 
 use std::collections::HashSet;

@@ -1,4 +1,5 @@
-//! Several nodes over one cluster, which a third node plays: who owns what, requests that are handed on, owners that die.
+//! Several nodes over one cluster, which a third node plays: who owns what, requests that are handed on, owners that
+//! die.
 // proves X1
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -116,7 +116,7 @@ impl Peers {
         sender
     }
 
-    /// Keeps the connection once the answer has been read. It is closed if the caller goes away before.
+    /// Keeps the connection once the answer has been read. It is closed if the caller disconnects before.
     fn keep_when_ready(&self, url: &str, mut sender: Sender) {
         let (idle, url) = (self.idle.clone(), url.to_owned());
         tokio::spawn(async move {

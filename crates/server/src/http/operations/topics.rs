@@ -1,5 +1,5 @@
-//! Topics, their subscriptions and rules: created, described, changed and deleted. A key has the rights over a topic that it has
-//! over a queue of its name; they hold for its subscriptions, too.
+//! Topics, their subscriptions and rules: created, described, changed and deleted. A key has the rights over a topic
+//! that it has over a queue of its name; they hold for its subscriptions, too.
 
 use super::{
     Access, Area, Operation, RequestBody, Scope, answer, delete, empty, get, handler, json, object,

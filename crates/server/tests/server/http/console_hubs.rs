@@ -1,4 +1,5 @@
-//! The console's pages of hubs and queues: their data, what a key may see of it, and names and events that try to be HTML.
+//! The console's pages of hubs and queues: their data, what a key may see of it, and names and events that try to be
+//! HTML.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
