@@ -99,7 +99,7 @@ impl Link {
 }
 
 impl Outgoing {
-    /// Takes over what a flow says about the credit.
+    /// Applies the credit of a flow frame.
     pub(super) fn update(&mut self, flow: &Flow) {
         // A client that has not seen our Attach counts from where we begin.
         let seen = flow.delivery_count.unwrap_or(0);
@@ -111,7 +111,7 @@ impl Outgoing {
 }
 
 impl Incoming {
-    /// Gives credit back, once enough of it is gone to be worth a flow. True if the client must be told.
+    /// Renews the credit when enough is used to justify a flow frame. True if one must be sent.
     pub(super) fn renew_credit(&mut self) -> bool {
         if self.credit > self.credit_max / 2 {
             return false;

@@ -1,4 +1,4 @@
-//! Sessions: the windows of transfers in both directions, and what arrives within them.
+//! Sessions: the transfer windows of both directions, and incoming frames.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +80,7 @@ impl Session {
         Ok(renew)
     }
 
-    /// Takes over what a flow says about the session.
+    /// Applies the windows of a flow frame.
     fn update_window(&mut self, flow: &Flow) {
         // A client that has not seen our Begin counts from where we begin.
         let seen = flow.next_incoming_id.unwrap_or(0);
@@ -218,7 +218,7 @@ impl Connection {
 
 impl Incoming {
     /// A message that is too large is rejected when its last frame has come: clients report that better than the end of
-    /// their link. The link ends if nobody waits for the answer, or if the message goes on for too long.
+    /// their link. The link ends if the delivery is settled already, or if the message exceeds the limit many times.
     fn too_large(&mut self, mut incomplete: Incomplete, more: bool) -> TransferResult {
         let description = format!(
             "a message is larger than the {} bytes that the link takes",
