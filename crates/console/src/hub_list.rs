@@ -32,7 +32,7 @@ pub struct HubRow {
     pub trouble: Option<String>,
 }
 
-/// A name that stands for several hubs.
+/// A name for several hubs.
 #[derive(Clone, Debug, Default)]
 pub struct ShardedRow {
     pub name: String,
