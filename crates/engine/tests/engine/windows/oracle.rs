@@ -80,8 +80,8 @@ fn in_order(events: &[Event]) -> Vec<&Event> {
     ordered
 }
 
-/// All windows (E - size, E] with E on the grid that hold an event (4.1, 4.2). What is shown of equal keys and values is
-/// the first in the order of panes, then partitions.
+/// All windows (E - size, E] with E on the grid that hold an event (4.1, 4.2). What is shown of equal keys and values
+/// is the first in the order of panes, then partitions.
 fn grid_windows(events: &[Event], size: i64, hop: i64, offset: i64) -> Vec<(i64, Vec<&Event>)> {
     let on_grid = |end: i64, step: i64| (from_origin(end) - offset).rem_euclid(step) == 0;
     let ends: BTreeSet<i64> = events

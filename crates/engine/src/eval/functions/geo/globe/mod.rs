@@ -1,8 +1,8 @@
 //! Topological relations on the globe, for compatibility levels below 1.2 (geography).
 //!
 //! The lines and edges of one shape are split where they intersect the other, and each piece is located relative to the
-//! other shape. The two sides of an edge are inside and outside of its own shape, so the pieces determine which interiors
-//! and exteriors intersect.
+//! other shape. The two sides of an edge are inside and outside of its own shape, so the pieces determine which
+//! interiors and exteriors intersect.
 
 mod shape;
 mod vector;
@@ -101,7 +101,7 @@ fn lie(a: &Shape, b: &Shape) -> Vec<Position> {
     found
 }
 
-/// Whether something just inside an edge of `a` is inside `b`, where the two have all edges in common.
+/// Whether the interiors of two shapes with identical edges intersect.
 fn share_insides(a: &Shape, b: &Shape) -> bool {
     let steps = [1e-2, 1e-4, 1e-6, 1e-8];
     let mut near = a.drawn().flat_map(|arc| {
