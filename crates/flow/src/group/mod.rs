@@ -220,7 +220,7 @@ impl GroupMember {
         }));
     }
 
-    /// Joins the group and returns the assignment. A new member first gets its id.
+    /// Joins the group and returns the assignment. A new member is first assigned an id.
     async fn join(&self, member: &mut String) -> Result<Generation, GroupError> {
         let joined = match self.groups.join(self.request(member)).await {
             Err(GroupError::MemberIdRequired { member: name }) => {
@@ -278,7 +278,7 @@ impl GroupMember {
         }
     }
 
-    /// Ready when the group is to be joined again: because it says so, or because the hub has grown.
+    /// Completes when a rejoin is needed: for a rebalance, or because the hub has new partitions.
     async fn stay(&self, membership: &Membership, partitions: u32) -> Option<GroupError> {
         loop {
             tokio::time::sleep(self.timeouts.heartbeat).await;
@@ -333,8 +333,8 @@ impl Default for PartitionTasks {
 }
 
 impl PartitionTasks {
-    /// Stops all work and waits up to `patience`. Work that takes longer is aborted, which loses nothing: its events are
-    /// handled again.
+    /// Stops all work and waits up to `patience`. Work that takes longer is aborted, which loses nothing: its events
+    /// are handled again.
     async fn stop(mut self, patience: Duration) {
         self.stop.send_replace(true);
         let ended: BoxFuture<()> =
