@@ -202,8 +202,8 @@ async fn each_right_allows_its_own_requests_only() {
     assert!(response.topics.is_empty());
 }
 
-/// The rights of [`RightsByName`], with a quota, an audit log, and users that may come later. A token is the name of a user
-/// and the millisecond at which it expires.
+/// The rights of [`RightsByName`], with a quota, an audit log, and users that may come later. A token is the name of a
+/// user and the millisecond at which it expires.
 #[derive(Default)]
 struct TestAccess {
     accepts_tokens: bool,
