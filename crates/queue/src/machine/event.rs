@@ -94,7 +94,7 @@ pub(crate) enum Event {
     Returned {
         seqs: Vec<u64>,
     },
-    /// A session was released, and its unsettled messages were given back unseen.
+    /// A session was released, and its unsettled messages were released uncounted.
     SessionReturned {
         session: String,
     },

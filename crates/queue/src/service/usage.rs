@@ -1,7 +1,7 @@
-//! When a queue was last used, for those that are deleted after some time without use.
+//! The last use of a queue, for queues that are deleted when idle.
 //!
-//! Requests of clients count as use for as long as they take, so that a receiver that waits keeps its queue. Requests of the
-//! node itself do not: a topic hands its messages to subscriptions that nobody reads, too.
+//! A client request counts as use from start to end, so a waiting receiver keeps its queue alive. Requests of the node
+//! itself do not: a topic forwards to unread subscriptions, too.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ impl Usage {
     pub(super) fn begin<'a>(&'a self, clock: &'a dyn Clock) -> Result<UseGuard<'a>, Error> {
         let mut state = self.state.lock();
         if state.is_retired {
-            let reason = "nobody has used it for a while, and it is being deleted";
+            let reason = "it was idle for too long and is being deleted";
             return Err(Error::Stopped(reason.into()));
         }
         state.requests += 1;
