@@ -42,7 +42,7 @@ pub enum Backoff {
     },
 }
 
-/// What to do after a failed try.
+/// The action after a failed try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryDecision {
     After(Duration),
