@@ -109,7 +109,7 @@ fn shown(value: ValueRef<'_>) -> String {
 struct Engine {
     running: Running,
     rows: Vec<Shown>,
-    /// The floor, and how far each lane has come.
+    /// The floor, and the watermark of each lane.
     floor: i64,
     clocks: HashMap<u32, i64>,
     ended: bool,

@@ -1,4 +1,4 @@
-//! The sources of rows, against what the rows themselves say: events carry their number in a field that queries
+//! The sources of rows, against the contents of the rows: events carry their number in a field that queries
 //! collect.
 
 use std::sync::Arc;

@@ -46,7 +46,7 @@ enum Outcome {
     NotAllowed,
 }
 
-/// What a client tries.
+/// An attempt of a client.
 #[derive(Clone, Debug)]
 struct Attempt {
     operation: Op,

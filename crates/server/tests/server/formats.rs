@@ -1,7 +1,7 @@
 //! Data of released versions opens in this one.
 //!
 //! `tests/formats/VERSION` holds the data folder of a node of that version and the node's own answers about it
-//! (`tests/formats/make`). This version must give the same answers, and its jobs must go on with the same rows.
+//! (`tests/formats/make`). This version must give the same answers, and its jobs must continue with the same rows.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;

@@ -12,7 +12,7 @@ use crate::running::Running;
 use crate::windows::oracle::{Row, show};
 use crate::windows::query::{Event, Query, from_origin, instant, ticks};
 
-/// What one partition is sent next.
+/// The next item of one partition.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Rows(Vec<Event>),

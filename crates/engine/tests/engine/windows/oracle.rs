@@ -14,7 +14,7 @@ pub(crate) fn rows(query: &Query, partitions: usize, events: &[Event]) -> Vec<Ro
     rows_of(query, partitions, events, &row)
 }
 
-/// What is shown of a group, keys included.
+/// The displayed values of a group, keys included.
 pub(crate) type Show<'a> = &'a dyn Fn(&Query, &[&Event]) -> Vec<String>;
 
 /// One row for every group of every window, sorted.
@@ -196,7 +196,7 @@ pub(crate) fn same_key(value: &Value) -> String {
     }
 }
 
-/// The keys as first met.
+/// The keys in their first representation.
 pub(crate) fn keys(query: &Query, group: &[&Event]) -> Vec<String> {
     let mut row = Vec::new();
     if query.apart {

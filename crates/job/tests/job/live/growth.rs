@@ -189,7 +189,7 @@ async fn an_event_from_before_its_partition_was_taken_up_is_out_of_order() {
     let row = |id: u64, ms: i64| format!("{{\"id\":{id},\"at\":\"{}\"}}", at(ms));
     assert_eq!(rows[..3], [row(1, 9_000), row(2, 10_000), row(3, 14_000)]);
     assert_eq!(rows[3..], [row(4, 14_000), row(5, 14_500)]);
-    // A row may be out before it is counted. Counts go on.
+    // A row may be out before it is counted. Counts continue.
     let status = soon(async {
         loop {
             let status = handle.status();

@@ -25,7 +25,7 @@ async fn page(node: &Node, path: &str) -> Answer {
     page
 }
 
-/// The texts stand in the page in this order.
+/// The texts are in the page in this order.
 fn has(page: &Answer, texts: &[&str]) {
     let mut rest = &*page.body;
     for text in texts {
