@@ -224,7 +224,7 @@ async fn an_instance_that_cannot_reach_the_files_has_the_tables_of_the_others() 
         let rows = soon(world.recorder.until("out", id as usize)).await;
         assert!(rows[id as usize - 1].contains("\"version\":1"), "{rows:?}");
         drop(soon(instance.handle.kill()).await);
-        // The store has the needed objects and no others.
+        // The store has all data that later starts need.
         let _ = RealDisk.remove_file(&files.folder.path().join("r.jsonl"));
     }
     let elsewhere = world.afresh();
