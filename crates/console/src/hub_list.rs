@@ -28,7 +28,7 @@ pub struct HubRow {
     pub retention: String,
     /// Consumer groups with a position in it.
     pub groups: u64,
-    /// Why it is not well.
+    /// Why it is unhealthy.
     pub trouble: Option<String>,
 }
 

@@ -16,7 +16,7 @@ use crate::order::{JudgedEvents, Orderer, OrdererSnapshot, UnorderedEvents};
 use crate::plan::{InputPlan, PartitionId};
 use crate::substream_key::SubstreamKeyColumn;
 
-/// An item on its way to `Shared::entry(input, exit, partition)`.
+/// An item for `Shared::entry(input, exit, partition)`.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     pub exit: usize,

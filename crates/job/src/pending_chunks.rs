@@ -348,7 +348,7 @@ impl PendingChunksSnapshot {
     }
 }
 
-/// Chunks next to one another, on their way to be one.
+/// Adjacent chunks that will be merged.
 struct Group {
     chunks: usize,
     waiting: usize,

@@ -1,4 +1,4 @@
-//! Responses on their way to the socket: pieces of memory that are written in sequence, not copied together.
+//! Responses queued for the socket: pieces of memory that are written in sequence, not copied together.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};

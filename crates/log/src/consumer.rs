@@ -63,7 +63,7 @@ pub struct ConsumerHeartbeatResponse {
     pub epoch: i32,
     /// The time until the next heartbeat.
     pub interval: Duration,
-    /// The assigned partitions of the member: it gives up others. `None` if that has not changed.
+    /// The assigned partitions of the member: it revokes others. `None` if that has not changed.
     pub assignment: Option<HubPartitions>,
 }
 

@@ -242,7 +242,7 @@ pub enum GroupState {
     CompletingRebalance,
     /// Consumer protocol: the target of the members is not computed yet.
     Assigning,
-    /// Consumer protocol: members give up or wait for partitions.
+    /// Consumer protocol: members revoke or wait for partitions.
     Reconciling,
     Stable,
     Dead,

@@ -1,4 +1,4 @@
-//! When to try again, and when to give up.
+//! When a failed operation is retried, and when it is final.
 //!
 //! ```
 //! use std::time::Duration;

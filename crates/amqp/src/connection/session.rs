@@ -174,7 +174,7 @@ impl Connection {
         let (id, before) = (link.id, link.incomplete_bytes());
         let arrival = match &mut link.end {
             LinkEnd::Receiver(incoming) => incoming.transfer(id, transfer, payload)?,
-            // On its way when the link was detached.
+            // In flight when the link was detached.
             LinkEnd::Detached => TransferResult::More,
             LinkEnd::Sender(_) | LinkEnd::Attaching => {
                 let description = "a transfer on a link that the client does not send on";

@@ -83,7 +83,7 @@ pub trait Endpoint: Send {
     }
 }
 
-/// The column that says whether a row that is given before it is final is so; NULL for a withdrawn row.
+/// The column that marks whether an early row is final; NULL for a withdrawn row.
 pub const FINAL_COLUMN: &str = "_final";
 
 /// Consecutive rows of one output.

@@ -166,7 +166,7 @@ pub struct OutputContext {
     pub refused_by: Option<String>,
     /// Raised when the job starts from the beginning, where the row numbers begin again.
     pub epoch: u64,
-    /// Set if rows are given before they are final: the columns that tell them apart. Rows have the columns `_revision`
+    /// Set if rows are sent before they are final: the columns that tell them apart. Rows have the columns `_revision`
     /// and `_final`, and a row with NULL in `_final` withdraws an earlier one.
     pub early_key: Option<Vec<String>>,
     /// Set if several writers share the output: this one has the rows of some keys, with numbers of its own.

@@ -131,7 +131,7 @@ impl EventPool {
         self.get(list.outside)
     }
 
-    /// That event has entered.
+    /// Marks that event as entered.
     #[inline]
     pub(super) fn enter(&mut self, list: &mut EventList) {
         if let Some(node) = self.nodes.get(list.outside as usize) {

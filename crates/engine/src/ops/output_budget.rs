@@ -29,7 +29,7 @@ pub struct OutputBudget {
 pub struct OutputOverflow {
     /// The kind of the step.
     pub step: &'static str,
-    /// Its place in the query.
+    /// Its position in the query.
     pub span: Option<Span>,
     pub bytes_max: usize,
 }

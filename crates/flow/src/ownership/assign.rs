@@ -1,4 +1,4 @@
-//! Gives slots to nodes: balanced, with few moves, and never to a node while another one still has them.
+//! Assigns slots to nodes: balanced, with few moves, and never to a node while another one still has them.
 //!
 //! A moving slot is revoked in one rebalance and assigned in the next: its owner closes what is in it and joins again
 //! without it. This is the order of Kafka's cooperative rebalancing, so the slots that stay are served throughout.

@@ -32,7 +32,7 @@ pub(super) struct PendingAppend {
     producer: Producer,
     partition: Arc<dyn Partition>,
     batch: Batch,
-    /// Gets the append once it has begun.
+    /// Receives the append once it has begun.
     responder: oneshot::Sender<Append>,
 }
 

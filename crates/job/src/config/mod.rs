@@ -114,11 +114,11 @@ pub struct Output {
     pub name: String,
     pub settings: Arc<dyn OutputSettings>,
     pub on_failure: OnFailure,
-    /// Set if the output gets rows before they are final.
+    /// Set if the output receives rows before they are final.
     pub early: Option<EarlyResults>,
 }
 
-/// How often the rows of windows are given before they are final.
+/// How often the rows of windows are sent before they are final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EarlyResults {
     /// The interval in event time.

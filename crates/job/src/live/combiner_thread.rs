@@ -29,7 +29,7 @@ pub(super) enum CombinerMessage {
         worker: usize,
         output: Box<StreamOutput>,
         status: Box<PartitionStatus>,
-        /// Given back when the output has been combined.
+        /// Released when the output has been combined.
         in_flight: BytesInFlight,
         /// The stream has gone on because its barrier was raised, not because of a fetch.
         answers_barrier: bool,

@@ -52,7 +52,7 @@ pub struct LiveEventFate {
     pub basis: FateBasis,
 }
 
-/// How a fate is known.
+/// The source of a fate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FateBasis {
     /// The job sampled the event.

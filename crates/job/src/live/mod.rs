@@ -94,7 +94,7 @@ pub struct JobContext {
     pub clusters: Option<ClusterConnector>,
     /// The state that instances of the job share, if it has any.
     pub state: Option<Arc<dyn StateStore>>,
-    /// Gives out the shards of a shared job; by default a group of its cluster does.
+    /// Assigns the shards of a shared job; by default a group of its cluster does.
     pub assignor: Option<Arc<dyn ShardAssignor>>,
 }
 
@@ -115,7 +115,7 @@ pub struct EndpointRequest<'a> {
     pub refused_by: Option<&'a str>,
     /// Rows of different epochs are unrelated, though they share numbers.
     pub epoch: u64,
-    /// Set if rows are given before they are final: the columns that tell them apart.
+    /// Set if rows are sent before they are final: the columns that tell them apart.
     pub early_key: Option<Vec<String>>,
     /// Set if several combiners write the output, each the rows of some keys.
     pub shard: Option<OutputShard>,

@@ -60,7 +60,7 @@ impl ReferenceRefresh {
         }));
     }
 
-    /// Ready when a look is done; true if the files have changed.
+    /// Completes when a poll is done; true if the files have changed.
     pub(super) async fn looked(&mut self, status: &StatusHandle) -> bool {
         let Some(looking) = &mut self.looking else {
             return std::future::pending().await;

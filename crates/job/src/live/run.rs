@@ -391,8 +391,8 @@ impl RunningJob {
         None
     }
 
-    /// Whether every output accepts rows, checkpoints can be stored, and no replay is under way: rows that outputs may
-    /// have from an earlier run must be computed from the same reference data and partitions again.
+    /// Whether every output accepts rows, checkpoints can be stored, and no replay is in progress: rows that outputs
+    /// may have from an earlier run must be computed from the same reference data and partitions again.
     fn is_well(&self) -> bool {
         let status = self.status.current();
         if matches!(status.state, JobState::Replaying { .. }) {
@@ -421,7 +421,7 @@ impl RunningJob {
 
     fn begin_checkpoint(&mut self, answer: Option<oneshot::Sender<Result<u64, String>>>) {
         if let Some(pending) = &mut self.pending {
-            // The checkpoint under way serves this request as well.
+            // The checkpoint in progress serves this request as well.
             pending.answers.extend(answer);
             return;
         }
@@ -574,7 +574,7 @@ impl RunningJob {
                 }
             }
         }
-        // A checkpoint under way may be of an earlier moment.
+        // A checkpoint in progress may be of an earlier moment.
         while self.pending.is_some() {
             if let Some(over) = self.step_of_end().await {
                 return Some(over);

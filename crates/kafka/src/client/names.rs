@@ -105,7 +105,7 @@ impl ClusterNames {
 /// The subscriptions and assignments of a group of consumers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemberMessage {
-    /// The topics that a member wants.
+    /// The topics that a member subscribes to.
     Subscription,
     /// The assigned partitions of a member.
     Assignment,

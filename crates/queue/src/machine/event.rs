@@ -90,7 +90,7 @@ pub(crate) enum Event {
         seq: u64,
         message: Message,
     },
-    /// Given back unseen: the delivery does not count.
+    /// Released uncounted: the delivery does not count.
     Returned {
         seqs: Vec<u64>,
     },

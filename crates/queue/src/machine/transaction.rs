@@ -59,7 +59,7 @@ pub(super) struct AppliedDecisions {
 impl AppliedDecisions {
     pub(super) fn add(&mut self, floor: u64, offsets: &[u64]) {
         if self.floor.is_some_and(|before| before > floor) {
-            // The hub of decisions was made anew.
+            // The hub of decisions was recreated.
             self.offsets.clear();
         }
         self.floor = Some(floor);

@@ -30,7 +30,7 @@ impl fmt::Debug for PropertyEdit {
 pub enum Disposition {
     Complete,
     Abandon(Option<PropertyEdit>),
-    /// Given back unseen: the delivery does not count.
+    /// Released uncounted: the delivery does not count.
     Release,
     Defer(Option<PropertyEdit>),
     DeadLetter {

@@ -18,7 +18,7 @@ pub(super) struct Usage {
 }
 
 struct UsageState {
-    /// Requests under way.
+    /// Open requests.
     requests: usize,
     last_used: Duration,
     /// The time without use after which the queue is deleted.
@@ -27,7 +27,7 @@ struct UsageState {
     is_retired: bool,
 }
 
-/// A request under way.
+/// An open request.
 pub(super) struct UseGuard<'a> {
     usage: &'a Usage,
     clock: &'a dyn Clock,
@@ -96,7 +96,7 @@ impl Queue {
         is_idle
     }
 
-    /// Takes requests again.
+    /// Accepts requests again.
     pub(super) fn revive(&self) {
         self.status().usage.state.lock().is_retired = false;
     }

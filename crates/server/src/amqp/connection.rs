@@ -45,7 +45,7 @@ pub(super) struct ConnectionTask<S> {
     login_deadline: Instant,
     /// The deadline for progress on unwritten bytes.
     write_deadline: Instant,
-    /// Nothing more is read; appends under way are finished.
+    /// Nothing more is read; open appends are finished.
     draining: bool,
     stop: watch::Receiver<bool>,
 }

@@ -32,7 +32,7 @@ pub(super) struct Consumer {
     pub(super) ready: VecDeque<Bytes>,
     /// The memory of them.
     pub(super) share: MemoryShare,
-    /// Ends the read that is under way.
+    /// Ends the read in flight.
     pub(super) reading: Option<AbortHandle>,
     pub(super) _lease: ReadLease,
 }

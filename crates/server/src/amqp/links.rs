@@ -295,7 +295,7 @@ fn check_length(text: &str) -> Result<(), AmqpError> {
     Err(AmqpError::new(condition::INVALID_FIELD, description))
 }
 
-/// Named groups are things of their own; the default group is open to every reader of the hub.
+/// Named groups are resources of their own; the default group is open to every reader of the hub.
 pub(super) fn authorize_group(
     credentials: &Credentials,
     path: &str,

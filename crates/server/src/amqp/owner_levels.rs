@@ -38,7 +38,7 @@ struct Reader {
     stolen: oneshot::Sender<i64>,
 }
 
-/// The right to read, given back on drop.
+/// The right to read, released on drop.
 #[derive(Debug)]
 pub(super) struct ReadLease {
     levels: OwnerLevels,

@@ -43,7 +43,7 @@ pub(super) struct Producer {
     pub(super) idempotent: Option<ProducerId>,
 }
 
-/// Events that are on their way to the disk.
+/// Events in flight to the disk.
 pub(super) struct PendingAppend {
     pub(super) events: usize,
     pub(super) appended: BoxFuture<Result<AppendInfo, AppendError>>,

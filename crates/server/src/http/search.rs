@@ -156,7 +156,7 @@ async fn wait_for_permit(app: &App) -> Result<impl Send + use<>, Error> {
     permit.map_err(|_| full())?.map_err(|_| full())
 }
 
-/// A search under way.
+/// A running search.
 struct Search<'a> {
     app: &'a App,
     partition: &'a dyn Partition,

@@ -239,7 +239,7 @@ impl KeyRecord {
 }
 
 impl KeySpec {
-    /// The rights of the key, without their scope. Unknown words are left out: they give nothing.
+    /// The rights of the key, without their scope. Unknown words are left out: they grant nothing.
     pub(crate) fn all_rights(&self) -> Rights {
         let rights = self.rights.iter().filter_map(|word| Right::parse(word));
         rights

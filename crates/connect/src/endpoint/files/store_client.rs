@@ -19,7 +19,7 @@ use object_store::client::{
     HttpResponse, HttpService, ReqwestConnector,
 };
 
-/// Makes clients that keep to a policy.
+/// Creates clients that enforce a policy.
 #[derive(Debug)]
 pub(super) struct StoreConnector {
     egress: EgressPolicy,

@@ -21,7 +21,7 @@ pub(in crate::groups) enum Progress {
     /// It has its target, as far as it knows.
     #[default]
     Stable,
-    /// It is to give up partitions first.
+    /// It must revoke partitions first.
     Unrevoked,
     /// It waits for partitions that other members have not revoked.
     Unreleased,
@@ -47,7 +47,7 @@ pub(in crate::groups) struct MemberRecord {
     pub(super) previous_epoch: i32,
     pub(super) progress: Progress,
     pub(super) assigned: PartitionSet,
-    /// Partitions that it is to give up.
+    /// Partitions that it must revoke.
     pub(super) pending: PartitionSet,
     pub(super) target: PartitionSet,
     /// Set for a member of the classic protocol.

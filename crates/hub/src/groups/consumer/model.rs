@@ -328,7 +328,7 @@ impl World {
         }
     }
 
-    /// Giving up partitions takes a while.
+    /// Revoking partitions takes a while.
     fn revoke(&mut self, number: usize) {
         if !std::mem::replace(&mut self.consumers[number].revoking, true) {
             let most = if self.chance(5) { 40_000 } else { 3_000 };

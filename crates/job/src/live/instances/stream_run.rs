@@ -271,7 +271,7 @@ impl StreamRun {
     fn store(&mut self, snapshot: StreamSnapshot) {
         let answers = self.copying.take().unwrap_or_default();
         if let Some(storing) = &mut self.storing {
-            // The one under way is a little older.
+            // The one in progress is a little older.
             return storing.answers.extend(answers);
         }
         self.checkpoint += 1;

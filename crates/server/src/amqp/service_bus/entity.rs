@@ -11,7 +11,7 @@ pub(in crate::amqp) enum EntityKind {
     Queue,
     /// Takes messages.
     Topic,
-    /// Gives messages, and has rules.
+    /// Delivers messages, and has rules.
     Subscription,
 }
 

@@ -45,7 +45,7 @@ pub(in crate::amqp) struct QueueReceiver {
     pub(in crate::amqp) session: Option<SessionLock>,
     /// Encoded messages that wait for credit.
     pub(in crate::amqp) ready: UndeliveredBatch,
-    /// The receive that is under way.
+    /// The receive in flight.
     pub(in crate::amqp) receiving: Option<WaitKey>,
     /// That receive has been asked to end.
     pub(in crate::amqp) ending: bool,

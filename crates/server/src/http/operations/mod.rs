@@ -274,7 +274,7 @@ impl Operation {
 
 /// A page of the console, whose lists have pages and whose values are cut.
 pub(super) const PAGE_BYTES: usize = 512 << 10;
-/// The description of one thing.
+/// The description of one resource.
 const DESCRIPTION_BYTES: usize = 64 << 10;
 
 const LOGIN_PATH: &str = "/console/login";
