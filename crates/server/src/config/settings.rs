@@ -47,7 +47,7 @@ settings! {
     "log": Text = "",
         "the log, `kafka://host:port,host:port`: a Kafka cluster in place of the data folder; unset: the node's own";
     "cluster.prefix": Text = "",
-        "stands before the topics, groups and transactional ids of the node on the cluster; other topics are not its hubs";
+        "precedes the topics, groups and transactional ids of the node on the cluster; other topics are not its hubs";
     "cluster.client_id": Text = "highwater",
         "shown in the logs and metrics of brokers";
     "cluster.replication": Count(1, 100) = "",
@@ -144,7 +144,7 @@ settings! {
     "kafka.timestamp_type": Choice(&["CreateTime", "LogAppendTime"]) = "CreateTime",
         "the `message.timestamp.type` of topics that Kafka clients create, automatically or explicitly without it";
     "kafka.node_id": Count(0, 2_147_483_647) = "1",
-        "the id that Kafka clients know the node by (`node.id`)";
+        "the id of the node for Kafka clients (`node.id`)";
     "kafka.session_min": Time = "6s",
         "the shortest session timeout of a member of a classic consumer group (`group.min.session.timeout.ms`)";
     "kafka.advertised": Text = "",
@@ -245,7 +245,7 @@ settings! {
         "the cleanup policy: `delete` old events, `compact` to the last one of each key, or both: `compact,delete`";
 
     "sharded.*.hubs": List = "",
-        "the member hubs, which share the events sent to this name by key; their order decides where a key goes";
+        "the member hubs, which share the events sent to this name by key; their order decides the hub of a key";
 
     "jobs.folders": List = "",
         "folders below which jobs deployed over HTTP may read and write files; unset: none";
@@ -301,7 +301,7 @@ settings! {
     "topics.*.duplicates_within": Time = "",
         "the window of duplicate detection by message id; unset: off";
     "topics.*.bytes_max": Size = "1GiB",
-        "the most bytes of messages that are scheduled or that a subscription is not done with; beyond it senders are refused";
+        "the most bytes of messages that are scheduled or that a subscription has not released; beyond it senders are refused";
     "topics.*.message_bytes_max": Size = "1MiB",
         "the largest message accepted, 1 MiB at most";
     "topics.*.auto_delete_on_idle": Time = "",

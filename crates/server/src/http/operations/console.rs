@@ -61,7 +61,7 @@ const OPERATIONS: &[Operation] = &[
     page("/console/hubs/{hub}", "The console's page of a hub, with events that match: looks at 10,000 at most",
         Access::Key(Right::Listen, Scope::Hub), view!(console::hub::view))
         .parameters(&[
-            query("partition", "The partition to look at", NUMBER),
+            query("partition", "The partition to show", NUMBER),
             query("from", "As `from` of a read", TEXT),
             query("before", "Look backwards from this offset", NUMBER),
             query("key", "Only events with this key", TEXT),
