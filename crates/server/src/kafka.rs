@@ -127,8 +127,8 @@ fn listener(settings: &KafkaListener) -> Result<Listener, TlsError> {
     })
 }
 
-/// Authorises clients by keys. A client of a listener without SASL may do everything: the settings allow such listeners
-/// on this machine only.
+/// Authorises clients by keys. A client of a listener without SASL may do everything: the settings allow such listeners on
+/// this machine only.
 pub(crate) struct KeyAuthorizer {
     keys: Arc<Keys>,
     /// `None`: no key can be changed.
@@ -240,7 +240,7 @@ impl Authorizer for KeyAuthorizer {
             changes: request.changes,
             client_rights: match who.is_anonymous() {
                 true => Rights::ALL,
-                // A right over some names is no right to grant it over others.
+                // A right over some names is no right to give it over others.
                 false => key.map_or_else(Rights::default, |key| key.rights),
             },
             now_ms,

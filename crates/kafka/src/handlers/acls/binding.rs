@@ -86,7 +86,7 @@ fn patterns(names: &NamePatterns) -> Vec<Pattern> {
     }
 }
 
-/// Operations on a resource that belong together: they were granted together, and are revoked together.
+/// Operations on a resource that belong together: they were given at once, and are taken at once.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) resource: i8,
@@ -205,8 +205,8 @@ impl Filter {
             && selects(self.permission, ALLOW)
     }
 
-    /// The operations of the entry that it selects. Rights of a super user are no bindings in Kafka, so they are
-    /// returned only to requests for this user.
+    /// The operations of the entry that it selects. Rights of a super user are no bindings in Kafka, so they are shown to who
+    /// asks for this user only.
     pub(super) fn selected(&self, entry: &Entry) -> Vec<i8> {
         if entry.is_super_user && self.principal.is_none() {
             return Vec::new();

@@ -136,7 +136,7 @@ impl Together<'_> {
         grants
     }
 
-    /// Whether the user's grants cover the operation.
+    /// Whether what the user is given covers the operation.
     fn check(&self, operation: i8, grants: &[Grant]) -> Result<(), Refusal> {
         let mut all = grants.iter().chain(&self.held);
         let is_covered = match operation {

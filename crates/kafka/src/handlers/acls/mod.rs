@@ -1,8 +1,7 @@
 //! ACLs over the rights of keys: DescribeAcls shows them as Kafka's bindings, CreateAcls and DeleteAcls give and take grants of
 //! keys that are not in the settings.
 //!
-//! A binding without an equivalent right is refused with the reason, and none grants more than its operation and
-//! pattern.
+//! A binding that the node has no right for is refused with the reason, and none gives more than it says.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
