@@ -105,7 +105,7 @@ pub struct JobResources {
     pub sharded: Arc<[ShardedHub]>,
     /// The hosts that outputs of the operator's own jobs may connect to.
     pub egress: EgressPolicy,
-    /// The egress policy of jobs deployed over HTTP.
+    /// What jobs that come over HTTP may reach.
     pub deployed_access: OutsideAccess,
     pub keys: Arc<Keys>,
     /// The largest state of a job.
@@ -158,7 +158,7 @@ struct Runtime {
 struct Launch<'a> {
     job: Job,
     start: Option<&'a str>,
-    /// `start` applies even if there are checkpoints.
+    /// `start` counts though there are checkpoints.
     fresh: bool,
     author: Author<'a>,
 }
@@ -649,7 +649,7 @@ impl JobResources {
         Ok(Job::new(file)?)
     }
 
-    /// The access of this author's job to the outside of the node.
+    /// What the job of this author may reach outside of the node.
     fn access(&self, author: Author<'_>) -> OutsideAccess {
         let egress = self.egress.clone();
         match author {

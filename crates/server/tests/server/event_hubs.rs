@@ -1,6 +1,5 @@
-//! A node over the features of Azure Event Hubs below Premium: the versions of its emulator, no numbers of producers,
-//! no transactions, no settings of topics. A proxy in front of another node offers exactly that, and hangs up on
-//! anything else.
+//! A node over what Azure Event Hubs below Premium offers: the versions of its emulator, no numbers of producers, no
+//! transactions, no settings of topics. A proxy in front of another node offers exactly that, and hangs up on anything else.
 // proves X1
 
 use std::net::SocketAddr;
@@ -222,7 +221,7 @@ async fn hubs_and_processors_work_over_event_hubs() {
     );
 }
 
-/// Owned resources need transactions, and are refused with a reason.
+/// What has an owner needs transactions, and is refused with a reason, not tried.
 async fn check_refusals(at: SocketAddr) {
     let created = http::node::call(at, "POST /api/queues", &[], "{\"name\":\"jobs\"}").await;
     assert!(created.status >= 400, "{}", created.body);
