@@ -85,7 +85,7 @@ pub(crate) fn sparkline(points: &[f64], inline: bool) -> Markup {
     }
 }
 
-/// At most this many points of a sparkline are drawn: more cannot be told apart.
+/// At most this many points of a sparkline are drawn: more would be indistinguishable.
 const SPARK_POINTS_MAX: usize = 60;
 
 fn spark_path(points: &[f64]) -> String {

@@ -18,8 +18,8 @@ use crate::substream_key::SubstreamKeyColumn;
 pub(crate) struct Orderer {
     clocks: Clocks,
     pending: PendingChunks,
-    /// Events from this time on are not released, and the watermark stops here; with substreams, what was released
-    /// since the floor has come here. Not part of the state.
+    /// Events from this time on are not released, and the watermark stops here; with substreams, the events released
+    /// since the floor reached it. Not part of the state.
     limit: Instant,
     /// Not part of the state.
     settings: OrdererSettings,

@@ -217,7 +217,7 @@ impl Connection {
 }
 
 impl Incoming {
-    /// A message that is too large is rejected when its last frame has come: clients report that better than the end of
+    /// A message that is too large is rejected after its last frame: clients report that better than the end of
     /// their link. The link ends if the delivery is settled already, or if the message exceeds the limit many times.
     fn too_large(&mut self, mut incomplete: Incomplete, more: bool) -> TransferResult {
         let description = format!(

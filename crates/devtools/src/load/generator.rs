@@ -2,7 +2,7 @@
 //!
 //! It shares the machine with the processes it measures, so it uses no tasks, timers or locks: one loop over ready
 //! sockets. Connections are used in turn. Each has one request in flight, like most clients, and keeps it until it is
-//! accepted or given up, through retries and reconnects.
+//! accepted or abandoned, through retries and reconnects.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -94,7 +94,7 @@ pub struct LoadOptions {
     pub retry_delay: Duration,
 }
 
-/// Runs until every task is accepted or given up, or the client stops. The load's time is that of `clock`.
+/// Runs until every task is accepted or abandoned, or the client stops. The load's time is that of `clock`.
 pub fn generate(
     options: &LoadOptions,
     clock: &RealClock,

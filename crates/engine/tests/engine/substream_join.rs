@@ -1,8 +1,8 @@
 //! JOIN and UNION of substreams: every key by its own clock, on both sides.
 //!
 //! Two oracles. Pairs are tried by brute force; and a query over one clock, given the timestamps that the substreams
-//! gave, must find the same rows. However the streams are cut, whichever of them is faster and wherever the run is
-//! stopped and taken up again, exactly the same sequence must come out, in order within each key.
+//! gave, must find the same rows. For any cuts and speeds of the streams, and restarts anywhere, exactly the same
+//! sequence must come out, in order within each key.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -20,7 +20,7 @@ pub(super) type NamedPartitions = Vec<(String, Vec<u32>)>;
 pub(super) struct Subscription {
     pub(super) version: i16,
     pub(super) names: Vec<String>,
-    /// The partitions that it has not given up.
+    /// The partitions that it has not revoked.
     pub(super) owned: NamedPartitions,
     pub(super) rack: Option<String>,
 }

@@ -14,7 +14,7 @@ pub struct KafkaInput {
     pub transactions: bool,
     /// The topic of the time journal; by default it is named after job, input and topic.
     pub journal: Option<String>,
-    /// How far the clocks of node and brokers, and the time that replication takes, may differ.
+    /// The margin for the difference between the clocks of node and brokers, and for replication.
     pub clock_margin: Duration,
 }
 

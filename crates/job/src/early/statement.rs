@@ -1,8 +1,8 @@
 //! Which statements have early rows, and which columns tell their rows apart.
 //!
 //! A row of a window belongs to a group and to a window. Early rows and the final row of both are revisions of one row,
-//! so both must be among its columns. A group has one open session at a time, so its session needs no column. Rows of
-//! `Windows(..)` are told apart by the id of their window as well.
+//! so both must be among its columns. A group has one open session at a time, so its session needs no column. The id of
+//! the window also identifies rows of `Windows(..)`.
 
 use highwater_engine::{Chunk, ValueRef};
 use highwater_query::plan::{

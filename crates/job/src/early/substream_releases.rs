@@ -53,7 +53,7 @@ impl SubstreamReleases {
         completed.map_or(Instant::AFTER_ALL, |first| self.floors[first])
     }
 
-    /// The number of the first event after which the watermark of the key has come so far.
+    /// The number of the first event after which the watermark of the key satisfies `has_passed`.
     fn first(&self, key: &Option<String>, has_passed: impl Fn(Instant) -> bool) -> Option<usize> {
         let own = self.watermarks.get(key).map_or(&[][..], Vec::as_slice);
         let own = own.get(own.partition_point(|(_, watermark)| !has_passed(*watermark)));

@@ -1,8 +1,8 @@
 //! The checkpoints of a job, or of a shard of it, in a store that several processes share.
 //!
 //! A *manifest* names the owner and the checkpoints. Manifests are numbered; the latest counts, and the next is created
-//! only if nobody else has created it. An owner that was thought dead still has the number of its own last manifest, so
-//! its next checkpoint is refused. Checkpoints have names that no other owner uses, so it overwrites nothing either.
+//! only if no other owner has created it. An owner that was thought dead still has the number of its own last manifest,
+//! so its next checkpoint is refused. Checkpoints have names that no other owner uses, so it overwrites nothing either.
 //! `docs/formats/state.md` describes the objects.
 
 use std::collections::BTreeSet;

@@ -75,12 +75,12 @@ fn auto_delete(settings: &Settings) -> Option<Duration> {
 }
 
 impl Queue {
-    /// Refuses all further requests if the queue is to be deleted now.
+    /// Refuses all further requests if the queue must be deleted now.
     pub(super) fn retire_if_idle(&self) -> bool {
         self.idle_limit().is_some_and(|limit| self.retire(limit))
     }
 
-    /// The queue is to be deleted if its last use was before this time. `None` if it is kept however long it is idle.
+    /// The queue must be deleted if its last use was before this time. `None` if it is kept however long it is idle.
     pub(super) fn idle_limit(&self) -> Option<Duration> {
         let after = self.status().usage.state.lock().auto_delete?;
         let (counts, _) = self.counters();

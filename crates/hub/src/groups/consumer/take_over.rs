@@ -51,7 +51,7 @@ impl ConsumerGroup {
         Ok(())
     }
 
-    /// The records of these members are to be stored, or removed.
+    /// The records of these members must be stored, or removed.
     pub(in crate::groups) fn store_members(&mut self, ids: BTreeSet<String>) {
         self.changes.members.extend(ids);
     }

@@ -518,7 +518,7 @@ async fn streams_and_combiner_on_three_instances_give_the_rows_of_one() {
     for instance in &instances {
         assert_eq!(soon(instance.handle.stop()).await.state, JobState::Stopped);
     }
-    // Nothing is told again by an instance that goes on.
+    // An instance that continues logs nothing again.
     let again = begin(&world, &shared, live());
     again.assignments.give(0..3);
     world.cluster.send("a", 1, &[event(31_000)]).await;

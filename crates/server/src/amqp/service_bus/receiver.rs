@@ -28,7 +28,7 @@ const MESSAGES_MAX: usize = 1000;
 /// A receive that waits longer is repeated, so that the slot of a disconnected client is freed.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// A receiver that is to be accepted.
+/// A receiver to be accepted.
 pub(in crate::amqp) struct ReceiverRequest {
     pub(in crate::amqp) entity: QueueEntity,
     pub(in crate::amqp) queue: Queue,

@@ -31,7 +31,7 @@ use super::reply::{Payload, Reply};
 use crate::owners::{OwnedKind, Owners};
 use crate::text::percent_decode;
 
-/// The body of a request that is handed on: the caller's as it comes, or one that was read.
+/// The body of a forwarded request: the caller's as it comes, or one that was read.
 pub(super) type RelayedBody = Either<Incoming, Full<Bytes>>;
 
 /// Marks a request that another node has forwarded.
