@@ -36,7 +36,7 @@ pub(super) struct PendingAppend {
     responder: oneshot::Sender<Append>,
 }
 
-/// The next step for a batch of a transaction.
+/// The decision about a batch of a transaction.
 pub(super) enum Admission {
     Append,
     /// Its partition must be added before.

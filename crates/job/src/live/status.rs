@@ -117,7 +117,6 @@ pub struct OutputStatus {
     pub rows: u64,
     /// Rows that it has not accepted yet.
     pub waiting: u64,
-    /// Dropped rows.
     pub dropped: u64,
     pub retries: u64,
     /// Why it accepts no rows at the moment.

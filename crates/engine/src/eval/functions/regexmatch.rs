@@ -101,7 +101,7 @@ impl<'a> Rewriter<'a> {
         true
     }
 
-    /// A literal character.
+    /// Writes a literal character.
     fn char(&mut self, c: char) -> bool {
         // Writing to a String cannot fail.
         let _ = match c.is_ascii_alphanumeric() {

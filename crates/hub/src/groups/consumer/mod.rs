@@ -279,7 +279,7 @@ impl ConsumerGroup {
         })
     }
 
-    /// The changes to store, returned once. [`ConsumerGroup::store_failed`] takes it back.
+    /// The changes to store, returned once. [`ConsumerGroup::store_failed`] restores them.
     pub(super) fn take_changes(&mut self) -> Changes {
         std::mem::take(&mut self.changes)
     }

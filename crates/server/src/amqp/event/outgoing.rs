@@ -28,7 +28,7 @@ pub(in crate::amqp) struct MessageEncoder {
     last_enqueued: Option<LastEnqueued>,
 }
 
-/// The decoded headers of a record.
+/// The types in the headers of a record.
 struct HeaderKinds<'a> {
     types: Map<String, Json>,
     body: Option<&'a [u8]>,

@@ -138,7 +138,7 @@ impl QueueReceiver {
         (!cleanup.tokens.is_empty() || cleanup.session.is_some()).then_some(cleanup)
     }
 
-    /// Releases the messages beyond the client's credit.
+    /// Takes the messages beyond the client's credit, to be released.
     pub(in crate::amqp) fn take_unsent(&mut self) -> Option<ReceiverCleanup> {
         let cleanup = ReceiverCleanup {
             queue: self.queue.clone(),

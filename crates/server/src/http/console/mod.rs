@@ -62,7 +62,7 @@ pub(super) type ViewFunction = for<'a> fn(&'a Context<'a>) -> BoxedView<'a>;
 
 pub(super) type BoxedView<'a> = Pin<Box<dyn Future<Output = Result<View, Error>> + Send + 'a>>;
 
-/// The model of a screen.
+/// The inputs of a screen's view.
 pub(super) struct Context<'a> {
     pub(super) app: &'a App,
     pub(super) caller: &'a Principal,
