@@ -1,4 +1,4 @@
-//! What is fuzzed, and what must hold whatever comes in.
+//! The fuzz targets, and their laws for any input.
 
 pub mod batches;
 pub mod targets;

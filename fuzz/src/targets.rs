@@ -112,8 +112,8 @@ fn shape(text: &str) -> u64 {
 
 // Running.
 
-/// A query over random events gives the same rows however they are cut into chunks, wherever watermarks stand, and with
-/// a restart in between.
+/// A query over random events gives the same rows however they are cut into chunks, for any positions of watermarks,
+/// and with a restart in between.
 pub(crate) fn engine(bytes: &[u8]) -> u64 {
     let (kind, rows) = run(bytes);
     hash((kind, rows))
@@ -126,7 +126,8 @@ pub(crate) fn run(bytes: &[u8]) -> (u64, Option<usize>) {
     let Some(CompiledQuery { plan, .. }) = compiled else {
         return (kind, None);
     };
-    // Reference data and substreams need more than this feeds. There are no functions of one's own, so calls of them fail.
+    // Reference data and substreams need more than this feeds. There are no functions of one's own, so calls of them
+    // fail.
     let substreams = plan.inputs.iter().any(|input| !input.substream.is_empty());
     if substreams || !plan.references.is_empty() || plan.inputs.is_empty() {
         return (kind, None);
@@ -403,14 +404,14 @@ pub(crate) fn avro(bytes: &[u8]) -> u64 {
     read.kind
 }
 
-/// The same of Parquet. A few bytes may stand for any number of equal rows, so not all need be read.
+/// The same of Parquet. A few bytes may encode any number of equal rows, so not all need be read.
 pub(crate) fn parquet(bytes: &[u8]) -> u64 {
     file(bytes, Format::Parquet, all_fields()).kind
 }
 
 /// More than a file of some kilobytes has.
 const EVENTS_MAX: usize = 4 << 20;
-/// Files that claim to go on for ever are believed this far.
+/// Files that claim to be endless are read up to here.
 const BATCHES_MAX: usize = 64;
 /// What the process may take, with all that other targets have taken before.
 const MEMORY_BYTES_MAX: u64 = 2 << 30;
@@ -487,8 +488,8 @@ pub(crate) fn job_file(bytes: &[u8]) -> u64 {
 
 // AMQP.
 
-/// Any bytes on a connection give events that an owner can answer, within the limits, or end it; everything written can be
-/// split into frames.
+/// Any bytes on a connection give events that an owner can answer, within the limits, or end it; everything written can
+/// be split into frames.
 pub(crate) fn amqp(bytes: &[u8]) -> u64 {
     use highwater_amqp::{
         AmqpError, Connection, Event, LinkTerms, Outcome, OutgoingMessage, Role, condition,

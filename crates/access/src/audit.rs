@@ -46,8 +46,8 @@ const NAME_CHARS_MAX: usize = 256;
 
 /// The refusals that one connection has recorded.
 ///
-/// Clients repeat a refused request for as long as they run. Of each operation on each resource only the first refusal
-/// is recorded, and only so many of them, because a full queue to the audit log loses the events of everybody.
+/// Clients repeat a refused request for as long as they run. Only the first refusal of each operation on each resource
+/// is recorded, up to a limit, because a full queue to the audit log loses the events of all clients.
 #[derive(Debug, Default)]
 pub struct RefusalLog {
     /// Hashes, because the names may be long.

@@ -47,7 +47,7 @@ impl KeyScope {
         deployments: NamePatterns::All,
     };
 
-    /// The scope of a key that is limited to hubs and says nothing else. Groups, transactional ids and deployments share one
+    /// The scope of a key that is limited to hubs alone. Groups, transactional ids and deployments share one
     /// namespace per node, so the key gets the names that begin with its own: `app`, `app-..` and `app.…`.
     pub fn of_hubs<T: Into<String>>(key: &str, hubs: impl IntoIterator<Item = T>) -> KeyScope {
         let own = NamePatterns::listed([key.to_owned(), format!("{key}-*"), format!("{key}.*")]);
@@ -161,7 +161,7 @@ impl Key {
         (is_known || matches).then_some(matches)
     }
 
-    /// Its rights, whatever they are limited to.
+    /// Its rights, without their scope.
     pub fn all_rights(&self) -> Rights {
         let granted = self.grants.iter().map(|grant| grant.right);
         self.rights.iter().chain(granted).collect()

@@ -12,7 +12,7 @@ pub enum Resource<'a> {
     Hub(&'a str),
     /// A hub that the client creates.
     NewHub(&'a str),
-    /// At least one hub, whichever.
+    /// Any hub.
     AnyHub,
     Queue(&'a str),
     Group(&'a str),

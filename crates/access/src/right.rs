@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub enum Right {
     /// Write records and messages, start workflow instances.
     Send,
-    /// Read records and messages, use consumer groups, see what there is.
+    /// Read records and messages, use consumer groups, list resources.
     Listen,
     /// Make, change and delete hubs, queues and groups; decide about workflow instances.
     Manage,

@@ -51,7 +51,7 @@ fn hmac<M: Mac + KeyInit>(key: &[u8], text: &[&[u8]]) -> Vec<u8> {
     mac.finalize().into_bytes().to_vec()
 }
 
-/// What a server stores of a secret, for one hash.
+/// The stored verifier of a secret, for one hash.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ScramVerifier {
     pub salt: Vec<u8>,

@@ -21,7 +21,7 @@ pub enum DecodeError {
     Trailing(usize),
     #[error("constructor {0:#04x} is unknown")]
     Constructor(u8),
-    #[error("{wanted} was expected, and constructor {found:#04x} is none")]
+    #[error("expected {wanted}, found constructor {found:#04x}")]
     Type { wanted: &'static str, found: u8 },
     #[error("a text is not UTF-8")]
     Utf8,

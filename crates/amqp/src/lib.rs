@@ -5,8 +5,8 @@
 //! the protocol (sessions, windows, credit, settlement, heartbeats) and its limits; what an address means, who may use
 //! it and where messages go is the business of its owner. Event Hubs and Service Bus are conventions above this layer.
 //!
-//! Bytes come from strangers: no length is believed before the bytes are there, nesting and counts are bounded, and a
-//! violation ends the connection of the client that committed it.
+//! Bytes come from untrusted peers: no length is believed before the bytes are there, nesting and counts are bounded,
+//! and a violation ends the connection of the client that committed it.
 //!
 //! Performatives are written with all their fields. The standard lets a peer omit trailing nulls, but some clients read
 //! fields by position and fail on what is missing.

@@ -1,7 +1,7 @@
 //! `Config.json` of Microsoft's emulators for Event Hubs and Service Bus, as settings of a node.
 //!
-//! Hubs, queues and topics become settings below `hubs`, `queues` and `topics`, which flags override. What a node has no equal for is left
-//! out, with a note to the user.
+//! Hubs, queues and topics become settings below `hubs`, `queues` and `topics`, which flags override. Settings without
+//! an equivalent are left out, with a note to the user.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use serde_json::Value;
 
 use crate::exit::UsageError;
 
-/// A time to live of more days than this stands for ever.
+/// A time to live of more days than this means no limit.
 const DAYS_MAX: u64 = 36_500;
 
 /// Where administration clients look for the emulator of Service Bus.
 const ADMINISTRATION: &str = "127.0.0.1:5300";
 
-/// The settings that the file stands for.
+/// The settings equivalent to the file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct EmulatorConfig {
     pub(crate) flags: Vec<(String, String)>,
@@ -139,7 +139,7 @@ impl EmulatorConfig {
         Ok(())
     }
 
-    /// What queues and subscriptions have in common.
+    /// The settings shared by queues and subscriptions.
     fn set_receiving(&mut self, table: &str, name: &str, properties: &Value) -> Result<(), String> {
         let flag = |key: &str| properties[key].as_bool().unwrap_or_default();
         let sessions = flag("RequiresSession");
@@ -232,8 +232,8 @@ fn name(entity: &Value) -> Result<&str, String> {
         .ok_or_else(|| "an entity has no name".into())
 }
 
-/// An ISO 8601 duration such as `P1DT2H30M0.5S` in the form of our settings, such as `1d2h30m500ms`. The outer `None`: it
-/// is no duration; the inner: it is one without an end.
+/// An ISO 8601 duration such as `P1DT2H30M0.5S` in the form of our settings, such as `1d2h30m500ms`. The outer `None`:
+/// it is no duration; the inner: it is one without an end.
 fn duration(text: &str) -> Option<Option<String>> {
     let (days, times) = match text.strip_prefix('P')?.split_once('T') {
         Some((days, times)) => (days, times),

@@ -20,7 +20,7 @@ pub(crate) struct Explain {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Show what this many instances of the job do in parallel, and what meets in one place
+    /// Show which steps this many instances of the job run in parallel, and which run in a combiner
     #[arg(long, value_name = "N")]
     instances: Option<usize>,
 }
@@ -142,7 +142,7 @@ impl Explanation<'_> {
     }
 }
 
-/// A line for each output that may get a row again.
+/// A line for each output that may repeat rows.
 fn repeats(job: &Job) -> Vec<String> {
     let outputs = job.file.outputs.iter();
     let lines = outputs.filter_map(|output| {

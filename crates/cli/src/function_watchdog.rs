@@ -1,7 +1,7 @@
 //! Ends the process when a JavaScript function does not return.
 //!
 //! A function that runs too long is stopped by its interpreter, and only its event fails. Inside of a native function
-//! nothing can stop it; a job on a node then fails and gives its thread up, and a command ends here. Files of outputs
+//! nothing can stop it; a job on a node then fails and abandons its thread, and a command ends here. Files of outputs
 //! appear only when they are complete, so none is left half written.
 
 use std::io;

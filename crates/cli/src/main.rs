@@ -1,8 +1,8 @@
 //! The `highwater` command: arguments in, exit code out.
 //!
-//! Data goes to standard output, progress and errors to standard error. Exit codes: 0 success; 1 failure (a golden case,
-//! an input or output, a node); 2 usage error (arguments, job file, query); 3 the run finished, but events were lost to
-//! errors.
+//! Data goes to standard output, progress and errors to standard error. Exit codes: 0 success; 1 failure (a golden
+//! case, an input or output, a node); 2 usage error (arguments, job file, query); 3 the run finished, but events were
+//! lost to errors.
 
 mod bench;
 mod check;
@@ -87,7 +87,7 @@ enum Command {
     /// Start and manage workflows: transactions across services
     #[command(subcommand)]
     Workflow(workflow::Workflow),
-    /// Show the nodes over a cluster: which one has what, how far it is, and why something waits
+    /// Show the nodes over a cluster: owner, progress and blocking reason of each resource
     Cluster(cluster::Cluster),
     /// Show the settings of a node
     #[command(subcommand)]

@@ -196,8 +196,8 @@ impl Confirmation {
     }
 }
 
-/// The settings that were given, as the body of a request. An absent one has its default at creation, and is unchanged by a
-/// change.
+/// The settings that were given, as the body of a request. An absent one has its default at creation, and is unchanged
+/// by a change.
 pub(crate) fn given(settings: &impl Serialize) -> Map<String, Value> {
     let fields = serde_json::to_value(settings).expect("arguments are plain values");
     let fields = fields.as_object().cloned().unwrap_or_default();

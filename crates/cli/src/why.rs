@@ -1,5 +1,5 @@
-//! `highwater why`: the verdict of each event, and the times and windows behind it; over files, or for one event of a job of a
-//! running node.
+//! `highwater why`: the verdict of each event, and the times and windows behind it; over files, or for one event of a
+//! job of a running node.
 
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;

@@ -211,7 +211,7 @@ impl<'a> Reader<'a> {
         utf8(self.blob_var()?)
     }
 
-    /// A count is believed only as far as the bytes that are left could hold so many things.
+    /// Refuses a count that the remaining bytes cannot hold.
     #[inline]
     fn plausible(&self, count: u64) -> Read<usize> {
         match usize::try_from(count) {

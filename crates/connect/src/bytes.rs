@@ -23,7 +23,7 @@ pub(crate) struct FileBytes {
     pub bytes: Box<dyn Read + Send>,
 }
 
-/// The file of a source, and how far it has been read.
+/// The file of a source, and the position in it.
 #[derive(Clone, Debug, Default)]
 pub struct OpenFile {
     pub(crate) path: PathBuf,
@@ -157,7 +157,7 @@ impl FileBytes {
         Ok(FileBytes { file, bytes })
     }
 
-    /// The first bytes, which remain to be read. An error on the way recurs when reading reaches it.
+    /// The first bytes, which remain to be read. An error before the end recurs when reading reaches it.
     pub(crate) fn peek(&mut self, most: usize) -> Vec<u8> {
         let mut first = Vec::new();
         let read = (&mut self.bytes).take(most as u64).read_to_end(&mut first);

@@ -301,7 +301,7 @@ pub struct Cluster {
 
 /// Connects to clusters.
 pub trait Clusters: Send + Sync {
-    /// Ready when the catalogue of the cluster has been read. The error says why it cannot be; it may be temporary.
+    /// Completes when the catalogue of the cluster has been read. The error says why it cannot be; it may be temporary.
     fn connect(&self, address: ClusterAddress) -> BoxFuture<Result<Cluster, String>>;
 }
 

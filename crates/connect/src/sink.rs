@@ -13,7 +13,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 pub trait Sink: Send {
     fn write(&mut self, bytes: &[u8]) -> Result<(), SinkError>;
 
-    /// Flushes buffered bytes, where somebody may be watching; a file becomes visible only when committed.
+    /// Flushes buffered bytes of an interactive output; a file becomes visible only when committed.
     fn flush(&mut self) -> Result<(), SinkError> {
         Ok(())
     }

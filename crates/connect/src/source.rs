@@ -63,7 +63,7 @@ pub trait Source: Send {
 
     fn file(&self) -> &OpenFile;
 
-    /// How far the file has been read, in bytes on the disk; for progress displays.
+    /// The position in the file, in bytes on the disk; for progress displays.
     fn bytes_read(&self) -> u64 {
         self.file().bytes_read()
     }
@@ -132,7 +132,7 @@ pub enum Level {
     V1_2,
 }
 
-/// What to read from a file, and how.
+/// The format and the columns of a file.
 #[derive(Clone, Debug, Default)]
 pub struct SourceOptions {
     /// `None`: by the name of the file.

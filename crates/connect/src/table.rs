@@ -1,8 +1,8 @@
 //! Events from named columns: the common part of CSV, Avro and Parquet.
 //!
 //! A format decodes its columns; this module checks them against the compatibility level and CREATE TABLE, removes
-//! invalid rows, and selects the fields that a query reads. Columns that nobody reads or declares are not decoded, and
-//! so cannot make an event bad.
+//! invalid rows, and selects the fields that a query reads. Columns that are neither read nor declared are not decoded,
+//! and so cannot make an event bad.
 
 use std::sync::Arc;
 

@@ -44,7 +44,7 @@ pub(crate) fn button(bulk: &Bulk) -> Markup {
     }
 }
 
-/// What the script needs to know, as JSON.
+/// The parameters of the script, as JSON.
 fn spec(bulk: &Bulk) -> String {
     let calls: Vec<String> = bulk
         .calls

@@ -121,7 +121,7 @@ fn explanation(circuit: &Circuit) -> Markup {
     };
     html! {
         @match circuit.state {
-            "closed" => p class="sub above" { "Deliveries go on." },
+            "closed" => p class="sub above" { "Deliveries continue." },
             state => {
                 p class="above" {
                     b class="bad-text" { @if state == "open" { "Deliveries have stopped" } @else { "Probing the handler" } }

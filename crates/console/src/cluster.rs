@@ -1,4 +1,4 @@
-//! The nodes over a cluster: which node has what, how far it is, and why something waits.
+//! The nodes over a cluster: owner, progress and blocking reason of each resource.
 
 use maud::{Markup, html};
 

@@ -91,7 +91,7 @@ pub enum BrowserField {
     Condition,
 }
 
-/// How far a search looked.
+/// The searched range.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SearchedRange {
     pub events: u64,
@@ -212,7 +212,7 @@ fn nothing_found(hub: &HubPage, browser: &EventBrowser) -> Markup {
     }
 }
 
-/// How far it looked, and the way on.
+/// The searched range, and the link to continue.
 fn searched_range(browser: &EventBrowser) -> Markup {
     let SearchedRange { events, from, next } = browser.searched;
     let text = match next > from {

@@ -28,11 +28,11 @@ pub struct HubRow {
     pub retention: String,
     /// Consumer groups with a position in it.
     pub groups: u64,
-    /// Why it is not well.
+    /// Why it is unhealthy.
     pub trouble: Option<String>,
 }
 
-/// A name that stands for several hubs.
+/// A name for several hubs.
 #[derive(Clone, Debug, Default)]
 pub struct ShardedRow {
     pub name: String,

@@ -48,7 +48,7 @@ pub struct JobInput {
     pub hubs: Vec<String>,
 }
 
-/// Events by what the time policies did with them.
+/// Event counts by verdict.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Verdicts {
     pub on_time: u64,
@@ -273,7 +273,7 @@ fn fate() -> Markup {
             button type="button" class="link" id="fate-copy" data-copy="" hidden { "copy as command" }
         }
         div class="body" id="fate-body" aria-live="polite" tabindex="0" {
-            p class="sub" { "Point at an event of the picture, or click it: here is what became of it, and why." }
+            p class="sub" { "Point at or click an event of the picture to see its fate and the reason." }
         }
     }
 }
@@ -397,7 +397,7 @@ fn data_errors(job: &JobPage) -> Markup {
 fn log(job: &JobPage) -> Markup {
     html! {
         (parts::heading("Log", "latest first", none()))
-        @if job.log.is_empty() { div class="empty" { "The job has nothing to say." } }
+        @if job.log.is_empty() { div class="empty" { "The log is empty." } }
         @else { div class="scroll short" tabindex="0" { table class="log" { tbody { @for line in &job.log {
             tr { td class="nowrap sub" { (parts::time(line.time_ms, Precision::Second)) } td { (line.text) } }
         } } } } }

@@ -55,7 +55,7 @@ pub struct NavCounts {
     pub attention: Attention,
 }
 
-/// Counts of things that need a decision of a person.
+/// Counts of items that need an operator's decision.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Attention {
     pub dead_letters: u64,
@@ -63,7 +63,7 @@ pub struct Attention {
     pub parked: u64,
 }
 
-/// What a page shows around its view.
+/// The frame of a page around its view.
 #[derive(Clone, Debug, Default)]
 pub struct Shell {
     pub counts: NavCounts,

@@ -1,4 +1,4 @@
-//! A page that only says something: an error, or that the node is still starting.
+//! A page with only a message: an error, or that the node is still starting.
 
 use maud::html;
 

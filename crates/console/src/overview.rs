@@ -1,4 +1,4 @@
-//! The overview: rates, what is broken and what to do about it, what is behind.
+//! The overview: rates, problems with their remedies, and backlogs.
 
 use maud::{Markup, html};
 
@@ -20,13 +20,13 @@ pub struct Overview {
     pub version: String,
 }
 
-/// Something that is wrong, why, and what to do about it.
+/// A problem, its cause and its remedy.
 #[derive(Clone, Debug, Default)]
 pub struct Problem {
     pub tone: Tone,
     pub what: String,
     pub why: String,
-    /// What to do about it.
+    /// The remedy.
     pub advice: String,
     /// The page with more about it.
     pub link: String,
@@ -77,7 +77,7 @@ impl From<&Overview> for View {
 
 fn problems(problems: &[Problem]) -> Markup {
     html! {
-        (parts::heading("What needs you", "", none()))
+        (parts::heading("Needs attention", "", none()))
         @if problems.is_empty() {
             div class="empty" { "Nothing is broken: every job runs, every circuit is closed, nothing was set aside." }
         } @else {
@@ -102,7 +102,7 @@ fn problems(problems: &[Problem]) -> Markup {
 
 fn backlogs(backlogs: &[Backlog]) -> Markup {
     html! {
-        (parts::heading("What is behind", "", none()))
+        (parts::heading("Backlogs", "", none()))
         @if backlogs.is_empty() {
             div class="empty" { "Every job, processor and queue keeps up." }
         } @else {

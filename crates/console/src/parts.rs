@@ -4,7 +4,7 @@ use maud::{Markup, PreEscaped, html};
 
 use crate::format::{self, Precision};
 
-/// How a value is to be taken.
+/// The severity of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
     #[default]
@@ -85,7 +85,7 @@ pub(crate) fn sparkline(points: &[f64], inline: bool) -> Markup {
     }
 }
 
-/// At most this many points of a sparkline are drawn: more cannot be told apart.
+/// At most this many points of a sparkline are drawn: more would be indistinguishable.
 const SPARK_POINTS_MAX: usize = 60;
 
 fn spark_path(points: &[f64]) -> String {
@@ -146,7 +146,7 @@ pub(crate) const FIRST_JOB: &str = "highwater init my-project\n\
     highwater hub create averages\n\
     highwater job start my-project/jobs/averages";
 
-/// What a screen or panel without content says: what would be here, and how to get it.
+/// The text of an empty screen or panel: its usual content, and how to get it.
 pub(crate) fn empty(sentence: &str, command: &str) -> Markup {
     html! {
         div class="empty" {
@@ -189,7 +189,7 @@ pub(crate) fn action(action: &Action) -> Markup {
     }
 }
 
-/// The way through a list that is shown a page at a time.
+/// The navigation of a list that is shown a page at a time.
 #[derive(Clone, Debug, Default)]
 pub struct Pager {
     /// Addresses of the pages before and after this one.

@@ -41,7 +41,7 @@ impl PayloadForm {
     }
 }
 
-/// Characters of the one line that stands for a payload.
+/// Characters of the one-line preview of a payload.
 const PREVIEW_CHARS: usize = 200;
 
 /// Bytes of a dump.

@@ -11,7 +11,7 @@ pub struct Step {
     pub id: String,
     pub label: String,
     pub inputs: Vec<String>,
-    /// The second line: rate, state, what waits.
+    /// The second line: rate, state, backlog.
     pub facts: String,
     /// The third line: the delay of its watermark, if it has one.
     pub watermark: Option<String>,

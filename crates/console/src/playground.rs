@@ -1,4 +1,4 @@
-//! The playground: a query and events in the browser, and what becomes of them. The script does the rest
+//! The playground: a query and events in the browser, and their results. The script does the rest
 //! (`assets/playground.js`): every change is run by `POST /api/playground`, which stores nothing.
 
 use maud::{Markup, html};
@@ -113,7 +113,7 @@ fn fate() -> Markup {
     html! {
         (parts::heading("Fate of one event", "", none()))
         div class="body" id="fate-body" aria-live="polite" tabindex="0" {
-            p class="sub" { "Click an event of the table or the picture: here is what became of it, and why." }
+            p class="sub" { "Click an event of the table or the picture to see its fate and the reason." }
         }
     }
 }

@@ -70,8 +70,8 @@ impl InstancePage {
         format!("highwater workflow {verb} {} '{id}'", self.workflow)
     }
 
-    /// The steps whose compensation failed for good. All of them while there are none yet: the dialogs of a page are not
-    /// live, and the instance may be parked a moment later.
+    /// The steps whose compensation failed for good. All of them while there are none yet: the dialogs of a page are
+    /// not live, and the instance may be parked a moment later.
     fn skippable(&self) -> Vec<&str> {
         let parked = |step: &&StepRow| step.undo && step.state == "parked";
         let has_parked = self.steps.iter().any(|step| parked(&step));

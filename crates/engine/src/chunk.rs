@@ -35,8 +35,8 @@ pub struct ChunkLanes {
 /// Assigns a lane number to a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneName {
-    /// The number of watermarks of the chunk before this name. Names need no order among the rows between two watermarks,
-    /// because a lane is reassigned only after a watermark.
+    /// The number of watermarks of the chunk before this name. Names need no order among the rows between two
+    /// watermarks, because a lane is reassigned only after a watermark.
     pub after: usize,
     pub lane: u32,
     pub key: Arc<[u8]>,

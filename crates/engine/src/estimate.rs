@@ -1,8 +1,8 @@
 //! Estimates the state of each step of a plan: bytes per key or event, and its retention.
 //!
 //! The figures are the sizes of the operators' own types, with one assumption: a column value has [`VALUE_BYTES`]. They
-//! show what state grows with. For values of about that size they are within a factor of four of a snapshot, which is
-//! denser than memory; a test checks that.
+//! show how state grows. For values of about that size they are within a factor of four of a snapshot, which is denser
+//! than memory; a test checks that.
 
 use highwater_query::plan::{
     Aggregate, AggregateFunction, Analytic, AnalyticCall, JoinNode, Node, NodeId, Plan, Side,

@@ -1,7 +1,7 @@
 //! Items as bytes, for partitions that are processed by another process than the shared pipeline.
 //!
-//! `docs/formats/exchange.md` describes the bytes. Values are those of snapshots (`codec.rs`), column by column, so a chunk
-//! that was read is equal to the one that was written, though a column may have another representation.
+//! `docs/formats/exchange.md` describes the bytes. Values are those of snapshots (`codec.rs`), column by column, so a
+//! chunk that was read is equal to the one that was written, though a column may have another representation.
 
 use std::sync::Arc;
 

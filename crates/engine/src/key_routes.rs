@@ -1,9 +1,9 @@
 //! Splits the items that leave partitions by the value of a key, so that several shared pipelines each have some keys.
 //!
-//! It is possible where every shared step keeps the rows of different keys apart: then the rows of a key depend on the items
-//! with that key alone, and rows of different keys that one pipeline has are in the order in which a single pipeline for all
-//! keys would give them, because steps order rows by time and by first occurrence. [`PhysicalPlan::key_routes`] follows the
-//! key of every output back to the exits of the partitions.
+//! It is possible where every shared step keeps the rows of different keys apart: then the rows of a key depend on the
+//! items with that key alone, and rows of different keys that one pipeline has are in the order in which a single
+//! pipeline for all keys would give them, because steps order rows by time and by first occurrence.
+//! [`PhysicalPlan::key_routes`] follows the key of every output back to the exits of the partitions.
 //!
 //! The class of a value follows from its group: 1 and 1.0 are one group, so they have one class.
 
@@ -117,8 +117,8 @@ fn split_panes(
 }
 
 impl PhysicalPlan {
-    /// The routes by the key of each output: `columns` has its column among those of the output. The error says which step
-    /// needs the rows of different keys.
+    /// The routes by the key of each output: `columns` has its column among those of the output. The error says which
+    /// step needs the rows of different keys.
     pub fn key_routes(&self, columns: &[usize]) -> Result<KeyRoutes, String> {
         if self.plan().ignore_case {
             return Err("keys that differ only in case are one group".into());

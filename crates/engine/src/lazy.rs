@@ -1,9 +1,9 @@
 //! Records and arrays that are put together only when a step looks at them.
 //!
-//! A record costs an allocation for itself, one for its fields and one for each text among them, and most steps only carry
-//! records or look at a few fields. So a source may leave them as text ([`ReadNested`]), and an operator that makes them of
-//! columns leaves them as columns. Taking rows, following a path and keeping a single row need nothing more; everything
-//! else sees the values of the whole column, which are made once.
+//! A record costs an allocation for itself, one for its fields and one for each text among them, and most steps only
+//! carry records or look at a few fields. So a source may leave them as text ([`ReadNested`]), and an operator that
+//! makes them of columns leaves them as columns. Taking rows, following a path and keeping a single row need nothing
+//! more; everything else sees the values of the whole column, which are made once.
 
 use std::fmt::Debug;
 use std::sync::{Arc, OnceLock};
@@ -22,8 +22,8 @@ pub trait ReadNested: Debug + Send + Sync {
     /// Whether the text is a record; otherwise it is an array.
     fn is_record(&self, text: &str) -> bool;
 
-    /// For each path of names, the values there inside of each text, found as [`Record::get`] finds them; NULL where there is
-    /// no text.
+    /// For each path of names, the values there inside of each text, found as [`Record::get`] finds them; NULL where
+    /// there is no text.
     fn follow(&self, texts: NestedTexts<'_>, paths: &[&[&str]]) -> Vec<Column>;
 
     /// Appends where the elements of an array start and end in the text, and returns their number; `None`, with nothing
@@ -81,7 +81,7 @@ struct Lazy {
     followed: OnceLock<FollowedPaths>,
 }
 
-/// Paths that were followed together, and what was there.
+/// Paths that were followed together, and their values.
 type FollowedPaths = Vec<(Vec<String>, Column)>;
 
 #[derive(Debug)]
@@ -181,7 +181,7 @@ impl LazyColumn {
         }
     }
 
-    /// Whether every row is a record, as far as that can be told without reading.
+    /// Whether every row is known to be a record without reading it.
     pub(crate) fn is_records(&self) -> bool {
         match &self.0.parts {
             Parts::Texts(texts, reader) => {

@@ -1,8 +1,8 @@
 //! Columns, expressions and operators: runs a compiled query as a state machine.
 //!
-//! The engine takes chunks and watermarks and emits chunks and watermarks. It knows no sources, no files, no threads and
-//! no clock. A [`PhysicalPlan`] decides which steps run on each partition and which run once; a [`Pipeline`] runs them,
-//! and its state can be snapshot and restored at any point.
+//! The engine takes chunks and watermarks and emits chunks and watermarks. It knows no sources, no files, no threads
+//! and no clock. A [`PhysicalPlan`] decides which steps run on each partition and which run once; a [`Pipeline`] runs
+//! them, and its state can be snapshot and restored at any point.
 
 mod chunk;
 pub mod codec;

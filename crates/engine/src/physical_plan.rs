@@ -1,9 +1,9 @@
 //! Decides where each step of a plan runs: on every partition, or once in the shared pipeline.
 //!
 //! A partition runs the steps on single rows, fills its own panes, and runs the steps that the query keeps apart
-//! (PARTITION BY PartitionId, substreams). Steps that combine partitions run in one shared pipeline, whose entries merge
-//! rows by time or join panes. The split depends on the plan alone and not on the number of threads, so results do not
-//! either.
+//! (PARTITION BY PartitionId, substreams). Steps that combine partitions run in one shared pipeline, whose entries
+//! merge rows by time or join panes. The split depends on the plan alone and not on the number of threads, so results
+//! do not either.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -77,8 +77,8 @@ pub struct SharedPipeline {
 }
 
 impl SharedPipeline {
-    /// Adds a partition to an input, starting at the combined watermark. `false` if the shape of the pipeline depends on
-    /// the number of partitions.
+    /// Adds a partition to an input, starting at the combined watermark. `false` if the shape of the pipeline depends
+    /// on the number of partitions.
     pub fn grow(&mut self, input: usize) -> bool {
         if self.per_partition[input] {
             return false;
@@ -194,8 +194,8 @@ impl PhysicalPlan {
         &self.plan
     }
 
-    /// Checks whether `input` may have several partitions: their substreams are never combined, so each key must belong to
-    /// one partition.
+    /// Checks whether `input` may have several partitions: their substreams are never combined, so each key must belong
+    /// to one partition.
     pub fn check_partitions(&self, input: usize, several: bool) -> Result<(), PhysicalPlanError> {
         let Input {
             reads, substream, ..
@@ -478,7 +478,7 @@ fn lanes(plan: &Plan) -> Result<Vec<bool>, PhysicalPlanError> {
 }
 
 fn placement(placements: &[Placement], lanes: &[bool], node: &Node) -> Placement {
-    // What has lanes stays on the partition, because a key belongs to one.
+    // Steps with lanes stay on the partition, because a key belongs to one.
     let apart = |from: NodeId, by_partition: bool| match lanes[from.0] || by_partition {
         true => placements[from.0],
         false => Placement::Shared,

@@ -1,7 +1,7 @@
 //! Connected operators, driven by the caller.
 //!
-//! Operators are in topological order. Each pushed item runs through to the exits before the next one, so a pipeline has
-//! no queues and no threads.
+//! Operators are in topological order. Each pushed item runs through to the exits before the next one, so a pipeline
+//! has no queues and no threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,11 +22,11 @@ pub struct Pipeline {
     budget: OutputBudget,
     trace: Option<Vec<WindowEntry>>,
     scripts: Option<Arc<Scripts>>,
-    /// Per node of the plan; empty if nobody counts.
+    /// Per node of the plan; empty without counting.
     counters: Arc<[StepCounter]>,
 }
 
-/// What all pipelines of a run counted of one step of the plan.
+/// The counts of one step of the plan over all pipelines of a run.
 #[derive(Debug, Default)]
 pub struct StepCounter {
     /// Rows that the step passed on.

@@ -1,8 +1,8 @@
-//! The limit of a run whose query and events nobody vouches for.
+//! The limit of an untrusted query over untrusted events.
 //!
-//! The state of a job is bounded by what it measures between two batches; a query that multiplies rows fills the memory within
-//! one. So the steps of a limited run are charged for the rows that they pass on, and steps that multiply rows look at the limit
-//! while they do. A run that has reached its limit passes nothing on any more, and its results are worthless.
+//! The state of a job is bounded by what it measures between two batches; a query that multiplies rows fills the memory
+//! within one. So the steps of a limited run are charged for the rows that they pass on, and steps that multiply rows
+//! look at the limit while they do. After the limit, steps emit no rows and the result is worthless.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +15,8 @@ pub struct WorkLimit {
     stopped: AtomicBool,
 }
 
-/// The rows of a limited run go through the steps in pieces of this size, so that one expression cannot use much memory.
+/// The rows of a limited run go through the steps in pieces of this size, so that one expression cannot use much
+/// memory.
 pub(crate) const PIECE_ROWS: usize = 64;
 
 /// The longest text that a function makes in a limited run.

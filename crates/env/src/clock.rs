@@ -56,7 +56,7 @@ impl Clock for RealClock {
     }
 }
 
-/// A clock that moves only when it is told to. Share it behind an `Arc`.
+/// A clock that moves only on request. Share it behind an `Arc`.
 #[derive(Debug)]
 pub struct SimClock {
     reading: Mutex<Reading>,

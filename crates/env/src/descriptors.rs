@@ -45,7 +45,7 @@ impl DescriptorBudget {
         }
     }
 
-    /// Divides the connections between two kinds of listeners: each gets what it wants if the other leaves it, and
+    /// Divides the connections between two kinds of listeners: each gets its demand if the other leaves room, and
     /// otherwise at least half.
     pub fn divide_connections(&self, first: usize, second: usize) -> (usize, usize) {
         let half = self.connections / 2;

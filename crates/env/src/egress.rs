@@ -3,7 +3,7 @@
 //! Without a list every host is allowed. With one, only the listed hosts and networks are, and loopback for the
 //! operator's own definitions. Link-local and metadata addresses need to be listed themselves: they hand out the
 //! credentials of the machine. The check is on the resolved address, and the connection goes to the address that was
-//! checked, so no DNS answer gets around it.
+//! checked, so no DNS answer bypasses it.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -61,7 +61,8 @@ const fn network(address: IpAddr, bits: u8) -> EgressRule {
 }
 
 impl EgressPolicy {
-    /// Hosts, `*.` and a domain, addresses, and networks such as `10.0.0.0/8`. The error is the entry that is none of them.
+    /// Hosts, `*.` and a domain, addresses, and networks such as `10.0.0.0/8`. The error is the entry that is none of
+    /// them.
     pub fn new(allow: &[String]) -> Result<EgressPolicy, String> {
         let rules = allow.iter().map(|text| EgressRule::parse(text).ok_or(text));
         let rules: Result<Vec<EgressRule>, &String> = rules.collect();
@@ -112,7 +113,8 @@ impl EgressPolicy {
         self.allow.is_empty() || self.allow.iter().any(named)
     }
 
-    /// The addresses of `host` that may be connected to. An error of the kind `PermissionDenied` if there are others only.
+    /// The addresses of `host` that may be connected to. An error of the kind `PermissionDenied` if there are others
+    /// only.
     pub async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let found: Vec<SocketAddr> = lookup_host((host, port)).await?.collect();

@@ -41,8 +41,8 @@ impl FolderPolicy {
     }
 }
 
-/// The path without links: its existing part resolved, and then plain names. `None` if the rest is more than names, or a
-/// link that leads nowhere yet.
+/// The path without links: its existing part resolved, and then plain names. `None` if the rest is more than names, or
+/// a link that leads nowhere yet.
 fn real_path(path: &Path) -> Option<PathBuf> {
     let path = std::path::absolute(path).ok()?;
     let mut ancestors = path.ancestors();

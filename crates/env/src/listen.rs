@@ -11,8 +11,8 @@ const WAIT: Duration = Duration::from_millis(500);
 /// Interval between two attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Binds a listener; waits for an address in use, because a process that was just killed closes its sockets a little later than
-/// `kill` returns.
+/// Binds a listener; waits for an address in use, because a process that was just killed closes its sockets a little
+/// later than `kill` returns.
 pub async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let deadline = Instant::now() + WAIT;
     loop {

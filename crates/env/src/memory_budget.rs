@@ -1,7 +1,7 @@
 //! A limit on the memory that all clients of a listener use together: requests, responses and unpacked values.
 //!
-//! Bytes are taken before the memory is allocated and released when it is dropped. A protocol that can tell its client to
-//! come back refuses what does not fit ([`MemoryBudget::try_take`]); one that cannot waits for its turn
+//! Bytes are taken before the memory is allocated and released when it is dropped. A protocol with retriable errors
+//! refuses requests that do not fit ([`MemoryBudget::try_take`]); one that cannot waits for its turn
 //! ([`MemoryBudget::take`]).
 
 use std::fmt;
@@ -20,9 +20,9 @@ pub struct MemoryBudget {
 struct Shared {
     max: usize,
     taken: AtomicUsize,
-    /// How many wait. While somebody does, nobody else takes bytes, or a large share would wait forever.
+    /// How many wait. While a task waits, no other takes bytes, or a large share would wait forever.
     waiting: AtomicUsize,
-    /// Held by the first of those that wait; the others queue for it in order.
+    /// Held by the first waiting task; the others queue for it in order.
     turn: Mutex<()>,
     released: Notify,
 }
@@ -147,8 +147,8 @@ impl MemoryBudget {
         added.map(drop).map_err(|taken| self.exhausted(taken))
     }
 
-    /// A waiting task counts itself before it looks for free bytes, and the bytes are released before the count is read: one
-    /// of the two sees the other.
+    /// A waiting task counts itself before it looks for free bytes, and the bytes are released before the count is
+    /// read: one of the two sees the other.
     fn release(&self, bytes: usize) {
         self.shared.taken.fetch_sub(bytes, Ordering::SeqCst);
         if self.has_waiting() {

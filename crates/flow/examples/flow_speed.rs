@@ -2,7 +2,8 @@
 //!
 //! `cargo run --release -p highwater-flow --example flow_speed`
 //!
-//! Events have 80 bytes and one of a thousand keys, in batches of 1,000, on a log in memory. The baseline is reading alone.
+//! Events have 80 bytes and one of a thousand keys, in batches of 1,000, on a log in memory. The baseline is reading
+//! alone.
 
 use std::future::pending;
 use std::sync::Arc;

@@ -2,7 +2,8 @@
 //!
 //! **Poison or outage?** An event that has exhausted its retries may be bad, or the handler may be down and every event
 //! would fail. Counting detects most outages: every failed attempt counts, and too many open the circuit. It does not
-//! detect an outage in a slow stream, where one event after another exhausts its retries without reaching the count. So:
+//! detect an outage in a slow stream, where one event after another exhausts its retries without reaching the count.
+//! So:
 //!
 //! 1. While the circuit is closed, an event that exhausts its retries becomes a dead letter, but only
 //!    [`Breaker::POISON_MAX`] (by default) in a row without a success in between. The next one counts as an outage: it
@@ -90,7 +91,7 @@ impl Drop for QueuedProbe<'_> {
     }
 }
 
-/// What to do with an event that exhausted its retries.
+/// The action for an event that exhausted its retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnExhausted {
     /// The event is bad: store it as a dead letter.

@@ -1,11 +1,11 @@
 //! Circuits stored on a log: every instance reads the same events and so has the same circuits.
 //!
-//! All circuits share a partition. The key of a record is the name of its circuit, the value a [`CircuitEvent`] as text,
-//! or `notified OFFSET`, which records that the opening at that offset was notified (docs/formats/circuits.md). Outcomes
-//! are collected briefly before they are written; while all deliveries succeed, nothing is written.
+//! All circuits share a partition. The key of a record is the name of its circuit, the value a [`CircuitEvent`] as
+//! text, or `notified OFFSET`, which records that the opening at that offset was notified (docs/formats/circuits.md).
+//! Outcomes are collected briefly before they are written; while all deliveries succeed, nothing is written.
 //!
-//! Records that no circuit needs are trimmed: a closed circuit needs those within its window, any other one those since
-//! it was last closed.
+//! Records that no circuit needs are trimmed: a closed circuit needs the records within its window, any other one the
+//! records since it was last closed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;

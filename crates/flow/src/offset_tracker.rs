@@ -1,8 +1,8 @@
 //! Tracks the checkpoint position while events begin in order and finish in any order.
 //!
-//! A checkpoint promises that no earlier event is needed any more, so it may not pass an unfinished event, even if later
-//! ones are finished. [`OffsetTracker`] keeps the events between the checkpoint and the last one begun. Their number is
-//! bounded: an event that never finishes stops the reading instead of filling the memory.
+//! A checkpoint promises that no earlier event is needed any more, so it may not pass an unfinished event, even if
+//! later ones are finished. [`OffsetTracker`] keeps the events between the checkpoint and the last one begun. Their
+//! number is bounded: an event that never finishes stops the reading instead of filling the memory.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -156,8 +156,8 @@ impl CheckpointSchedule {
         }
     }
 
-    /// When to ask again, given how far everything is done at `now`: `now` or before means that a
-    /// checkpoint is due; `None` that there is nothing to store.
+    /// The time of the next check, given the completed position at `now`: `now` or earlier if a checkpoint is due,
+    /// `None` if there is nothing to store.
     pub(crate) fn due(&mut self, now: Duration, done: CheckpointPosition) -> Option<Duration> {
         if !self.is_behind(done) {
             self.since = None;

@@ -129,7 +129,7 @@ impl Processor {
             let before = self.stats.handled.load(Ordering::Relaxed);
             let error = match self.pipeline(owned, handler).await {
                 Ok(()) => break,
-                // The partition has another owner now; the group will say so too.
+                // The partition has another owner now; the group will report it too.
                 Err(RunError::Position(error)) if crate::run::is_final(&error) => {
                     tracing::debug!(partition = %topic_partition, %error, "lost to another member");
                     break;
@@ -218,8 +218,8 @@ impl Processor {
         Ok(())
     }
 
-    /// Stores the start position of a group that begins at the end: after a crash before the first checkpoint the end would
-    /// be later.
+    /// Stores the start position of a group that begins at the end: after a crash before the first checkpoint the end
+    /// would be later.
     async fn keep(
         &self,
         owned: &AssignedPartition,

@@ -79,7 +79,7 @@ impl RetryContext {
         }
     }
 
-    /// Makes attempts, numbered from 1, until one succeeds or the event is given up. `salt` varies the jitter between
+    /// Makes attempts, numbered from 1, until one succeeds or retries are exhausted. `salt` varies the jitter between
     /// events. Returns `None` if the pipeline is stopped meanwhile; an attempt in progress is awaited.
     pub(crate) async fn run<U, W>(
         &mut self,

@@ -1,8 +1,8 @@
 //! Runs a pipeline: finishes events, stores dead letters and checkpoints.
 //!
-//! One loop pulls, and all slow operations run beside it: a checkpoint is written while events continue, and several dead
-//! letters are stored at once. The loop stops pulling only when too many of those are in progress. An event is finished
-//! after its dead letter is durable.
+//! One loop pulls, and all slow operations run beside it: a checkpoint is written while events continue, and several
+//! dead letters are stored at once. The loop stops pulling only when too many of those are in progress. An event is
+//! finished after its dead letter is durable.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -88,8 +88,8 @@ pub enum RunError {
 }
 
 /// Runs a pipeline until its source ends, or until `shutdown` and the end of the attempts then in progress. Events
-/// that wait for a retry, for their turn or for a circuit are abandoned, ahead of the last checkpoint. The future may be
-/// dropped at any time.
+/// that wait for a retry, for their turn or for a circuit are abandoned, ahead of the last checkpoint. The future may
+/// be dropped at any time.
 pub async fn run<S: Stage>(
     stage: S,
     sink: Sink,

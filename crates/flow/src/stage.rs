@@ -1,8 +1,8 @@
 //! The stages of a pipeline.
 //!
-//! Work is pulled: a stage that is not polled does nothing, so a slow end slows the source down and nothing between them
-//! grows. An item carries the [`Ticket`] of its event from the source to the end, where the event is finished. A lost
-//! item leaves its event unfinished, and the checkpoint stays before it.
+//! Work is pulled: a stage that is not polled does nothing, so a slow end slows the source down and nothing between
+//! them grows. An item carries the [`Ticket`] of its event from the source to the end, where the event is finished. A
+//! lost item leaves its event unfinished, and the checkpoint stays before it.
 
 use std::fmt;
 use std::future::Future;
@@ -60,8 +60,8 @@ pub struct PipelineContext {
 pub trait Stage: Send + Sized {
     type Out: Send + Sync + 'static;
 
-    /// The next item. Keeps no state in the caller, so it may be polled any number of times. After `None` there are no more
-    /// items.
+    /// The next item. Keeps no state in the caller, so it may be polled any number of times. After `None` there are no
+    /// more items.
     fn poll_next(
         &mut self,
         context: &mut PipelineContext,
@@ -128,9 +128,9 @@ pub trait Stage: Send + Sized {
         }
     }
 
-    /// Keeps one share of the partition, by the hash of the event's key: with `of` readers, each with positions of its own,
-    /// every event has exactly one reader, and a key always has the same one. Events without a key are distributed by
-    /// offset.
+    /// Keeps one share of the partition, by the hash of the event's key: with `of` readers, each with positions of its
+    /// own, every event has exactly one reader, and a key always has the same one. Events without a key are distributed
+    /// by offset.
     fn share(self, index: u32, of: u32) -> impl Stage<Out = Self::Out> {
         assert!(index < of, "shares are counted from 0");
         MapStage {
@@ -159,8 +159,8 @@ pub trait Stage: Send + Sized {
         HandleStage::new(self, options, handler)
     }
 
-    /// Calls `handler` with up to `count_max` values at once, one batch after another. A batch that fails for good is retried
-    /// value by value, so that one bad event does not affect the others.
+    /// Calls `handler` with up to `count_max` values at once, one batch after another. A batch that fails for good is
+    /// retried value by value, so that one bad event does not affect the others.
     fn handle_batches<F, W>(
         self,
         count_max: usize,

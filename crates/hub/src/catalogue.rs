@@ -135,7 +135,7 @@ impl<E: ToString> From<E> for CatalogueError {
     }
 }
 
-/// `None` if there is no file; the inner error says why the file is invalid.
+/// `None` if there is no file; the inner error is the reason.
 pub(crate) fn read(
     disk: &dyn Disk,
     folder: &Path,

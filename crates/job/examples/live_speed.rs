@@ -4,7 +4,7 @@
 //! cargo run --release -p highwater-job --example live_speed [EVENTS]
 //! ```
 //!
-//! The log is in memory, so that what is measured is the job: fetching, decoding, ordering, the query, numbering and
+//! The log is in memory, so that only the job is measured: fetching, decoding, ordering, the query, numbering and
 //! checkpoints. CPU seconds are those of the whole process.
 
 #![allow(clippy::disallowed_methods)]

@@ -163,8 +163,8 @@ impl Combiner {
         overflow.map(|overflow| self.query.overflow_reason(overflow))
     }
 
-    /// Runs the output of a stream through the shared part of the query. After an [overflow](Combiner::overflow) no output
-    /// gets any more rows.
+    /// Runs the output of a stream through the shared part of the query. After an [overflow](Combiner::overflow) no
+    /// output receives more rows.
     pub(crate) fn combine(&mut self, output: StreamOutput) -> Result<(), EndpointError> {
         let mut exits = Vec::new();
         for delivery in output.deliveries {

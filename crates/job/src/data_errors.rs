@@ -1,7 +1,7 @@
 //! Data errors of a run: one record per input and kind of error, in the form of a Stream Analytics log.
 //!
-//! Violations of a time policy are included with the level Info, because the policy handled them. Times are arrival times, so that
-//! the records do not depend on when or how fast the job ran; unknown ones are null.
+//! Violations of a time policy are included with the level Info, because the policy handled them. Times are arrival
+//! times, so that the records do not depend on when or how fast the job ran; unknown ones are null.
 
 use highwater_time::Instant;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! The latest data errors of a live job, each with its place, for those who look at the job.
+//! The latest data errors of a live job, each with its position.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

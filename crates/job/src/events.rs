@@ -1,7 +1,7 @@
 //! A block of decoded events with their times.
 //!
-//! Ordering needs the event time, which TIMESTAMP BY computes by any expression, and the substream key. An event without
-//! one of them is rejected here with a reason, before any time policy.
+//! Ordering needs the event time, which TIMESTAMP BY computes by any expression, and the substream key. An event
+//! without one of them is rejected here with a reason, before any time policy.
 
 use arrow_array::Array;
 use arrow_buffer::BooleanBuffer;

@@ -88,7 +88,7 @@ impl FileReader {
         self.stops = true;
     }
 
-    /// Goes on up to `barrier`. `None` if the reader does not stop at barriers.
+    /// Continues up to `barrier`. `None` if the reader does not stop at barriers.
     pub(crate) fn raise_barrier(&mut self, barrier: Instant) -> Option<StreamOutput> {
         if !self.stops {
             return None;

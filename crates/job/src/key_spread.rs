@@ -1,7 +1,7 @@
 //! Whether several combiners can share a job by the keys of its outputs.
 //!
-//! The combiner of a row is the one that has all rows of its partition of the output, so that each partition has one writer
-//! and its rows are in the order of one combiner.
+//! The combiner of a row is the one that has all rows of its partition of the output, so that each partition has one
+//! writer and its rows are in the order of one combiner.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ pub(crate) fn combiners(job: &Job) -> usize {
     state.map_or(1, |state| state.combiners)
 }
 
-/// The keys by which combiners share the job. The error says what stands against it.
+/// The keys by which combiners share the job. The error is the reason why not.
 pub(crate) fn key_routes(job: &Job) -> Result<KeyRoutes, String> {
     let file = &job.file;
     if file.on_error == OnError::DeadLetter && file.dead_letter.is_some() {
@@ -59,7 +59,7 @@ fn key_column(job: &Job, statement: usize) -> Result<usize, String> {
     })
 }
 
-/// What the state of several combiners depends on; `None` for one.
+/// The inputs of the state of several combiners; `None` for one.
 pub(crate) fn combiners_and_keys(job: &Job) -> Option<String> {
     let combiners = combiners(job);
     if combiners == 1 {

@@ -124,8 +124,8 @@ impl JobFile {
 }
 
 impl JobFile {
-    /// Refuses files, outputs and secrets beyond `access`, before any of them is read. The files of the job's own folder
-    /// came with it.
+    /// Refuses files, outputs and secrets beyond `access`, before any of them is read. The files of the job's own
+    /// folder came with it.
     pub fn check_access(&self, access: &OutsideAccess) -> Result<(), LoadError> {
         let own = OutsideAccess {
             folders: access.folders.with(&self.folder),
@@ -187,7 +187,7 @@ impl Job {
         })
     }
 
-    /// Why the job cannot run to the end of its inputs outside a node, and what to do about it; `None` if it reads and
+    /// Why the job cannot run to the end of its inputs outside a node, and the remedy; `None` if it reads and
     /// writes only files.
     pub(crate) fn local_obstacle(&self) -> Option<String> {
         let inputs = self.plan.inputs.iter().map(|input| &input.name);

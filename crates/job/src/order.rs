@@ -1,7 +1,7 @@
 //! Puts a partition's chunks into event-time order.
 //!
-//! `highwater-time` decides when an event is released, and knows events only by number; [`PendingChunks`] holds the rows of
-//! those numbers. The orderer connects the two and gives rows the lanes and watermarks of substreams.
+//! `highwater-time` decides when an event is released, and knows events only by number; [`PendingChunks`] holds the
+//! rows of those numbers. The orderer connects the two and gives rows the lanes and watermarks of substreams.
 
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_engine::{Chunk, ChunkLanes, Item};
@@ -18,8 +18,8 @@ use crate::substream_key::SubstreamKeyColumn;
 pub(crate) struct Orderer {
     clocks: Clocks,
     pending: PendingChunks,
-    /// Events from this time on are not released, and the watermark stops here; with substreams, what was released since
-    /// the floor has come here. Not part of the state.
+    /// Events from this time on are not released, and the watermark stops here; with substreams, the events released
+    /// since the floor reached it. Not part of the state.
     limit: Instant,
     /// Not part of the state.
     settings: OrdererSettings,
@@ -121,7 +121,7 @@ impl Orderer {
         self.reached().min(self.limit)
     }
 
-    /// The watermark, whatever the limit.
+    /// The watermark, ignoring the limit.
     pub(crate) fn reached(&self) -> Instant {
         match &self.clocks {
             Clocks::One { timeline, .. } => timeline.watermark(),
@@ -129,8 +129,8 @@ impl Orderer {
         }
     }
 
-    /// No event that is not released yet has an earlier timestamp; with substreams, none was released before the floor
-    /// came here.
+    /// No unreleased event has an earlier timestamp; with substreams, none was released before the floor reached this
+    /// time.
     pub(crate) fn next_release(&self) -> Instant {
         match &self.clocks {
             Clocks::One { timeline, .. } => timeline.next_release(),
@@ -266,7 +266,8 @@ impl Orderer {
         }
     }
 
-    /// Judges the events and appends those that are in order now to `out`. JudgedEvents name events by their number in the stream.
+    /// Judges the events and appends those that are in order now to `out`. JudgedEvents name events by their number in
+    /// the stream.
     pub(crate) fn push(
         &mut self,
         mut incoming: UnorderedEvents<'_>,

@@ -188,7 +188,7 @@ impl OutputMerge {
         })
     }
 
-    /// Withdraws all rows that were given early and did not become final. Time has ended.
+    /// Withdraws all rows that were sent early and did not become final. Time has ended.
     pub(crate) fn end_revisions(&mut self) -> Result<(), EndpointError> {
         self.withdraw(None, |_| true)
     }

@@ -1,7 +1,7 @@
 //! The outputs of a job over files: files, standard output or memory, each an endpoint that is called in place.
 //!
-//! Outputs of the same file or standard output share an endpoint. Their rows are merged by time and then by statement, and
-//! each line of JSON of several outputs is prefixed with the output's name.
+//! Outputs of the same file or standard output share an endpoint. Their rows are merged by time and then by statement,
+//! and each line of JSON of several outputs is prefixed with the output's name.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

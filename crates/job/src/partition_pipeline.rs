@@ -16,7 +16,7 @@ use crate::order::{JudgedEvents, Orderer, OrdererSnapshot, UnorderedEvents};
 use crate::plan::{InputPlan, PartitionId};
 use crate::substream_key::SubstreamKeyColumn;
 
-/// An item on its way to `Shared::entry(input, exit, partition)`.
+/// An item for `Shared::entry(input, exit, partition)`.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     pub exit: usize,
@@ -28,7 +28,7 @@ pub(crate) struct Delivery {
 pub(crate) struct PartitionSnapshot {
     orderer: OrdererSnapshot,
     pipeline: Vec<u8>,
-    /// The watermark that the pipeline has been given, if the partition stops at barriers.
+    /// The watermark of the pipeline, if the partition stops at barriers.
     passed: Option<Instant>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct PartitionPipeline {
     stops: Option<BarrierStops>,
 }
 
-/// What a partition that stops at barriers needs for its early results.
+/// The context of a partition's early results.
 struct BarrierStops {
     copies: Arc<PipelineCopies>,
     input: usize,
@@ -96,7 +96,7 @@ impl PartitionPipeline {
         });
     }
 
-    /// Goes on up to `barrier`. Does nothing if the partition does not stop at barriers.
+    /// Continues up to `barrier`. Does nothing if the partition does not stop at barriers.
     pub(crate) fn raise_barrier(&mut self, barrier: Instant, out: &mut Vec<Delivery>) {
         if self.stops.is_some() {
             self.orderer.set_limit(barrier);
@@ -111,7 +111,7 @@ impl PartitionPipeline {
         Some(std::mem::take(&mut stops.has_events))
     }
 
-    /// What the local pipeline would give if its input ended here. Its state does not change.
+    /// The output of the local pipeline if its input ended here. Its state does not change.
     pub(crate) fn preview_end(&self, out: &mut Vec<Delivery>) -> Result<(), OutputOverflow> {
         let Some(stops) = &self.stops else {
             return Ok(());
@@ -190,12 +190,12 @@ impl PartitionPipeline {
         self.orderer.watermark()
     }
 
-    /// The watermark, whatever the barrier.
+    /// The watermark, ignoring the barrier.
     pub(crate) fn reached(&self) -> Instant {
         self.orderer.reached()
     }
 
-    /// No event that is not released yet has an earlier timestamp.
+    /// No unreleased event has an earlier timestamp.
     pub(crate) fn next_release(&self) -> Instant {
         self.orderer.next_release()
     }

@@ -1,12 +1,12 @@
 //! Chunks whose events have not all been released yet.
 //!
-//! Events leave by number: as slices of their chunk where they follow one another, which is the common case, and gathered
-//! row by row where they do not.
+//! Events leave by number: as slices of their chunk where they follow one another, which is the common case, and
+//! gathered row by row where they do not.
 //!
 //! With a clock per key, the last event of a silent key may be pending for hours while its neighbours leave. To release
 //! their memory, a chunk is *thinned* when three rows in four have left:
-//! its pending rows are copied out, together with those of the thinned chunks next to it. Memory is then proportional to
-//! the pending rows, and rows that are gathered together lie together.
+//! its pending rows are copied out, together with those of the thinned chunks next to it. Memory is then proportional
+//! to the pending rows, and rows that are gathered together lie together.
 //!
 //! Events with no needed columns are only counted.
 
@@ -35,7 +35,7 @@ pub(crate) struct PendingChunks {
 }
 
 struct PendingChunk {
-    /// The range of numbers that this chunk answers for.
+    /// The range of numbers that this chunk covers.
     numbers: Range<u64>,
     /// The number of each row, where rows are missing; without it they follow one another.
     listed: Option<NumberIndex>,
@@ -219,8 +219,8 @@ impl PendingChunks {
         }
     }
 
-    /// The neighbours that become one chunk: thinned ones, when the one in front is not much larger than those behind it.
-    /// So a row is copied a few times at most, and few small chunks remain.
+    /// The neighbours that become one chunk: thinned ones, when the one in front is not much larger than those behind
+    /// it. So a row is copied a few times at most, and few small chunks remain.
     fn groups(&self) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::with_capacity(self.chunks.len());
         for pending in &self.chunks {
@@ -348,7 +348,7 @@ impl PendingChunksSnapshot {
     }
 }
 
-/// Chunks next to one another, on their way to be one.
+/// Adjacent chunks that will be merged.
 struct Group {
     chunks: usize,
     waiting: usize,
@@ -363,7 +363,8 @@ impl Group {
     }
 }
 
-/// Ascending numbers with gaps, divided into stretches of a few each, so that a lookup costs one or two memory accesses.
+/// Ascending numbers with gaps, divided into stretches of a few each, so that a lookup costs one or two memory
+/// accesses.
 struct NumberIndex {
     numbers: Vec<u64>,
     /// The first row of each stretch of `1 << shift` numbers.
@@ -392,7 +393,7 @@ impl NumberIndex {
         }
     }
 
-    /// The row of a number, if it is there. Numbers count from `first` on.
+    /// The row of a number, if it is present. Numbers count from `first` on.
     #[inline]
     fn row(&self, number: u64, first: u64) -> Option<usize> {
         let stretch = ((number - first) >> self.shift) as usize;

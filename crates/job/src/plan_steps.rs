@@ -14,14 +14,14 @@ pub struct JobStep {
     pub label: String,
     /// The ids of the steps that it reads.
     pub inputs: Vec<String>,
-    /// It runs on each partition by itself.
+    /// It runs on each partition separately.
     pub is_per_partition: bool,
     pub part: JobPart,
     /// The inputs of the plan that its rows come from; its watermark is their minimum.
     pub sources: Vec<usize>,
 }
 
-/// The part of a job that a step stands for.
+/// The part of a job that a step represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobPart {
     /// An input of the plan.

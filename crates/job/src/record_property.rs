@@ -1,8 +1,8 @@
 //! Properties of a record outside its value, as columns of events: headers and key.
 //!
-//! GetMetadataPropertyValue reads them. The headers of a record are those of Kafka, the properties of an HTTP request or
-//! of an AMQP message; what IoT Hub says of a device is in headers that its routing sets. Values are text; a value that
-//! is not UTF-8 is NULL.
+//! GetMetadataPropertyValue reads them. The headers of a record are those of Kafka, the properties of an HTTP request
+//! or of an AMQP message; what IoT Hub says of a device is in headers that its routing sets. Values are text; a value
+//! that is not UTF-8 is NULL.
 
 use std::sync::Arc;
 

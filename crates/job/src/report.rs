@@ -1,7 +1,7 @@
 //! The report of a run: rows, events and errors.
 //!
-//! Every event read is accounted for: it was kept, dropped by a policy of the user's choice, or lost to an error. Errors
-//! are all counted; the first few of each kind are kept with file, line and reason.
+//! Every event read is accounted for: it was kept, dropped by a policy of the user's choice, or lost to an error.
+//! Errors are all counted; the first few of each kind are kept with file, line and reason.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! Runs a job over its files: each file is a stream, the combiner is called in place, and time ends with the input.
 //!
-//! Work is pulled. The loop steps the reader that is furthest behind in event time, because only that one moves results
-//! forward; the others wait with a bounded number of blocks ahead. With one thread the reader is stepped in place; with more,
-//! each reader has a thread and a bounded channel. The results do not depend on it.
+//! Work is pulled. The loop steps the reader with the minimum event time, because only that one advances results; the
+//! others wait with a bounded number of blocks ahead. With one thread the reader is stepped in place; with more, each
+//! reader has a thread and a bounded channel. The results do not depend on it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ const AHEAD_BLOCKS: usize = 4;
 pub struct Options<'a> {
     /// 1 reads all files in place; with more, each file has a thread of its own.
     pub threads: usize,
-    /// Records what happens to every event. Costs memory in proportion to the input.
+    /// Records the fate of every event. Costs memory in proportion to the input.
     pub trace: bool,
     /// Called with the number of bytes read so far.
     pub progress: Option<&'a mut dyn FnMut(u64)>,
@@ -123,7 +123,7 @@ pub fn run(job: &Job, outputs: Outputs, mut options: Options<'_>) -> Result<Outc
         readers
             .filter(|reader| early.inputs[reader.input()])
             .for_each(|reader| reader.stop_at_barriers(&copies));
-        // Readers go on together from barrier to barrier.
+        // Readers advance together from barrier to barrier.
         threads = 1;
     }
     let mut sources = start_all(opened.readers, threads)?;
@@ -155,7 +155,7 @@ pub fn run(job: &Job, outputs: Outputs, mut options: Options<'_>) -> Result<Outc
     Ok(outcome)
 }
 
-/// Sends the revisions that are due, and lets streams go on as far as they can.
+/// Sends the revisions that are due, and raises the barrier as far as possible.
 fn pass_barriers(combiner: &mut Combiner, sources: &mut [ReaderHandle]) -> Result<(), RunError> {
     loop {
         match combiner.revision_step()? {
@@ -392,7 +392,7 @@ impl ReaderHandle {
         }
     }
 
-    /// Goes on up to `barrier`. `None` if the reader does not stop at barriers.
+    /// Continues up to `barrier`. `None` if the reader does not stop at barriers.
     fn raise_barrier(&mut self, barrier: Instant) -> Option<StreamOutput> {
         let output = match &mut self.state {
             ReaderState::InPlace(reader) | ReaderState::Done(reader) => {

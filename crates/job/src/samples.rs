@@ -1,9 +1,9 @@
 //! Samples of the events of a live job, for pages that show how its time moves.
 //!
-//! A stream asks once a block whether the job has watchers; without any, that is all it costs. Otherwise it gets a share of
-//! the samples that are left in this interval, so the cost of watching does not grow with the rate of events or the number
-//! of partitions. Events that a policy adjusted or dropped are rarer and matter more, so they have a larger share of their
-//! own.
+//! A stream asks once a block whether the job has watchers; without any, that is all it costs. Otherwise it gets a
+//! share of the samples that are left in this interval, so the cost of watching does not grow with the rate of events
+//! or the number of partitions. Events that a policy adjusted or dropped are rarer and matter more, so they have a
+//! larger share of their own.
 //!
 //! Watchers refill the shares when they poll, hence no clock is read while events are processed.
 
@@ -125,7 +125,7 @@ pub(crate) struct SampleShare {
 }
 
 impl SampleBuffer {
-    /// The share of a block of `events`; `None` if nobody watches or the interval's shares are used up.
+    /// The share of a block of `events`; `None` without a watcher, or if the interval's shares are used up.
     #[inline]
     fn share(&self, events: usize) -> Option<SampleShare> {
         match self.is_watched.load(Ordering::Relaxed) {

@@ -1,10 +1,11 @@
 //! Merges the side rows of all streams into one output, in an order that depends on the input alone.
 //!
-//! A job over files processes its streams in an order that the files determine, so rows are sent in the order of reading.
+//! A job over files processes its streams in an order that the files determine, so rows are sent in the order of
+//! reading.
 //!
-//! A job over hubs processes its streams in any order. Rows of events come in order of arrival, so those of all streams are
-//! merged by arrival. Failed rows are ordered by the row's time; several operators emit them, and the batching of the input
-//! decides which comes first, so they are sorted before the merge.
+//! A job over hubs processes its streams in any order. Rows of events come in order of arrival, so those of all streams
+//! are merged by arrival. Failed rows are ordered by the row's time; several operators emit them, and the batching of
+//! the input decides which comes first, so they are sorted before the merge.
 
 use std::sync::Arc;
 
@@ -31,8 +32,8 @@ enum Order {
     Reading,
     Time {
         merge: Merge,
-        /// Failed rows that wait to be sorted: of the shared part of the query, then of each stream. `None` if it has no
-        /// failed rows.
+        /// Failed rows that wait to be sorted: of the shared part of the query, then of each stream. `None` if it has
+        /// no failed rows.
         unsorted: Option<Vec<Vec<SideRow>>>,
     },
 }

@@ -1,4 +1,4 @@
-//! What several instances of a job do in parallel, and what meets in one place.
+//! Which steps of a job run on every instance, and which in a combiner.
 
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use crate::plan_steps::{JobPart, plan_steps};
 pub struct JobSpread {
     /// Why instances cannot share the job, if they cannot.
     pub refusal: Option<String>,
-    /// Steps that each partition of the inputs has by itself.
+    /// Steps that run for each partition of the inputs.
     pub spread: Vec<String>,
     /// Steps of the combiner, or of several combiners that share the keys of the outputs.
     pub combined: Vec<String>,

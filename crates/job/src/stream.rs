@@ -1,5 +1,5 @@
-//! A stream: the events of a file or of a partition of a hub get their times, are ordered, and run through the local part of
-//! the query.
+//! A stream: the events of a file or of a partition of a hub get their times, are ordered, and run through the local
+//! part of the query.
 //!
 //! Streams are independent of each other and of the thread they run on.
 
@@ -79,7 +79,7 @@ pub(crate) struct StreamOutput {
     /// The latest arrival of a hub's event or punctuation.
     pub arrived: Instant,
     pub watermark: Instant,
-    /// The watermark, whatever the barrier.
+    /// The watermark, ignoring the barrier.
     pub reached: Instant,
     /// Set if the stream stops at barriers.
     pub progress: Option<StreamProgress>,
@@ -199,13 +199,13 @@ impl Stream {
         partitions.for_each(|partition| partition.stop_at_barriers(copies, input));
     }
 
-    /// Goes on up to `barrier`.
+    /// Continues up to `barrier`.
     pub(crate) fn raise_barrier(&mut self, barrier: Instant, out: &mut StreamOutput) {
         let partitions = self.partitions.iter_mut();
         partitions.for_each(|partition| partition.raise_barrier(barrier, &mut out.deliveries));
     }
 
-    /// What the local pipelines would give if the input ended here. The error says why the job must fail.
+    /// The output of the local pipelines if the input ended here. The error is the reason why the job must fail.
     pub(crate) fn preview_end(&self) -> Result<EndPreview, String> {
         let mut preview = EndPreview {
             stream: self.number,
@@ -349,8 +349,8 @@ impl Stream {
             .collect()
     }
 
-    /// A file is in order of arrival, so the arrivals of one partition bound the others: none of their later events is older
-    /// than the late bound. Verdicts do not depend on this, only how soon results come.
+    /// A file is in order of arrival, so the arrivals of one partition bound the others: none of their later events is
+    /// older than the late bound. Verdicts do not depend on this, only how soon results come.
     fn punctuate_all(&mut self, out: &mut Vec<Delivery>) {
         // With a clock per key, the order of rows would depend on the size of blocks.
         let per_key = !self.assigner.input().plan.substream.is_empty();

@@ -1,8 +1,8 @@
 //! The column that equals the key of TIMESTAMP BY .. OVER.
 //!
-//! While an event waits, the clock of its key stores the key, so the event need not. A text column is stripped from pending
-//! events and restored when they leave; events with no other needed columns store nothing. Keys that are not text stay with
-//! their events: 1 and 1.0 have one clock, and look different.
+//! While an event waits, the clock of its key stores the key, so the event need not. A text column is stripped from
+//! pending events and restored when they leave; events with no other needed columns store nothing. Keys that are not
+//! text stay with their events: 1 and 1.0 have one clock, and look different.
 
 use highwater_engine::{Chunk, Column, eval};
 use highwater_query::plan::{self, ExprKind};
@@ -75,7 +75,7 @@ mod tests {
         Orderer::per_key(policy, Duration::ZERO, key_column, 2)
     }
 
-    /// A chunk of keys; of the second column something is kept where `payload` says so.
+    /// A chunk of keys; the second column is kept where `payload` requires it.
     fn push(orderer: &mut Orderer, keys: &[Value], payload: bool, times: &[Instant]) -> Vec<Item> {
         let (mut column, mut bytes, mut offsets) = (ColumnBuilder::default(), Vec::new(), vec![0]);
         for key in keys {

@@ -287,8 +287,8 @@ impl TimestampAssigner {
         self.columns.whole.map(|whole| &decoded.columns[whole])
     }
 
-    /// Assigns times to decoded events; those without one are removed and passed to `reject`. `arrivals` is set for hubs,
-    /// whose batches have them.
+    /// Assigns times to decoded events; those without one are removed and passed to `reject`. `arrivals` is set for
+    /// hubs, whose batches have them.
     pub(crate) fn assign(
         &mut self,
         decoded: Events,

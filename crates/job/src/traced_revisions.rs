@@ -1,4 +1,4 @@
-//! The revisions of a run with early results, and which of them count a traced event first.
+//! The revisions of a run with early results, and the first one that counts a traced event.
 
 use std::collections::{BTreeSet, HashMap};
 

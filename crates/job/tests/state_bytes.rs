@@ -13,8 +13,8 @@ use highwater_time::{Instant, TICKS_PER_MILLI, TICKS_PER_MINUTE};
 const MINUTES: i64 = 7;
 const EVENTS_A_MINUTE: i64 = 100_000;
 
-/// Every key once a minute or more often, so that all of them are in all five panes of a window. Returns the peak of the
-/// process so far.
+/// Every key once a minute or more often, so that all of them are in all five panes of a window. Returns the peak of
+/// the process so far.
 fn peak_with(keys: i64) -> u64 {
     let folder = tempfile::tempdir().unwrap();
     let file = std::fs::File::create(folder.path().join("in.jsonl")).unwrap();
@@ -61,9 +61,9 @@ const BYTES_A_KEY_MAX: u64 = 200;
 /// Set in the processes that measure.
 const MEASURES: &str = "HIGHWATER_STATE_BYTES";
 
-/// A process has only one peak, and the system may add to it by handing out large pages. So it is measured in processes of
-/// its own, and the least of a few counts. Their allocator is told to give large pieces back when they are freed, which it
-/// otherwise does or does not, depending on what was freed before.
+/// A process has only one peak, and the system may add to it by handing out large pages. So it is measured in processes
+/// of its own, and the least of a few counts. Their allocator is told to give large pieces back when they are freed,
+/// which it otherwise does or does not, depending on what was freed before.
 #[test]
 fn a_key_in_every_pane_of_a_hopping_window_takes_little_more_than_its_aggregates() {
     if std::env::var_os(MEASURES).is_some() {

@@ -94,7 +94,7 @@ pub enum UserChangeError {
     Forbidden(String),
     #[error("{0}")]
     Storage(String),
-    /// It cannot be said, or not here.
+    /// It cannot be expressed, or not here.
     #[error("{0}")]
     Refused(String),
 }

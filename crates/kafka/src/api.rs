@@ -1,6 +1,6 @@
 //! The supported requests and their versions.
 //!
-//! Some ranges are narrower than the codec's: later versions are for what is not supported here, or for brokers only.
+//! Some ranges are narrower than the codec's: later versions are for unsupported features, or for brokers only.
 //! Produce is announced from version 0, though only 3 and later can be read: old librdkafka compresses only if
 //! version 0 is announced. No client sends versions 0 to 2.
 
@@ -89,7 +89,7 @@ pub(crate) const APIS: [Api; 55] = [
 ];
 
 impl Api {
-    /// One that is not supported, for the response that says so.
+    /// An unsupported one, for the error response.
     pub(crate) fn unannounced(key: ApiKey, version: i16) -> Api {
         api(key, version, version)
     }

@@ -52,7 +52,7 @@ pub(crate) struct Broker {
     pub producer_ids: ProducerIds,
     pub challenges: ChallengeSource,
     pub telemetry: Arc<ClientTelemetry>,
-    /// What clients have set.
+    /// Settings made by clients.
     pub settings: watch::Receiver<Arc<DynamicSettings>>,
     pub client_quotas: ClientQuotas,
 }
@@ -62,7 +62,7 @@ impl Broker {
         self.settings.borrow().clone()
     }
 
-    /// `None` at the first start of a node, until its hub is there.
+    /// `None` at the first start of a node, until its hub exists.
     pub(crate) fn cluster_id(&self) -> Option<String> {
         match &self.options.cluster_id {
             ClusterId::Named(name) => Some(name.clone()),

@@ -1,9 +1,9 @@
 //! Quotas of users and client ids, beside the quota of a key.
 //!
-//! The entity that fits a client best has its rate, as in Kafka: a user and client id, then the user, then the client id, where
-//! a name comes before the default. A default is a rate for each of those that it fits, not for all of them together.
-//! Clients choose their ids, so the buckets are bounded: one that is empty again makes room, and clients without one of their
-//! own share the last.
+//! The entity that fits a client best has its rate, as in Kafka: a user and client id, then the user, then the client
+//! id, where a name comes before the default. A default is a rate for each matching entity, not for all of them
+//! together. Clients choose their ids, so the buckets are bounded: idle ones are evicted, and further clients share one
+//! bucket.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -56,7 +56,7 @@ const CLIENT_ID_BYTES_MAX: usize = 256;
 
 const BUCKETS_MAX: usize = 10_000;
 
-/// What has one bucket: a kind of usage, and the names that the entity of its rate has.
+/// The owner of a bucket: a kind of usage, and the names that the entity of its rate has.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct BucketKey {
     rate: &'static str,
@@ -146,7 +146,7 @@ impl ConnectionQuotas {
         own: Option<&Limiter>,
         client_id: impl FnOnce() -> &'a str,
     ) {
-        // Fails only if the store is gone.
+        // Fails only if the store was dropped.
         if self.settings.has_changed().unwrap_or(false) {
             self.has_quotas = has_quotas(&self.settings.borrow_and_update());
             (self.client, self.limits) = (None, ClientLimits::default());

@@ -64,7 +64,7 @@ pub(crate) struct Connection<S> {
     /// Set while the client is throttled.
     pause: Option<Pin<Box<Sleep>>>,
     timer: Pin<Box<Sleep>>,
-    /// When unwritten responses must have made progress.
+    /// The deadline for progress on unwritten responses.
     write_deadline: Instant,
     /// Bytes were read or written since the last tick of the timer.
     active: bool,
@@ -213,7 +213,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 self.active = true;
                 metrics.bytes_in.add(bytes as u64);
             }
-            // The client is gone, so nobody waits for the requests in flight.
+            // The client has disconnected, so the requests in flight have no receiver.
             Event::Read(_) | Event::Wrote(Err(_)) => return false,
             Event::Granted(share) => {
                 self.share_wait = None;

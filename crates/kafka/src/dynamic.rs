@@ -1,8 +1,8 @@
-//! Settings that clients change while the node runs, Kafka's dynamic configurations: those of the broker, subscriptions to the
-//! metrics of clients, and quotas of clients.
+//! Settings that clients change while the node runs, Kafka's dynamic configurations: those of the broker, subscriptions
+//! to the metrics of clients, and quotas of clients.
 //!
-//! The node implements [`DynamicSettingStore`] and stores a change before it counts. This crate knows the names and values,
-//! and checks them before they get there.
+//! The node implements [`DynamicSettingStore`] and stores a change before it takes effect. This crate knows the names
+//! and values, and checks them first.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(crate) mod setting {
     pub(crate) const CONSUMER_RATE: &str = "consumer_byte_rate";
 }
 
-/// What settings belong to.
+/// The owner of settings.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SettingOwner {
@@ -32,7 +32,7 @@ pub enum SettingOwner {
     EveryBroker,
     /// A subscription to the metrics of clients, by name.
     ClientMetrics(String),
-    /// The quota of users and client ids. At least one of them is there.
+    /// The quota of users and client ids. At least one of them is set.
     ClientQuota {
         user: Option<QuotaName>,
         client_id: Option<QuotaName>,
@@ -44,7 +44,7 @@ pub enum SettingOwner {
 #[serde(rename_all = "snake_case")]
 pub enum QuotaName {
     Exact(String),
-    /// Each of those that have no quota of their own.
+    /// Each one without a quota of its own.
     Default,
 }
 
@@ -80,7 +80,7 @@ pub enum SettingError {
 const OWNERS_MAX: usize = 1_000;
 
 impl DynamicSettings {
-    /// What another node wrote. Owners without values are left out.
+    /// Changes of another node. Owners without values are left out.
     pub fn new(settings: impl IntoIterator<Item = (SettingOwner, SettingValues)>) -> Self {
         let settings = settings.into_iter();
         DynamicSettings(settings.filter(|(_, values)| !values.is_empty()).collect())
@@ -138,7 +138,7 @@ pub trait DynamicSettingStore: Send + Sync {
     /// The settings, and a mark when they change.
     fn watch(&self) -> watch::Receiver<Arc<DynamicSettings>>;
 
-    /// Stores a change, all or none of it; it counts when the future is done.
+    /// Stores a change, all or none of it; it takes effect when the future completes.
     fn update(&self, update: SettingUpdate) -> BoxFuture<Result<(), SettingError>>;
 }
 

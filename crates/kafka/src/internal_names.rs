@@ -1,7 +1,7 @@
 //! Kafka's names for the hubs of the coordinators: `__consumer_offsets` and `__transaction_state`.
 //!
-//! Clients and tools look for these names, to leave such topics out or to show that they are there. What the hubs hold is
-//! in formats of our own; tools that decode Kafka's records skip them, because no key begins with one of Kafka's versions.
+//! Clients and tools look for these names, to skip or to show such topics. The hubs have formats of our own; tools that
+//! decode Kafka's records skip them, because no key begins with one of Kafka's versions.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ const NAMES: [(&str, &str); 2] = [
     ("__transactions", "__transaction_state"),
 ];
 
-/// A log whose internal hubs have Kafka's names. Those of the log itself are found, too.
+/// A log whose internal hubs have Kafka's names. Names of the log's own hubs are found, too.
 pub(crate) struct KafkaNames(pub(crate) Arc<dyn Log>);
 
 /// The name here of a hub that a client names.

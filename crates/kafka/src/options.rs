@@ -28,14 +28,14 @@ pub struct Options {
     /// Memory for unwritten Fetch responses of all connections together. When it runs short, responses become
     /// smaller.
     pub server_fetch_bytes_max: usize,
-    /// Memory for other requests and responses while they are handled and written, of all connections together. Requests
-    /// wait until it is free.
+    /// Memory for other requests and responses while they are handled and written, of all connections together.
+    /// Requests wait until it is free.
     pub server_response_bytes_max: usize,
-    /// Memory for compressed batches while they are checked, of all connections together. A Produce that finds too little of
-    /// it is throttled; one that needs more than all of it is too large.
+    /// Memory for compressed batches while they are checked, of all connections together. A Produce that finds too
+    /// little of it is throttled; one that needs more than all of it is too large.
     pub server_unpack_bytes_max: usize,
-    /// Producer ids that a user, or a network of clients without a login, may use in five minutes: a quarter of those that
-    /// a partition remembers. Batches with further ones are throttled.
+    /// Producer ids that a user, or a network of clients without a login, may use in five minutes: a quarter of those
+    /// that a partition remembers. Batches with further ones are throttled.
     pub producer_ids_max: usize,
     /// The largest Fetch response, unless a single batch is larger.
     pub fetch_bytes_max: usize,
@@ -56,9 +56,9 @@ pub struct Options {
     /// For hubs that are created without a number of partitions.
     pub partitions_default: u32,
     pub topics: TopicDefaults,
-    /// How often the hub looks for something to retain or compact, which clients are told.
+    /// The interval of retention and compaction, as reported to clients.
     pub maintenance: Duration,
-    /// The session and the heartbeats of the consumer protocol, which clients are told.
+    /// The session and heartbeats of the consumer protocol, as reported to clients.
     pub consumer_session: Duration,
     pub consumer_heartbeat: Duration,
 }
@@ -68,7 +68,7 @@ pub struct Options {
 pub struct TopicDefaults {
     /// Of topics that are created explicitly or automatically.
     pub timestamp_type: TimestampType,
-    /// The values of the hub, which clients are told.
+    /// The values of the hub, as reported to clients.
     pub segment_bytes: u64,
     pub segment_age: Duration,
     pub tombstone_age: Duration,
@@ -121,7 +121,7 @@ impl Default for Options {
     }
 }
 
-/// The id of the cluster that clients are told. Clients compare it to notice that they reached another one.
+/// The cluster id, as reported to clients. Clients compare it to notice that they reached another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClusterId {
     Named(String),
@@ -134,7 +134,7 @@ pub enum ClusterId {
 pub struct Listener {
     /// Port 0 selects a free port.
     pub address: SocketAddr,
-    /// The address that clients are told to connect to. Default: the address itself.
+    /// The advertised address. Default: the address itself.
     pub advertised: Option<(String, u16)>,
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// Clients must authenticate first. Without SASL they are [`Identity::anonymous`](crate::Identity::anonymous).

@@ -1,9 +1,9 @@
-//! A quota of producer ids for each client, so that none takes all the places that partitions have for producers.
+//! A quota of producer ids for each client, so that none fills the producer tables of partitions.
 //!
 //! Any number is a valid producer id, and a partition remembers a bounded number of producers
-//! (`highwater_log::producer_states`), none of which it forgets while it may repeat a batch. A client that used ever
+//! (`highwater_log::producer_states`), and forgets none while it may repeat a batch. A client that used ever
 //! new ids would keep the new producers of others out. Kafka has the same problem, and a proposal with the same answer
-//! (KIP-936): distinct ids are counted for each user. Clients without a login are told apart by their network.
+//! (KIP-936): distinct ids are counted for each user. Clients without a login are distinguished by their network.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ const WINDOW: Duration = Duration::from_secs(5 * 60);
 /// refused too, and stay in order.
 const REFUSAL: Duration = Duration::from_secs(1);
 
-/// Clients whose ids are counted. With more, the one that has been silent longest is forgotten.
+/// Clients whose ids are counted. With more, the least recently active one is forgotten.
 const CLIENTS_MAX: usize = 4096;
 
 /// Ids of all clients together, about 5 MB. With more, clients are forgotten likewise.

@@ -51,7 +51,7 @@ impl Queue {
         self.bytes
     }
 
-    /// Queues a request, and starts it if its turn has come.
+    /// Queues a request, and starts it if it is its turn.
     pub(crate) fn push(
         &mut self,
         head: RequestHead,

@@ -211,7 +211,7 @@ impl RequestContext {
         }
     }
 
-    /// Takes what a response whose size was unknown needs beyond its share, before it is encoded.
+    /// Grows the share to the size of a response whose size was unknown, before it is encoded.
     pub(crate) async fn reserve_encoded(
         &self,
         mut share: MemoryShare,
@@ -244,7 +244,7 @@ impl RequestContext {
         let bytes: usize = response.pieces.iter().map(Bytes::len).sum();
         let missing = bytes.saturating_sub(share.bytes());
         if missing > 0 && bytes > UNCOUNTED_BYTES {
-            // The reserved bytes are an estimate: a larger response is not lost, but what it holds is counted.
+            // The reserved bytes are an estimate: a larger response is not lost, but its memory is counted.
             share.add(self.broker.response_memory.take_unchecked(missing));
         }
         share.shrink_to(bytes);
@@ -306,7 +306,7 @@ impl RequestContext {
         &*self.broker.services.transactions
     }
 
-    /// Counts a code that is sent, unless it is no error.
+    /// Counts an error code that is sent.
     pub(crate) fn count_error(&self, code: i16) -> i16 {
         if code != OK {
             self.broker.metrics.errors.add(1);
@@ -354,8 +354,8 @@ impl RequestContext {
         code
     }
 
-    /// Whether the client has the right that this request needs on the resource. What it does not name is left out of
-    /// the response rather than refused.
+    /// Whether the client has the right that this request needs on the resource. Unnamed resources are left out of the
+    /// response rather than refused.
     pub(crate) fn may(&self, on: Resource<'_>) -> bool {
         self.has_any(rights::required(self.api.key, ResourceKind::of(on)), on)
     }

@@ -1,4 +1,4 @@
-//! Responses on their way to the socket: pieces of memory that are written in sequence, not copied together.
+//! Responses queued for the socket: pieces of memory that are written in sequence, not copied together.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -10,10 +10,10 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::Session;
 
-/// A response in its wire format, and what the connection does after it.
+/// A response in its wire format, and the next action of the connection.
 #[derive(Debug, Default)]
 pub(crate) struct EncodedResponse {
-    /// Empty for a request that gets no response.
+    /// Empty for a request without a response.
     pub pieces: Vec<Bytes>,
     /// The memory of the pieces, held until they are written.
     pub share: MemoryShare,

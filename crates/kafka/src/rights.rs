@@ -1,8 +1,8 @@
 //! The rights that each request needs, in one table.
 //!
-//! [`RequestContext::allow`](crate::request::RequestContext::allow) looks the right up here by the API key of its request
-//! and the kind of the resource, so the table is what is enforced. `docs/security.md` has it, generated, and a test sends
-//! the requests of every row.
+//! [`RequestContext::allow`](crate::request::RequestContext::allow) looks the right up here by the API key of its
+//! request and the kind of the resource, so the table is enforced. `docs/security.md` has it, generated, and a test
+//! sends the requests of every row.
 
 use highwater_access::{Resource, Right};
 use kafka_protocol::ResponseError as Code;
@@ -10,11 +10,11 @@ use kafka_protocol::messages::ApiKey;
 
 use crate::api::APIS;
 
-/// What a right is needed for.
+/// The kind of resource that a right applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResourceKind {
     Node,
-    /// At least one hub, whichever.
+    /// Any hub.
     AnyHub,
     Hub,
     /// A hub that the request creates.
@@ -30,7 +30,7 @@ pub enum Denial {
     Error,
     /// The response has no entry for the resource.
     Omitted,
-    /// The hub is unknown, as if nobody could create it.
+    /// The hub is unknown, as if it could not be created.
     Unknown,
 }
 
@@ -138,7 +138,7 @@ const ROWS: &[ResourceRights] = &[
     row(ApiKey::ListTransactions, TransactionalId, SEND).otherwise(Denial::Omitted),
 ];
 
-/// Requests that need no right: the login, what every client must know to connect, and metrics of the client itself.
+/// Requests that need no right: the login, connection metadata, and metrics of the client itself.
 const FREE: &[ApiKey] = &[
     ApiKey::SaslHandshake,
     ApiKey::ApiVersions,
@@ -148,7 +148,7 @@ const FREE: &[ApiKey] = &[
     ApiKey::PushTelemetry,
 ];
 
-/// The rights of which a client needs one. Without a row no right is enough.
+/// Alternative rights: a client needs one of them. Without a row no right is enough.
 pub(crate) fn required(api: ApiKey, resource: ResourceKind) -> &'static [Right] {
     let found = ROWS
         .iter()
@@ -228,7 +228,7 @@ pub struct RequestRights {
     pub needed: Option<NeededRight>,
 }
 
-/// What a request needs for each resource of a kind.
+/// The required rights of a request for each resource of a kind.
 #[derive(Clone, Copy, Debug)]
 pub struct NeededRight {
     pub resource: ResourceKind,

@@ -304,7 +304,7 @@ fn serve_connection(
     }
 }
 
-/// Without an advertised address, clients are told the address that they connected to.
+/// Without an advertised address, the address that the client connected to is reported.
 fn listener_info(
     options: &Listener,
     stream: &TcpStream,

@@ -42,7 +42,7 @@ pub struct ConsumerHeartbeat {
     pub epoch: i32,
     pub instance: Option<String>,
     pub rack: Option<String>,
-    /// How long the member may take to give up partitions.
+    /// How long the member may take to revoke partitions.
     pub rebalance_timeout: Option<Duration>,
     /// The hubs to subscribe to.
     pub names: Option<Vec<String>>,
@@ -63,11 +63,11 @@ pub struct ConsumerHeartbeatResponse {
     pub epoch: i32,
     /// The time until the next heartbeat.
     pub interval: Duration,
-    /// The partitions that the member is to have: it gives up others. `None` if that has not changed.
+    /// The assigned partitions of the member: it revokes others. `None` if that has not changed.
     pub assignment: Option<HubPartitions>,
 }
 
-/// What a group of the consumer protocol has beyond other groups.
+/// The additional state of a group of the consumer protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsumerGroupInfo {
     pub epoch: i32,
@@ -83,7 +83,7 @@ pub struct ConsumerMemberInfo {
     pub names: Vec<String>,
     pub pattern: Option<String>,
     pub assigned: HubPartitions,
-    /// What it will have when all members have given up what they are to.
+    /// Its partitions after all revocations.
     pub target: HubPartitions,
 }
 

@@ -40,7 +40,7 @@ pub trait GroupCoordinator: Send + Sync {
         stable: bool,
     ) -> BoxFuture<Result<Vec<CommittedOffset>, GroupError>>;
 
-    /// A member of a group of the consumer protocol joins, leaves, or says that it is alive. A coordinator without that
+    /// A member of a group of the consumer protocol joins, leaves, or sends a heartbeat. A coordinator without that
     /// protocol refuses it.
     fn consumer_heartbeat(
         &self,
@@ -112,8 +112,8 @@ pub struct JoinResponse {
     pub protocol: String,
     pub leader: String,
     pub member: String,
-    /// The id under which this static leader led the same generation before its restart. The assignment stands: the
-    /// leader must not send another one.
+    /// The id under which this static leader led the same generation before its restart. The assignment is unchanged:
+    /// the leader must not send another one.
     pub led_as: Option<String>,
     /// All members, for the leader; empty for the others.
     pub members: Vec<JoinResponseMember>,
@@ -242,7 +242,7 @@ pub enum GroupState {
     CompletingRebalance,
     /// Consumer protocol: the target of the members is not computed yet.
     Assigning,
-    /// Consumer protocol: members give up or wait for partitions.
+    /// Consumer protocol: members revoke or wait for partitions.
     Reconciling,
     Stable,
     Dead,

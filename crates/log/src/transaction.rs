@@ -62,7 +62,8 @@ pub trait TransactionCoordinator: Send + Sync {
         commit: OffsetCommit,
     ) -> BoxFuture<Result<(), GroupError>>;
 
-    /// Like [`commit_transaction_offsets`](Self::commit_transaction_offsets), but adds the group to the transaction first.
+    /// Like [`commit_transaction_offsets`](Self::commit_transaction_offsets), but adds the group to the transaction
+    /// first.
     fn commit_offsets_adding(
         &self,
         transaction: TransactionRef,

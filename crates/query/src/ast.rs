@@ -1,7 +1,7 @@
 //! The syntax tree: names unresolved, every clause of the language present.
 //!
-//! Conditions and values share one expression type, because only the binder can report well that one stands in place of
-//! the other. Chains of AND and OR are flat, so that a list of a thousand alternatives is not a tree of a thousand
+//! Conditions and values share one expression type, because only the binder can report well that one is used in place
+//! of the other. Chains of AND and OR are flat, so that a list of a thousand alternatives is not a tree of a thousand
 //! levels; the parser limits all other nesting.
 
 use crate::Span;
@@ -307,7 +307,7 @@ impl Expr {
             depth: 0,
         };
         let mut below = match &expr.kind {
-            // Each name after the first reads a field of what is before it.
+            // Each name after the first reads a field of the value before it.
             ExprKind::Path(path) => u16::try_from(path.len().saturating_sub(1)).unwrap_or(u16::MAX),
             _ => 0,
         };

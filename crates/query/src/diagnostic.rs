@@ -1,4 +1,4 @@
-//! An error or warning about a query: what, where, and how to fix it.
+//! An error or warning about a query: message, position, and fix.
 //!
 //! A diagnostic is a value: the binder makes it, and the command line, the console and the tests each display it.
 //! [`Diagnostic::render`] is for terminals, in the style of rustc. It never panics: a span outside of the text is moved

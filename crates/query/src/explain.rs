@@ -1,7 +1,7 @@
 //! A plan for people: operators, columns, and the consequences for starting and scaling.
 //!
 //! [`explain`] prints the tree from the outputs down to the sources; subtrees that several outputs share are printed
-//! once and then referred to by number. [`lookback`] says how much of the past a start needs.
+//! once and then referred to by number. [`lookback`] computes how much of the past a start needs.
 
 use std::fmt::Write;
 
@@ -88,7 +88,7 @@ pub struct PlanStep {
     pub label: String,
     /// The steps that it reads.
     pub below: Vec<NodeId>,
-    /// It runs on each partition by itself.
+    /// It runs on each partition separately.
     pub is_per_partition: bool,
 }
 

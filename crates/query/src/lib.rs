@@ -1,7 +1,7 @@
 //! SAQL, the query language of Highwater: from text to a bound plan.
 //!
 //! A query passes through lexer, parser and binder. The parser knows the whole language, the binder knows its rules and
-//! what can run today; both report a [`Diagnostic`] with a position, a stable code and, where possible, a fix. The
+//! the supported subset; both report a [`Diagnostic`] with a position, a stable code and, where possible, a fix. The
 //! result is a [`plan::Plan`]: nodes over numbered columns, without names, aliases or steps, for the engine to execute.
 //!
 //! This crate knows no data, no columns in memory and no clock. It never panics on any text.

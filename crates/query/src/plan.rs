@@ -203,8 +203,8 @@ pub struct JoinNode {
     pub high: Duration,
     /// The exact conditions on times, all of which must hold.
     pub bounds: Vec<TimeBound>,
-    /// Equalities, hashed: left over the columns of `left`, right over those of `right`. NULL matches nothing, and so does
-    /// text that cannot be converted to the type of the other side.
+    /// Equalities, hashed: left over the columns of `left`, right over those of `right`. NULL matches nothing, and so
+    /// does text that cannot be converted to the type of the other side.
     pub keys: Vec<(Expr, Expr)>,
     /// Other conditions, over the joined columns.
     pub residual: Option<Pred>,
@@ -469,10 +469,11 @@ pub struct Aggregate {
     pub argument: Option<Expr>,
     /// ORDER BY inside OVER, for ranking aggregates.
     pub order: Vec<OrderKey>,
-    /// MIN/MAX over text compares as text only where the query cast it so; otherwise text is what it spells: a number, a
+    /// MIN/MAX over text compares as text only where the query cast it so; otherwise text is parsed: a number, a
     /// datetime or else text.
     pub as_text: bool,
-    /// The job's `strict_types`: text that MIN, MAX or an order key takes must be a number (an order key: or a datetime).
+    /// The job's `strict_types`: text that MIN, MAX or an order key takes must be a number (an order key: or a
+    /// datetime).
     pub strict_types: bool,
     pub span: Span,
 }

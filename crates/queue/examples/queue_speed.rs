@@ -1,4 +1,5 @@
-//! Throughput of a queue: messages sent, received under a lock and completed, each step durable (fsync) before its reply.
+//! Throughput of a queue: messages sent, received under a lock and completed, each step durable (fsync) before its
+//! reply.
 //!
 //! ```sh
 //! cargo run --release -p highwater-queue --example queue_speed -- [SECONDS] [FOLDER]

@@ -16,7 +16,7 @@ use highwater_log::{
 use crate::codec;
 use crate::machine::{ContentMap, Event, Machine};
 
-/// What a journal belongs to, which decides the name of its hub.
+/// The owner of a journal, which decides the name of its hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntityKind {
     Queue,
@@ -232,7 +232,7 @@ impl Journal {
         }
     }
 
-    /// Claims the hub again and restores the queue, after a failed append. Goes on as a new producer.
+    /// Claims the hub again and restores the queue, after a failed append. Continues as a new producer.
     pub(crate) async fn restart(
         &mut self,
         producer: i64,
@@ -247,7 +247,8 @@ impl Journal {
         self.partition.trim(before)
     }
 
-    /// Restores the queue by applying all events of the journal. A subscription needs the contents of its topic's messages.
+    /// Restores the queue by applying all events of the journal. A subscription needs the contents of its topic's
+    /// messages.
     pub(crate) async fn replay(&mut self, contents: &ContentMap) -> Result<Machine, JournalError> {
         let mut machine = match self.kind {
             EntityKind::Topic => Machine::new_topic(),

@@ -30,7 +30,7 @@
 //! # }
 //! ```
 //!
-//! This crate knows nothing of HTTP, of files, or of what a message is for.
+//! This crate knows nothing of HTTP, files, or the purpose of a message.
 
 mod codec;
 mod filter;

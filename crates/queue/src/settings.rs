@@ -20,11 +20,11 @@ pub struct Settings {
     /// Maximum bytes of messages, dead letters included. All messages are also held in memory.
     pub bytes_max: u64,
     pub message_bytes_max: u32,
-    /// The queue or topic that gets all messages.
+    /// The forwarding target of all messages.
     pub forward_to: Option<String>,
-    /// The queue or topic that gets all dead letters.
+    /// The forwarding target of all dead letters.
     pub forward_dead_letters_to: Option<String>,
-    /// The queue is deleted when nobody has used it for this time. `None` means never.
+    /// The queue is deleted when it has not been used for this time. `None` means never.
     pub auto_delete_on_idle: Option<Duration>,
 }
 

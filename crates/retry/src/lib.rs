@@ -1,4 +1,4 @@
-//! When to try again, and when to give up.
+//! When a failed operation is retried, and when it is final.
 //!
 //! ```
 //! use std::time::Duration;
@@ -42,7 +42,7 @@ pub enum Backoff {
     },
 }
 
-/// What to do after a failed try.
+/// The action after a failed try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryDecision {
     After(Duration),

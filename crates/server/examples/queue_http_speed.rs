@@ -126,7 +126,7 @@ async fn receive(
     Ok(())
 }
 
-/// As small as can be, because it shares the machine with what it measures.
+/// As small as possible, because it shares the machine with the measured node.
 struct Client {
     stream: TcpStream,
     buffer: Vec<u8>,

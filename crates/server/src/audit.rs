@@ -1,6 +1,7 @@
 //! The audit log: to the log of the node, and to the hub `__audit`.
 //!
-//! Recording never blocks a request. The queue to the hub is bounded, and events that it has no capacity for are counted.
+//! Recording never blocks a request. The queue to the hub is bounded, and events that it has no capacity for are
+//! counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,7 +1,7 @@
 //! Settings that Kafka's administrators change while the node runs, in `kafka.json` in the data folder.
 //!
-//! They are those of the broker, subscriptions to the metrics of clients and quotas of clients. A change is on the disk before
-//! it counts; the settings file of the node is not touched.
+//! They are those of the broker, subscriptions to the metrics of clients and quotas of clients. A change is durable
+//! before it takes effect; the settings file of the node is not touched.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ struct Store {
     /// Held while a change is written.
     changing: Mutex<()>,
     settings: watch::Sender<Arc<DynamicSettings>>,
-    /// Called with settings that count from now on.
+    /// Called with settings that take effect now.
     apply: Box<dyn Fn(&DynamicSettings) + Send + Sync>,
 }
 

@@ -1,4 +1,4 @@
-//! Deletes queues, topics and subscriptions that nobody has used for as long as their settings say.
+//! Deletes queues, topics and subscriptions whose idle time exceeds their setting.
 
 use std::convert::Infallible;
 use std::fmt::Display;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use highwater_access::{AuditEvent, AuditLog};
 use highwater_queue::{Queues, Topics};
 
-/// An entity is deleted at most this much later than its settings say, which is 5 minutes at least.
+/// The longest delay of a deletion. Idle times are 5 minutes at least.
 const INTERVAL: Duration = Duration::from_secs(30);
 
 pub(crate) async fn run(

@@ -1,9 +1,8 @@
 //! A node, assembled from its configuration: the hub, the Kafka protocol and HTTP in one process.
 //!
-//! [`config`] reads and checks the settings, [`http`] is the HTTP API over any [`Log`](highwater_log::Log), [`sharded`] has
-//! the names that stand for several hubs, [`processors`] delivers events to handlers,
-//! [`workflows`] runs the workflows of the settings, and [`node`] assembles the parts. This crate knows nothing of the
-//! command line.
+//! [`config`] reads and checks the settings, [`http`] is the HTTP API over any [`Log`](highwater_log::Log), [`sharded`]
+//! has names for several hubs, [`processors`] delivers events to handlers, [`workflows`] runs the workflows of the
+//! settings, and [`node`] assembles the parts. This crate knows nothing of the command line.
 
 pub mod amqp;
 mod audit;

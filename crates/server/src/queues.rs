@@ -69,7 +69,7 @@ pub(crate) async fn ensure(queues: &Queues, declared: &DeclaredQueue) -> Result<
     }
 }
 
-/// The queues of a log that several nodes share: they are opened when this node gets them, and fed then.
+/// The queues of a log that several nodes share: they are opened and fed when they are assigned to this node.
 pub(crate) fn share(
     log: &Arc<dyn Log>,
     clock: &Arc<dyn Clock>,

@@ -23,8 +23,8 @@ impl WatchedFiles {
         WatchedFiles { paths, stamps }
     }
 
-    /// Calls `reload` after each change, as long as `owner` is in use. Files may be written one after the other, so a failed
-    /// reload is tried again.
+    /// Calls `reload` after each change, as long as `owner` is in use. Files may be written one after the other, so a
+    /// failed reload is tried again.
     pub(crate) fn watch<T, E>(mut self, owner: &Arc<T>, reload: fn(&T) -> Result<(), E>)
     where
         T: Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! Sharded hubs: names that stand for several member hubs, for more throughput than one hub has.
+//! Sharded hubs: names for several member hubs, for more throughput than one hub has.
 //!
 //! Events sent to such a name are distributed over the members by key; reading by that name merges the members into one
 //! stream. The members are ordinary hubs and can be used by their own names too.
@@ -13,7 +13,7 @@ use crate::http::{self, Error};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardedHub {
     pub name: HubName,
-    /// The members: at least one. Their order decides where a key goes.
+    /// The members: at least one. Their order decides the hub of a key.
     pub hubs: Vec<HubName>,
 }
 
@@ -39,8 +39,8 @@ pub(crate) fn reserved_name(name: &str) -> String {
     format!("`{name}` begins paths of the HTTP API, and cannot name a hub or queue")
 }
 
-/// A log that refuses to create hubs with the names of sharded ones, because nothing could reach them, and with names that
-/// begin the paths of the HTTP API.
+/// A log that refuses to create hubs with the names of sharded ones, because nothing could reach them, and with names
+/// that begin the paths of the HTTP API.
 pub struct ReservedNames {
     pub log: Arc<dyn Log>,
     pub names: Vec<HubName>,

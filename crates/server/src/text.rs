@@ -64,7 +64,7 @@ pub(crate) fn time_text(time: EnqueueTime) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// What to do about an address that cannot be listened on; `setting` names it.
+/// The remedy for an address that cannot be listened on; `setting` names it.
 pub(crate) fn taken_hint(error: &io::Error, setting: &str) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => {

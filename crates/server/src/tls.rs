@@ -1,4 +1,5 @@
-//! TLS for listeners. Their certificates, and the authorities of client certificates, are read again when the files change.
+//! TLS for listeners. Their certificates, and the authorities of client certificates, are read again when the files
+//! change.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
@@ -39,7 +40,7 @@ pub(crate) fn acceptor(settings: &TlsSettings) -> Result<TlsAcceptor, TlsError> 
     Ok(TlsAcceptor::from(server_config(settings)?))
 }
 
-/// New connections get the certificate that is in the files.
+/// New connections use the current certificate of the files.
 pub(crate) fn server_config(settings: &TlsSettings) -> Result<Arc<ServerConfig>, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let certificate = Certificate::open(settings, &provider)?;

@@ -56,7 +56,7 @@ pub struct Mistake {
     /// The key with its tables, as in `time.late_arrival`; empty if the file is no TOML.
     pub key: String,
     pub position: Position,
-    /// What to do about it, written beside the caret.
+    /// The remedy, written beside the caret.
     pub label: String,
     /// Further facts, such as the list of known keys.
     pub notes: Vec<String>,

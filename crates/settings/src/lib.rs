@@ -1,4 +1,5 @@
-//! Reads the TOML files of users: typed values, and every mistake with its position, its key and the nearest known name.
+//! Reads the TOML files of users: typed values, and every mistake with its position, its key and the nearest known
+//! name.
 //!
 //! ```
 //! use highwater_settings::read_file;
@@ -16,12 +17,12 @@
 //!   = known keys: port, host");
 //! ```
 //!
-//! A file is read by a person who is waiting, so a wrong one is answered with everything that is wrong in it. That is why
-//! files are walked by hand over spanned TOML and not derived: a derived reader stops at the first mistake and knows no
-//! neighbours of a misspelt key.
+//! A person waits for the result, so all mistakes of a file are reported at once. That is why files are walked by hand
+//! over spanned TOML and not derived: a derived reader stops at the first mistake and knows no neighbours of a misspelt
+//! key.
 //!
-//! *Invariants:* a shown line has no secret; a file with a mistake never gives a value; a file that is no TOML is not searched further, because
-//! half-read tables give false mistakes.
+//! *Invariants:* a shown line has no secret; a file with a mistake never gives a value; a file that is no TOML is not
+//! searched further, because half-read tables give false mistakes.
 
 mod error;
 mod reader;
@@ -33,7 +34,7 @@ pub use reader::{Entry, FileReader, Section, read_file};
 pub use redact::redact_url;
 pub use secrets::{SecretError, Secrets};
 
-/// What to write instead of an unknown name: the nearest known one, if one is near.
+/// The suggestion for an unknown name: the nearest known one, if one is near.
 pub fn did_you_mean(name: &str, known: &[&str]) -> Option<String> {
     let near = highwater_spelling::nearest(name, known.iter().copied())?;
     Some(format!("did you mean \"{near}\"?"))

@@ -16,7 +16,8 @@ use crate::error::{FileError, Mistake};
 const DURATION_FORMS: &str =
     "a duration is \"150ms\", \"5s\", \"3m\", \"1h30m\", \"2d\" or the like";
 
-/// Reads a file's text; `file` is the name that mistakes are reported under. An error has every mistake that `read` noted.
+/// Reads a file's text; `file` is the name that mistakes are reported under. An error has every mistake that `read`
+/// noted.
 pub fn read_file<T>(
     source: &str,
     file: &str,
@@ -231,7 +232,7 @@ impl<'a> FileReader<'a> {
         pairs
     }
 
-    /// The same with its entry, for those who look into the text and may find mistakes there.
+    /// The same with its entry, for callers that parse the text and may find mistakes there.
     pub fn text_entry<'t>(
         &mut self,
         section: &Section<'t>,
@@ -548,7 +549,7 @@ impl<'a> FileReader<'a> {
         mistake.notes.push(format!("for example: {example}"));
     }
 
-    /// What the TOML parser itself could not read.
+    /// A syntax error of the TOML parser.
     fn syntax(&mut self, error: &toml::de::Error) {
         let span = error.span().unwrap_or(0..0);
         self.mistake(

@@ -21,7 +21,8 @@ pub fn redact_url(url: &str) -> String {
     shown.into_iter().collect()
 }
 
-/// A line of TOML without the values of secret keys, and with redacted URLs. A reference such as `${env:NAME}` is no secret.
+/// A line of TOML without the values of secret keys, and with redacted URLs. A reference such as `${env:NAME}` is no
+/// secret.
 pub(crate) fn redact_line(line: &str) -> String {
     let mut shown: Vec<char> = line.chars().collect();
     for text in quoted_texts(&shown) {

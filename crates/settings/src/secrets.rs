@@ -1,8 +1,8 @@
 //! References to secrets inside texts: `${env:NAME}` and `${file:path}`.
 //!
 //! A definition is stored, shown and logged with the reference; the secret is read each time it is used, so it can be
-//! rotated and never leaves its source. Definitions of users read only variables that begin with `HIGHWATER_SECRET_` and
-//! files below a folder: otherwise a job could post every variable and file of the node.
+//! rotated and never leaves its source. Definitions of users read only variables that begin with `HIGHWATER_SECRET_`
+//! and files below a folder: otherwise a job could post every variable and file of the node.
 
 use std::borrow::Cow;
 use std::path::Path;

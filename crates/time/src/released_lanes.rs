@@ -59,7 +59,7 @@ pub struct LaneWatermark {
     pub watermark: Instant,
 }
 
-/// A rise of the floor, and what was appended before the input event that caused it.
+/// A rise of the floor, and the values appended before the input event that caused it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FloorRise {
     /// The number of events before it.
@@ -97,8 +97,8 @@ impl ReleasedLaneEvents {
         }
     }
 
-    /// Removes what was appended before the floor rose to `floor` or beyond, and returns it: all of
-    /// it if the floor has not come so far. Without a list of rises that is not known.
+    /// Removes and returns the values appended before the floor rose to `floor` or beyond: all of them if the floor has
+    /// not reached it. Without a list of rises that is not known.
     #[must_use]
     pub fn take_before(&mut self, floor: Instant) -> ReleasedLaneEvents {
         let Some(rises) = &mut self.floor_rises else {
@@ -132,7 +132,7 @@ impl ReleasedLaneEvents {
         before
     }
 
-    /// Appends the state: what was appended and not taken.
+    /// Appends the state: values appended and not taken.
     pub fn snapshot(&self, out: &mut Vec<u8>) {
         out.count(self.rows.len());
         for (row, (time, lane)) in self.rows.iter().zip(self.times.iter().zip(&self.lanes)) {

@@ -16,7 +16,7 @@ use highwater_codec::{DecodeError, Reader, Writer};
 use crate::Instant;
 use crate::snapshot;
 
-/// How far from the end of the run an event may be inserted.
+/// The greatest distance from the end of the run at which an event is inserted.
 const INSERT_DISTANCE_MAX: usize = 32;
 
 /// Entries as (timestamp, handle).

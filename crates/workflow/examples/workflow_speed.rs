@@ -4,8 +4,8 @@
 //! cargo run --release -p highwater-workflow --example workflow_speed -- rate|accept|ended [COUNT] [FOLDER]
 //! ```
 //!
-//! - `rate`: five steps each, against services with a latency of 5 ms, every outcome synced to disk. The services run in a
-//!   process of their own (the same program, called with `services`), so that their CPU time is separate.
+//! - `rate`: five steps each, against services with a latency of 5 ms, every outcome synced to disk. The services run
+//!   in a process of their own (the same program, called with `services`), so that their CPU time is separate.
 //! - `accept`: instances that are accepted and then wait: the rate of starts and the memory per instance.
 //! - `ended`: instances that end at once; then a restart, and starts with that history.
 

@@ -1,7 +1,7 @@
 //! The definitions of all instances, by version.
 //!
-//! They are stored on a compacted hub, so that an instance finishes with the definition it started with, even if the file has
-//! changed, and even at a remote supervisor that never saw the file.
+//! They are stored on a compacted hub, so that an instance finishes with the definition it started with, even if the
+//! file has changed, and even at a remote supervisor that never saw the file.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};

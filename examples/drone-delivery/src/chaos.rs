@@ -1,8 +1,8 @@
 //! Fault injection: how often a service is slow, fails, is late, silent or down.
 //!
-//! Every request gets a [`RequestFault`] before it is handled. Faults are drawn from a seed, so a service that gets the same
-//! requests in the same order fails in the same way. The interesting faults are those where the work is done and the
-//! caller does not learn of it.
+//! Every request gets a [`RequestFault`] before it is handled. Faults are drawn from a seed, so a service that gets the
+//! same requests in the same order fails in the same way. The interesting faults are those where the work is done and
+//! the caller does not learn of it.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Simulated drones: follows created deliveries, moves them and returns the drones.
 //!
-//! It simulates the outside world and stores nothing: a flight lost in a restart is a drone that never returns, and shows
-//! up among the overdue deliveries.
+//! It simulates the outside world and stores nothing: a flight lost in a restart is a drone that never returns, and
+//! shows up among the overdue deliveries.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! The durable state of a service: every change is an event in a journal, and the state is the fold of its events.
 //!
-//! The journal is a hub with one partition, used as a library, so an event is on disk before anybody learns of it, and a
-//! `kill -9` loses nothing that was answered. Changes take effect in memory in journal order; a request that sees a change
-//! (a repetition or a read) is answered only when the change is durable.
+//! The journal is a hub with one partition, used as a library, so an event is on disk before it is visible, and a
+//! `kill -9` loses nothing that was answered. Changes take effect in memory in journal order; a request that sees a
+//! change (a repetition or a read) is answered only when the change is durable.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -79,8 +79,8 @@ impl<S: State> Store<S> {
         })
     }
 
-    /// Decides on the current state and applies the resulting event. Completes when the event, and all events the decision
-    /// could have seen, are durable.
+    /// Decides on the current state and applies the resulting event. Completes when the event, and all events the
+    /// decision could have seen, are durable.
     pub async fn change<R>(&self, decide: impl FnOnce(&S) -> (Option<S::Event>, R)) -> R {
         let (answer, changes) = {
             let mut inner = self.inner.lock();
@@ -102,7 +102,7 @@ impl<S: State> Store<S> {
         self.change(|state| (None, look(state))).await
     }
 
-    /// Enqueued at the call. Continues when the caller is gone, because others wait for the same change.
+    /// Enqueued at the call. Continues when the caller is dropped, because others wait for the same change.
     fn append(&self, event: &S::Event, number: u64) {
         let value = serde_json::to_vec(event).expect("events have text keys and no odd numbers");
         let record = NewRecord {

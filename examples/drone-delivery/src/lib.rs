@@ -3,8 +3,8 @@
 //!
 //! - [`ingestion`] is the public API: a request is durable on a hub before it is answered.
 //! - The workflows in `workflows/` call the [`services`], each with a [`journal`] of its own.
-//! - [`chaos`] injects faults, `load` generates traffic, `check` reads the journals and reports whether anything was lost,
-//!   left behind or done twice.
+//! - [`chaos`] injects faults, `load` generates traffic, `check` reads the journals and reports whether anything was
+//!   lost, left behind or done twice.
 
 pub mod chaos;
 pub mod check;

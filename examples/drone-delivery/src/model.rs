@@ -92,8 +92,8 @@ pub const DEPOT: Location = Location {
 };
 
 impl Location {
-    /// `47.61,-122.33` is a position. Any other text is an address, mapped deterministically to a position within 10 km of the
-    /// depot.
+    /// `47.61,-122.33` is a position. Any other text is an address, mapped deterministically to a position within 10 km
+    /// of the depot.
     pub fn of_text(text: &str) -> Location {
         let numbers = text.split_once(',').and_then(|(latitude, longitude)| {
             Some((

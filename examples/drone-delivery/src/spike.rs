@@ -1,7 +1,7 @@
 //! A load spike at the public API: latencies, and the CPU cost of a request by process.
 //!
-//! Node, ingestion and load share this machine. CPU time is read where the spike begins and ends, because the node's cost
-//! per request falls with the rate.
+//! Node, ingestion and load share this machine. CPU time is read where the spike begins and ends, because the node's
+//! cost per request falls with the rate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! The chaos trial: a load spike on failing services, one of them down for a while, and processes killed again and again.
-//! Then the checker.
+//! The chaos trial: a load spike on failing services, one of them down for a while, and processes killed again and
+//! again. Then the checker.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::serve::Kind;
 use crate::services::delivery::publish::HUB;
 use crate::stack::{Options, Process, Stack};
 
-/// Run everything, make it fail, and check what is left.
+/// Run everything, make it fail, and check the result.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Trial {
     #[command(flatten)]
@@ -105,8 +105,8 @@ impl Trial {
         }
     }
 
-    /// Kills in turn the node, the supervisor and a service, at random moments. In the middle the delivery service goes down for
-    /// a while, when drones have been assigned already.
+    /// Kills in turn the node, the supervisor and a service, at random moments. In the middle the delivery service goes
+    /// down for a while, when drones have been assigned already.
     async fn kill(&self, stack: &mut Stack, say: &impl Fn(String)) -> anyhow::Result<()> {
         let mut random = Random::seeded(self.seed);
         let dead = Process::of(Kind::Delivery);
@@ -135,8 +135,8 @@ impl Trial {
 }
 
 impl Trial {
-    /// Waits until every accepted request has ended or is parked, and the history has read all events. After a timeout, the
-    /// checker reports what is missing.
+    /// Waits until every accepted request has ended or is parked, and the history has read all events. After a timeout,
+    /// the checker reports what is missing.
     async fn settle(
         &self,
         stack: &Stack,

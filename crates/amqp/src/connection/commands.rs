@@ -26,7 +26,7 @@ pub struct LinkTerms {
     pub confirms: bool,
 }
 
-/// What became of a message.
+/// The outcome of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Accepted,
@@ -172,7 +172,7 @@ impl Connection {
         self.release(link, last.wrapping_sub(first).saturating_add(1));
     }
 
-    /// Counts deliveries as done that their client has settled itself.
+    /// Completes deliveries that their client has settled itself.
     pub fn release(&mut self, link: LinkId, count: u32) {
         let Some(link_handle) = self.handles.get(&link).copied() else {
             return;
@@ -200,7 +200,7 @@ impl Connection {
         }
     }
 
-    /// The messages that the client of a link wants, whatever the window of its session allows.
+    /// The link credit, regardless of the session window.
     pub fn credit(&self, link: LinkId) -> u32 {
         self.outgoing(link).map_or(0, |outgoing| outgoing.credit)
     }

@@ -1,7 +1,7 @@
-//! Messages to the client that it settles: which ones are outstanding, what the client decided, and our confirmation.
+//! Messages to the client that it settles: unsettled deliveries, the client's outcomes, and our confirmation.
 //!
-//! Only messages with a tag are tracked. The oldest one is forgotten when there are too many, so that a client that never
-//! settles holds a bounded amount of memory; settling a forgotten message is refused.
+//! Only messages with a tag are tracked. The oldest one is forgotten when there are too many, so that a client that
+//! never settles holds a bounded amount of memory; settling a forgotten message is refused.
 
 use std::ops::RangeInclusive;
 
@@ -20,7 +20,7 @@ pub struct TrackedDelivery {
     pub tag: [u8; 16],
 }
 
-/// What a client decided about messages.
+/// The outcome that a client chose for deliveries.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientOutcome {
     pub kind: OutcomeKind,
@@ -194,7 +194,7 @@ impl Connection {
         self.tracked += usize::from(before.is_none());
     }
 
-    /// Forgets the messages of a link that is gone.
+    /// Forgets the deliveries of a closed link.
     pub(super) fn forget_tracked(&mut self, channel: u16, link: LinkId) {
         if let Some(session) = self.sessions.get_mut(&channel) {
             let before = session.tracked.len();

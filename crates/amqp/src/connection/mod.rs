@@ -2,11 +2,11 @@
 //!
 //! [`Connection::next_event`] takes frames from the owner's read buffer until one of them means something to the owner.
 //! The owner answers with commands ([`Connection::accept_link`], [`Connection::settle`], [`Connection::send`]), which
-//! append frames to the output. Commands for a link that is gone do nothing, because the client may end it while the
-//! owner works: nothing may be written on a link or session that its client has ended.
+//! append frames to the output. Commands for a closed link do nothing, because the client may end it while the owner
+//! works: nothing may be written on a link or session that its client has ended.
 //!
 //! The channel and handle numbers of the client are used in both directions. Bounds: the length of a frame, sessions,
-//! links, transfers on the way (windows), deliveries that are not settled (credit), the size of a message, and the bytes
+//! links, transfers in flight (windows), unsettled deliveries (credit), the size of a message, and the bytes
 //! of incomplete messages together.
 
 mod commands;
@@ -106,7 +106,7 @@ pub enum Event {
         /// The transaction that it belongs to.
         transaction: Option<Bytes>,
     },
-    /// The link is gone, by the client or by a violation.
+    /// The link was closed, by the client or for a violation.
     Detached { link: LinkId },
     /// The client has closed the connection.
     Closed,
@@ -125,7 +125,7 @@ pub struct Delivery {
     pub payload: Bytes,
 }
 
-/// How far the connection has come.
+/// The phase of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Before the first protocol header.
@@ -190,8 +190,8 @@ impl Connection {
         }
     }
 
-    /// The next event of `input`, from which complete frames are taken. `None`: more bytes are needed. After an error the
-    /// client has been told, and the connection ends when the output is written.
+    /// The next event of `input`, from which complete frames are taken. `None`: more bytes are needed. After an error
+    /// the output ends with a close frame, and the connection ends when it is written.
     pub fn next_event(
         &mut self,
         input: &mut BytesMut,
@@ -402,7 +402,7 @@ impl Connection {
         performative: Performative,
         payload: Bytes,
     ) -> Result<(), ProtocolError> {
-        // Some clients go on to detach the links of a session that they have ended.
+        // Some clients detach the links of a session that they have already ended.
         let is_late = matches!(
             performative,
             Performative::Flow(_)
@@ -546,7 +546,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Drops what the connection knows of a link. False if it was detached before.
+    /// Removes the state of a link. False if it was detached before.
     fn forget(&mut self, link: &Link) -> bool {
         self.incomplete_bytes -= link.incomplete_bytes();
         let link_handle = self.handles.remove(&link.id);

@@ -1,4 +1,4 @@
-//! Sessions: the windows of transfers in both directions, and what arrives within them.
+//! Sessions: the transfer windows of both directions, and incoming frames.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +80,7 @@ impl Session {
         Ok(renew)
     }
 
-    /// Takes over what a flow says about the session.
+    /// Applies the windows of a flow frame.
     fn update_window(&mut self, flow: &Flow) {
         // A client that has not seen our Begin counts from where we begin.
         let seen = flow.next_incoming_id.unwrap_or(0);
@@ -174,7 +174,7 @@ impl Connection {
         let (id, before) = (link.id, link.incomplete_bytes());
         let arrival = match &mut link.end {
             LinkEnd::Receiver(incoming) => incoming.transfer(id, transfer, payload)?,
-            // On its way when the link was detached.
+            // In flight when the link was detached.
             LinkEnd::Detached => TransferResult::More,
             LinkEnd::Sender(_) | LinkEnd::Attaching => {
                 let description = "a transfer on a link that the client does not send on";

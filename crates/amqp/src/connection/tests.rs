@@ -1,4 +1,4 @@
-//! A client in a few lines against the machine: the usual course, and what hostile clients try.
+//! A client in a few lines against the machine: normal use, and hostile clients.
 
 use proptest::prelude::*;
 
@@ -228,7 +228,7 @@ fn credit_and_size_are_limits() {
     assert!(matches!(bench.event(), Some(Event::Detached { .. })));
     let told = condition_of(&bench.frames());
     assert_eq!(told.as_deref(), Some(condition::TRANSFER_LIMIT_EXCEEDED));
-    // What was on its way is ignored.
+    // Transfers in flight are ignored.
     bench.transfer(Some(3), false, b"d");
     assert_eq!(bench.event(), None);
 
@@ -705,7 +705,7 @@ fn some_frame() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// Whatever a client sends, the machine neither panics nor exceeds its limits, and the owner's answers fit.
+    /// For any input the machine neither panics nor exceeds its limits, and the owner's answers fit.
     #[test]
     fn any_frames_are_survived(frames in prop::collection::vec(some_frame(), 0..60), cuts in any::<u8>()) {
         let options = Options { links_max: 3, incomplete_bytes_max: 60, ..Options::default() };

@@ -1,5 +1,5 @@
-//! Transactions on the wire: the state of transfers and dispositions that belong to one, and the requests of a client to
-//! begin and end it. What a transaction is, is the owner's business.
+//! Transactions on the wire: the state of transfers and dispositions that belong to one, and the requests of a client
+//! to begin and end it. The owner implements transactions.
 
 use bytes::Bytes;
 

@@ -11,7 +11,7 @@ pub(super) struct CpuSeconds {
 }
 
 impl CpuSeconds {
-    /// What has been used until now. The node's comes from its metrics, so that it works over a network too.
+    /// The time used so far. The node's comes from its metrics, so that it works over a network too.
     pub(super) async fn now(client: &mut Client) -> CpuSeconds {
         CpuSeconds {
             server: server_cpu(client).await,

@@ -1,8 +1,8 @@
 //! `highwater bench job`: the cost of a live job from hub to hub, compared with the same query over files.
 //!
 //! A node in this process stores toll-booth events in a hub and runs a job over them: one-minute counts by booth, to
-//! another hub, exactly once. The measurement ends when the job is stopped, with all rows on disk and a final checkpoint.
-//! The file run reads the same events with as many threads.
+//! another hub, exactly once. The measurement ends when the job is stopped, with all rows on disk and a final
+//! checkpoint. The file run reads the same events with as many threads.
 
 use std::io::{Write, stdout};
 use std::path::{Path, PathBuf};

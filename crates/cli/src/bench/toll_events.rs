@@ -1,8 +1,8 @@
 //! Generates toll-booth events for benchmarks: any number, the same bytes for the same seed.
 //!
-//! They have the shape of the published workloads: eight fields and about 150 bytes an event, 1,000 events per second of
-//! event time at 100 booths, one in twenty up to two seconds out of order, amounts that are multiples
-//! of a quarter so that sums are exact in any order.
+//! They have the shape of the published workloads: eight fields and about 150 bytes an event, 1,000 events per second
+//! of event time at 100 booths, one in twenty up to two seconds out of order, amounts that are multiples of a quarter
+//! so that sums are exact in any order.
 
 use highwater_env::random::Random;
 use highwater_time::{Instant, TICKS_PER_MILLI};

@@ -1,7 +1,7 @@
 //! `highwater bench webhook`: the cost of a delivery to a webhook on this machine.
 //!
-//! A node stores the events on disk and posts them to a receiver that only answers. The receiver has a thread of its own,
-//! so that its CPU time can be told from the node's.
+//! A node stores the events on disk and posts them to a receiver that only answers. The receiver has a thread of its
+//! own, so that its CPU time is separate from the node's.
 
 use std::io::{Write, stdout};
 use std::net::SocketAddr;

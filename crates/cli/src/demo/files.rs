@@ -93,7 +93,7 @@ fn scale_times(text: &str, speed: u32) -> String {
     out
 }
 
-/// How far the watermark must pass the last event until every window and alarm is complete.
+/// The distance between the last event and the watermark at which every window and alarm is complete.
 pub(super) fn completion_time(speed: u32) -> Duration {
     Duration::from_secs(180) / speed
 }

@@ -1,4 +1,4 @@
-//! The texts of the demo: what runs, where to look, and what to try.
+//! The texts of the demo: running parts, addresses, and things to try.
 
 use std::path::Path;
 

@@ -1,9 +1,9 @@
 //! `highwater demo`: the whole system on generated events, live.
 //!
-//! The demo starts a node in this process and sends the events of toll booths with skewed clocks to a hub, until Ctrl-C.
-//! Four jobs run queries over it; a processor, a queue and a workflow work on their rows. All files are in one folder: a
-//! demo that was interrupted or killed resumes when it is started again. With `--once` the demo sends the events once,
-//! prints every row, and stores the events as a job over files, for `why` and `timeline`.
+//! The demo starts a node in this process and sends the events of toll booths with skewed clocks to a hub, until
+//! Ctrl-C. Four jobs run queries over it; a processor, a queue and a workflow work on their rows. All files are in one
+//! folder: a demo that was interrupted or killed resumes when it is started again. With `--once` the demo sends the
+//! events once, prints every row, and stores the events as a job over files, for `why` and `timeline`.
 
 mod auditors;
 mod files;

@@ -34,7 +34,7 @@ pub(super) async fn run(
     }
     printers.abort_all();
     eprintln!(
-        "\nRows go on in the console and on the hubs; from now on only figures are printed here.\n"
+        "\nRows continue in the console and on the hubs; from now on only figures are printed here.\n"
     );
     let mut client = Client::new(server)?;
     loop {

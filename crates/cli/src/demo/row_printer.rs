@@ -21,7 +21,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 pub(super) struct RowPrinter {
     pub job: &'static str,
     pub server: Server,
-    /// Holds the offset of the next row to print, so that a restarted demo resumes there. `None`: only new rows are printed.
+    /// Holds the offset of the next row to print, so that a restarted demo resumes there. `None`: only new rows are
+    /// printed.
     pub position_file: Option<PathBuf>,
     pub json: bool,
     /// All rows are written: the printer ends after the last stored row.

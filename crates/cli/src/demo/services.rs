@@ -1,6 +1,7 @@
 //! The services that the demo's processor and workflow call: one HTTP server whose answers fail now and then.
 //!
-//! While the file `police-down` is in the demo's folder, the police do not answer, and the circuit of the processor opens.
+//! While the file `police-down` is in the demo's folder, the police do not answer, and the circuit of the processor
+//! opens.
 
 use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hash, Hasher};

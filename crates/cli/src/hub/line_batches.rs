@@ -30,7 +30,7 @@ pub(crate) fn read_batches(
     let (out, batches) = mpsc::channel(4);
     std::thread::spawn(move || {
         if let Err(error) = read(files, limits, &out) {
-            // Without a receiver nobody needs the error.
+            // Without a receiver the error is not needed.
             let _ = out.blocking_send(Err(error));
         }
     });

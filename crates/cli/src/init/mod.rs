@@ -57,7 +57,7 @@ impl Init {
             out,
             "  highwater up             # a node with its hubs and its job"
         )?;
-        writeln!(out, "\nREADME.md goes on from there.")?;
+        writeln!(out, "\nREADME.md continues from there.")?;
         Ok(ExitStatus::Success)
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct DeliverySettings {
     /// The queue or topic that gets every dead letter; "" ends it
     #[arg(long, value_name = "NAME")]
     forward_dead_letters_to: Option<String>,
-    /// Delete it when nobody has used it for this time, such as 1h, or `never`
+    /// Delete it when it has not been used for this time, such as 1h, or `never`
     #[arg(long, value_name = "TIME")]
     auto_delete_on_idle: Option<String>,
 }

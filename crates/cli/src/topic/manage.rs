@@ -21,7 +21,7 @@ pub(crate) struct Settings {
     /// The largest message, in bytes; 1 MiB at most
     #[arg(long)]
     message_bytes_max: Option<u32>,
-    /// Delete the topic when nobody has used it for this time, such as 1h, or `never`
+    /// Delete the topic when it has not been used for this time, such as 1h, or `never`
     #[arg(long, value_name = "TIME")]
     auto_delete_on_idle: Option<String>,
 }

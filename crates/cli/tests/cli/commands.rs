@@ -1,4 +1,4 @@
-//! The `highwater` command as a user meets it: its output and its exit codes.
+//! The `highwater` command from a user's view: its output and its exit codes.
 #![allow(clippy::disallowed_methods, reason = "tests make their own files")]
 
 use std::io::{BufRead, BufReader};

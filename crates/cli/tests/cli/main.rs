@@ -1,4 +1,4 @@
-//! The `highwater` command as a user meets it, and the documents that must agree with the code.
+//! The `highwater` command from a user's view, and the documents that must agree with the code.
 
 mod commands;
 mod manual;

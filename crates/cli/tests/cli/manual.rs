@@ -1,11 +1,11 @@
 //! The manual of the language is true: what it shows compiles, runs and gives the rows that it says, its generated
 //! parts are what `highwater manual` prints, and its list of error codes is complete.
 //!
-//! How a page says what to check:
+//! The annotations of a page for its checks:
 //!
 //! - A fence of `sql` must compile without a complaint. With a code behind it, ` ```sql HW1503 `, it must be answered
 //!   with that code. Lines `-- reference: Name` and `-- outputs: Name, ..` stand for what the job file would
-//!   say. What cannot compile is `text`.
+//!   say. Code that cannot compile is `text`.
 //! - Fences of `json in Name` and `json out` (or `json out Name`) behind it hold the events of an input and the rows of
 //!   an output: then the query also runs, as a golden case. `json reference Name` holds reference data, `js name` a
 //!   function, and `toml job` more of the job file.
@@ -190,7 +190,7 @@ fn catalog(query: &str) -> Catalog {
     }
 }
 
-/// What is wrong with a query, and what may be.
+/// The errors and warnings of a query.
 fn findings(query: &str) -> Vec<Diagnostic> {
     match compile(query, &catalog(query)) {
         Ok(compiled) => compiled.warnings,

@@ -1,4 +1,4 @@
-//! `highwater up` and the commands that talk to it, as a user meets them.
+//! `highwater up` and the commands that talk to it, from a user's view.
 #![allow(clippy::disallowed_methods, reason = "tests make their own files")]
 
 use std::io::{BufRead, BufReader, Read, Write};

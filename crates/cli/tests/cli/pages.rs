@@ -1,5 +1,5 @@
-//! The pages of the repository hold together: `docs/README.md` lists each page of `docs` once, and links between pages lead to
-//! a file and to a heading in it.
+//! The pages of the repository hold together: `docs/README.md` lists each page of `docs` once, and links between pages
+//! lead to a file and to a heading in it.
 #![allow(
     clippy::disallowed_methods,
     reason = "the test reads the files of the repository"

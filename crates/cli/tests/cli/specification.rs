@@ -1,5 +1,5 @@
-//! The specification, the tests and `docs/coverage.md` agree: an id that a test claims to prove exists, every id has a row,
-//! every file that a row names is there, and the reference of every golden case leads to a section or a decision.
+//! The specification, the tests and `docs/coverage.md` agree: an id that a test claims to prove exists, every id has a
+//! row, every file that a row names is there, and the reference of every golden case leads to a section or a decision.
 #![allow(
     clippy::disallowed_methods,
     reason = "the test reads the files of the repository"
@@ -77,7 +77,8 @@ fn expand_braces(path: &str) -> Vec<String> {
         .collect()
 }
 
-/// Coverage names files from the root, or as `crate/file.rs` for `crates/crate/src/file.rs`; a trailing `*` is any ending.
+/// Coverage names files from the root, or as `crate/file.rs` for `crates/crate/src/file.rs`; a trailing `*` is any
+/// ending.
 fn exists(name: &str) -> bool {
     let name = name.trim_start_matches("./");
     let in_source = name

@@ -6,8 +6,8 @@
 //! HIGHWATER_FUZZ_SECONDS=600 HIGHWATER_FUZZ_SEED=7 cargo test -p highwater-cli --test fuzz -- --nocapture
 //! ```
 //!
-//! A failing input is minimised, printed and written to the build folder. The targets are those of cargo-fuzz, in `fuzz/`.
-//! An input with a new outcome joins the corpus; this replaces coverage feedback.
+//! A failing input is minimised, printed and written to the build folder. The targets are those of cargo-fuzz, in
+//! `fuzz/`. An input with a new outcome joins the corpus; this replaces coverage feedback.
 #![allow(
     clippy::disallowed_methods,
     reason = "a fuzzer needs the clock and the files of the corpus"

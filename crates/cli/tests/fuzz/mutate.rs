@@ -1,5 +1,5 @@
-//! Mutates inputs. Texts are mutated word by word, so that most results still resemble the language, and now and then byte
-//! by byte, so that some do not.
+//! Mutates inputs. Texts are mutated word by word, so that most results still resemble the language, and now and then
+//! byte by byte, so that some do not.
 
 use highwater_env::random::Random;
 

@@ -37,7 +37,7 @@ pub(crate) enum Schema {
 }
 
 impl Schemas {
-    /// Parses the schema of a file, which must be a record. The error says what is not supported.
+    /// Parses the schema of a file, which must be a record. The error names the unsupported part.
     pub(super) fn parse(text: &[u8]) -> Result<(Schemas, usize), String> {
         let json: Json = serde_json::from_slice(text)
             .map_err(|error| format!("its schema is not valid JSON: {error}"))?;

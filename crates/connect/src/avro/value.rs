@@ -10,7 +10,7 @@ use super::schema::{Schema, Schemas};
 /// How deep values may nest.
 const DEPTH_MAX: u32 = 128;
 /// How many values without bytes (null, records of nulls) a block may have beyond one per byte. Otherwise any damaged
-/// count would be believed.
+/// count would be accepted.
 const WITHOUT_BYTES_MAX: usize = 4096;
 const NANOS_PER_DAY: i128 = 86_400_000_000_000;
 

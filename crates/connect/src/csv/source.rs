@@ -244,7 +244,7 @@ impl CsvSource {
         })
     }
 
-    /// The events of decoded records; `bad` has those that are no records.
+    /// The events of decoded records; `bad` gets rows that are not records.
     fn events(
         &self,
         table: &Table,

@@ -1,5 +1,5 @@
-//! One file: a job over files writes it as a whole; a live job writes a folder of files (`files`), because its rows never
-//! end.
+//! One file: a job over files writes it as a whole; a live job writes a folder of files (`files`), because its rows
+//! never end.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -53,13 +53,13 @@ mod postgres {
 ///
 /// A job calls [`resume`](Endpoint::resume) once, then [`write`](Endpoint::write) with consecutive rows, and
 /// [`checkpoint`](Endpoint::checkpoint) for every checkpoint. **The first checkpoint is stored before the first
-/// write**: otherwise a job that crashes early could not find out what it had written. Some endpoints insist on it.
+/// write**: otherwise a job that crashes early could not find its written rows. Some endpoints insist on it.
 ///
 /// All methods run on a tokio runtime.
 pub trait Endpoint: Send {
     /// Finds out which rows are already there. `state` is the result of [`checkpoint`](Endpoint::checkpoint) in the
-    /// checkpoint that the job resumes from; `None` if the job starts from the beginning, where rows of an earlier job
-    /// of that name do not count. May be called again after a failure.
+    /// checkpoint that the job resumes from; `None` if the job starts from the beginning; rows of an earlier job of
+    /// that name are ignored. May be called again after a failure.
     fn resume<'a>(&'a mut self, state: Option<&'a [u8]>) -> EndpointFuture<'a, ()>;
 
     /// Accepts rows, which may stay buffered. Skips rows that are already there. After a failure the job writes the
@@ -83,7 +83,7 @@ pub trait Endpoint: Send {
     }
 }
 
-/// The column that says whether a row that is given before it is final is so; NULL for a withdrawn row.
+/// The column that marks whether an early row is final; NULL for a withdrawn row.
 pub const FINAL_COLUMN: &str = "_final";
 
 /// Consecutive rows of one output.
@@ -127,7 +127,7 @@ pub enum EndpointError {
         rows: Vec<u64>,
         reason: String,
     },
-    /// No rows will be accepted until somebody changes something: no such table, wrong password.
+    /// No rows will be accepted until an operator intervenes: no such table, wrong password.
     #[error("{reason}")]
     Unfit { reason: String },
     /// The reader of standard output has closed the pipe, as `head` does, or the job has ended.

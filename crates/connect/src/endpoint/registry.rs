@@ -1,4 +1,4 @@
-//! The kinds of outputs: what a job file may declare as `type`, and how each is read and opened.
+//! The kinds of outputs: the values of `type` in a job file, and how each is read and opened.
 //!
 //! An endpoint is one module with a `KIND`: its name, its keys, and a function that reads them into
 //! [`OutputSettings`], which open the endpoint. [`OUTPUT_KINDS`] lists the modules; nothing else in the workspace
@@ -81,19 +81,19 @@ pub trait OutputSettings: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Refuses paths and secrets beyond `access`; relative paths start at `folder`. Connections are checked when they are
-    /// made.
+    /// Refuses paths and secrets beyond `access`; relative paths start at `folder`. Connections are checked when they
+    /// are made.
     fn check(&self, access: &OutsideAccess, folder: &Path) -> Result<(), String> {
         let _ = (access, folder);
         Ok(())
     }
 
-    /// What a reader of the output has to know about repeated rows, if they are not excluded.
+    /// A note for readers of the output if rows may be repeated.
     fn repeats(&self) -> Option<&'static str> {
         None
     }
 
-    /// Whether it shuts out an instance of the job on another machine that still writes.
+    /// Whether it fences an instance of the job on another machine that still writes.
     fn is_fenced(&self) -> bool {
         false
     }
@@ -110,7 +110,7 @@ pub trait OutputSettings: fmt::Debug + Send + Sync {
     }
 }
 
-/// What a definition may reach outside of the node. By default everything that its operator may.
+/// The access of a definition to the outside of the node. By default everything that its operator may.
 #[derive(Clone, Debug, Default)]
 pub struct OutsideAccess {
     pub egress: EgressPolicy,
@@ -146,8 +146,9 @@ pub struct SinkTarget {
     pub format: OutputFormat,
 }
 
-/// One of the writers that share an output. A row belongs to the one with the number that is left when the hash of its key
-/// is divided by the number of writers; so a partition has rows of one writer if the number of partitions is a multiple.
+/// One of the writers that share an output. A row belongs to the one with the number that is left when the hash of its
+/// key is divided by the number of writers; so a partition has rows of one writer if the number of partitions is a
+/// multiple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputShard {
     pub number: u32,
@@ -155,7 +156,7 @@ pub struct OutputShard {
     pub of: u32,
 }
 
-/// The job that an output belongs to, and what the process offers to endpoints.
+/// The job of an output, and the services of the process for endpoints.
 #[derive(Clone)]
 pub struct OutputContext {
     /// Together with `output` the identity of the output: a job must keep it, and no two may share it.
@@ -165,7 +166,7 @@ pub struct OutputContext {
     pub refused_by: Option<String>,
     /// Raised when the job starts from the beginning, where the row numbers begin again.
     pub epoch: u64,
-    /// Set if rows are given before they are final: the columns that tell them apart. Rows have the columns `_revision`
+    /// Set if rows are sent before they are final: the columns that tell them apart. Rows have the columns `_revision`
     /// and `_final`, and a row with NULL in `_final` withdraws an earlier one.
     pub early_key: Option<Vec<String>>,
     /// Set if several writers share the output: this one has the rows of some keys, with numbers of its own.

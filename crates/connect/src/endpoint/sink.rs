@@ -1,8 +1,8 @@
 //! The rows of a job that ends with its input: into a file that appears when it is complete, or to standard output.
 //!
-//! Nothing of it waits, so every future is ready at once and needs no runtime. Time ends after the last row
-//! ([`Endpoint::advance`] to [`Instant::AFTER_ALL`]): the format writes its footer. [`Endpoint::checkpoint`] then commits, so
-//! that a job makes none of its files final before all of them have been written.
+//! It does no asynchronous I/O, so every future is ready at once and needs no runtime. Time ends after the last row
+//! ([`Endpoint::advance`] to [`Instant::AFTER_ALL`]): the format writes its footer. [`Endpoint::checkpoint`] then
+//! commits, so that a job makes none of its files final before all of them have been written.
 
 use std::future::ready;
 

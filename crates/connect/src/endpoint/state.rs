@@ -1,4 +1,4 @@
-//! The start of every endpoint's state: its kind and version. A job may have got another output under an old name, and
+//! The start of every endpoint's state: its kind and version. A job may have another output under an old name, and
 //! must not read the state of another kind.
 
 use highwater_codec::{DecodeError, Reader, Writer};

@@ -1,4 +1,4 @@
-//! Rows on standard output: at least once, because a terminal cannot say what it has shown.
+//! Rows on standard output: at least once, because a terminal cannot report its last row.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -2,9 +2,9 @@
 //!
 //! A file that grows cannot be given to a [`Source`](crate::Source), which reads to the end. Its follower reads the
 //! available part, remembers the position, and continues there later, perhaps in another process. So a [`FileSlicer`]
-//! starts anywhere, and every [`FileSlice`] says where the next one starts. JSON lines are values as they are; a run of
-//! CSV records becomes a small file with the header prepended; Avro and Parquet files cannot be split and become tables
-//! (`table.rs`). [`ValueDecoder`](crate::ValueDecoder) decodes all of them.
+//! starts anywhere, and every [`FileSlice`] has the position of the next one. JSON lines are values as they are; a run
+//! of CSV records becomes a small file with the header prepended; Avro and Parquet files cannot be split and become
+//! tables (`table.rs`). [`ValueDecoder`](crate::ValueDecoder) decodes all of them.
 
 mod csv;
 mod json;

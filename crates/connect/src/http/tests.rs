@@ -56,7 +56,7 @@ async fn an_answer_is_bounded() {
 #[tokio::test]
 async fn nobody_there_and_no_address_are_told_apart() {
     let client = Client::new(Options::default());
-    // Bound and dropped: nobody listens there now.
+    // Bound and dropped: no server listens there now.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);

@@ -70,8 +70,8 @@ pub struct SourceNote {
 }
 
 impl SourceNote {
-    /// Whether the file ended before the size it had when it was opened, so that events are missing. A file that grew was
-    /// read to its end.
+    /// Whether the file ended before the size it had when it was opened, so that events are missing. A file that grew
+    /// was read to its end.
     pub fn is_cut_short(&self) -> bool {
         self.bytes_read < self.bytes_at_open
     }

@@ -33,7 +33,7 @@ struct Levels {
     count: usize,
 }
 
-/// The values that are not NULL, by the way in which they are stored.
+/// The values that are not NULL, by physical type.
 enum Values {
     Bool(Decoded<BoolType>),
     Int32(Decoded<Int32Type>),

@@ -1,4 +1,4 @@
-//! What the values of a leaf column mean to events.
+//! The event types of the values of a leaf column.
 
 use highwater_engine::Value;
 use highwater_time::Instant;

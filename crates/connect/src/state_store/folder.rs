@@ -71,7 +71,7 @@ impl FolderStore {
         drop(file);
         let renamed = self.disk.rename_new(&temporary, path);
         if renamed.is_err() {
-            // It is only in the way.
+            // A leftover that serves no purpose.
             let _ = self.disk.remove_file(&temporary);
         }
         renamed?;

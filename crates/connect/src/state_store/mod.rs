@@ -1,8 +1,8 @@
-//! Where checkpoints are that another machine may go on from: a folder or an object store.
+//! Checkpoint stores that several machines share: a folder or an object store.
 //!
-//! Objects appear whole, are never replaced, and one of several creators of the same object succeeds. That is all that the
-//! owners of a job's shards need to shut each other out (`job/live/shard_state.rs`). Calls block, and may not be made on a
-//! thread that drives the runtime.
+//! Objects appear whole, are never replaced, and one of several creators of the same object succeeds. That is all that
+//! the owners of a job's shards need to fence each other (`job/live/shard_state.rs`). Calls block, and may not be made
+//! on a thread that drives the runtime.
 
 #[cfg(any(test, feature = "object-store"))]
 mod bucket;

@@ -74,7 +74,7 @@ fn a_file_of_several_chunks_pages_and_row_groups() {
     }
 }
 
-/// Events have no times of day; a query that does not read the column does not meet it.
+/// Events have no times of day; a query that does not read the column does not fail on it.
 // proves S2
 #[test]
 fn a_type_that_events_cannot_hold_matters_to_queries_that_read_it() {

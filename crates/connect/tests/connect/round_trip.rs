@@ -1,4 +1,4 @@
-//! What is written reads back equal.
+//! Written values read back equal.
 
 use crate::common::{event, spelled};
 use highwater_connect::json::{Batch, Decoder, Field, JsonWriter};

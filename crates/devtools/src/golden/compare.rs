@@ -1,8 +1,9 @@
-//! Compares the rows of a job with the expected rows and says how they differ.
+//! Compares the rows of a job with the expected rows and describes the differences.
 //!
-//! Rows are JSON lines. Numbers are equal within one part in a billion, because another engine may add in another order;
-//! date-times are equal if they are the same instant; the order of keys does not matter; a missing column differs from
-//! NULL. The tolerance makes equality intransitive, so rows in any order are paired by a *matching*; see `matching`.
+//! Rows are JSON lines. Numbers are equal within one part in a billion, because another engine may add in another
+//! order; date-times are equal if they are the same instant; the order of keys does not matter; a missing column
+//! differs from NULL. The tolerance makes equality intransitive, so rows in any order are paired by a *matching*; see
+//! `matching`.
 
 use std::collections::BTreeMap;
 use std::fmt;

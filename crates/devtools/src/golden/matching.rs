@@ -1,8 +1,8 @@
 //! Pairs expected with actual rows in any order.
 //!
-//! Equality with a tolerance is not transitive, so sorting both sides and comparing in step can fail although a matching
-//! exists. Instead rows are grouped into buckets by everything but their numbers, and augmenting paths find a maximum
-//! matching within a bucket. Exactly equal rows, nearly always all of them, are paired first by a hash look-up.
+//! Equality with a tolerance is not transitive, so sorting both sides and comparing in step can fail although a
+//! matching exists. Instead rows are grouped into buckets by everything but their numbers, and augmenting paths find a
+//! maximum matching within a bucket. Exactly equal rows, nearly always all of them, are paired first by a hash look-up.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;

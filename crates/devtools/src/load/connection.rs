@@ -69,8 +69,8 @@ impl LoadConnection {
         Ok(())
     }
 
-    /// Continues the request in flight. The status and body, once the response is complete; nothing follows it before the
-    /// next request.
+    /// Continues the request in flight. The status and body, once the response is complete; nothing follows it before
+    /// the next request.
     pub fn receive(&mut self) -> io::Result<Option<(u16, &[u8])>> {
         self.send()?;
         let Some(stream) = &mut self.stream else {

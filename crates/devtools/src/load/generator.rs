@@ -1,8 +1,8 @@
 //! A single thread that sends due requests and reads responses.
 //!
-//! It shares the machine with the processes it measures, so it uses no tasks, timers or locks: one loop over ready sockets.
-//! Connections are used in turn. Each has one request in flight, like most clients, and keeps it until it is accepted or
-//! given up, through retries and reconnects.
+//! It shares the machine with the processes it measures, so it uses no tasks, timers or locks: one loop over ready
+//! sockets. Connections are used in turn. Each has one request in flight, like most clients, and keeps it until it is
+//! accepted or abandoned, through retries and reconnects.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -18,14 +18,14 @@ use super::schedule::Schedule;
 /// Interval of the check for late responses; also the longest sleep.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a load sends, and what it makes of the responses.
+/// The requests of a load, and the handling of responses.
 pub trait LoadClient {
     type Task;
 
     /// The task of request `number` of the schedule.
     fn task(&mut self, number: u64, due: DueTime) -> Self::Task;
 
-    /// A task after those of the schedule.
+    /// A task after the scheduled ones.
     fn last_task(&mut self) -> Option<Self::Task> {
         None
     }
@@ -94,7 +94,7 @@ pub struct LoadOptions {
     pub retry_delay: Duration,
 }
 
-/// Runs until every task is accepted or given up, or the client stops. The load's time is that of `clock`.
+/// Runs until every task is accepted or abandoned, or the client stops. The load's time is that of `clock`.
 pub fn generate(
     options: &LoadOptions,
     clock: &RealClock,

@@ -1,7 +1,7 @@
-//! Open-loop load: requests that are due at times of their own, whatever becomes of the requests before.
+//! Open-loop load: requests are due at fixed times, whatever the outcome of earlier requests.
 //!
-//! The rate alone decides when a request is due, and its latency counts from then, even if every connection was busy and it
-//! was sent late. A server that stalls cannot slow the load.
+//! The rate alone decides when a request is due, and its latency counts from then, even if every connection was busy
+//! and it was sent late. A server that stalls cannot slow the load.
 
 mod connection;
 mod generator;

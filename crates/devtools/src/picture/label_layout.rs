@@ -1,7 +1,7 @@
 //! Places labels: beside points without overlap, and along margins.
 //!
-//! Optimal placement is hard in general. With few labels, eight candidates for each and a greedy choice look right; a label
-//! without a free candidate is omitted.
+//! Optimal placement is hard in general. With few labels, eight candidates for each and a greedy choice look right; a
+//! label without a free candidate is omitted.
 
 /// A rectangle on the page, in pixels from the top left.
 #[derive(Clone, Copy, Debug, PartialEq)]

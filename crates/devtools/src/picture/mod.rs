@@ -1,11 +1,11 @@
 //! The picture of event time against arrival time, with the watermark.
 //!
-//! Arrival times run to the right and event times run up, so an event without delay lies on the diagonal. The watermark is
-//! a staircase; an event below it is late, and is moved up to it or dropped. [`svg()`] draws for pages and [`terminal()`]
-//! for terminals.
+//! Arrival times run to the right and event times run up, so an event without delay lies on the diagonal. The watermark
+//! is a staircase; an event below it is late, and is moved up to it or dropped. [`svg()`] draws for pages and
+//! [`terminal()`] for terminals.
 //!
-//! The input is plain data, so a finished run and a live view draw alike. A drawing is a function of its input, to the byte:
-//! no clock, no random numbers, no hash maps.
+//! The input is plain data, so a finished run and a live view draw alike. A drawing is a function of its input, to the
+//! byte: no clock, no random numbers, no hash maps.
 
 mod axis;
 mod char_grid;

@@ -183,7 +183,7 @@ fn worked_example_b_can_be_drawn_in_all_three_variants() {
             12,
             "{name}: every row is labelled"
         );
-        // One of each stands in the legend.
+        // One of each is in the legend.
         assert_eq!(
             count("class=\"cross\""),
             picture.count(PointKind::Dropped) + 1

@@ -1,8 +1,8 @@
 //! Generates the events of `highwater demo`: some minutes at four toll booths, with the usual time anomalies.
 //!
-//! Each booth's clock is off by a second or two, the network delays and reorders, a booth is offline and sends minutes late,
-//! another's clock is wrong by more than the policy allows, one event is sent twice, and for a while no event arrives. The
-//! anomalies occur at fixed positions as well as at random, so that a short demo shows each of them.
+//! Each booth's clock is off by a second or two, the network delays and reorders, a booth is offline and sends minutes
+//! late, another's clock is wrong by more than the policy allows, one event is sent twice, and for a while no event
+//! arrives. The anomalies occur at fixed positions as well as at random, so that a short demo shows each of them.
 //!
 //! The same count and seed give the same bytes, without a clock.
 

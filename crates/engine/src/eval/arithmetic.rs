@@ -84,8 +84,8 @@ pub(super) fn apply_unary(op: UnaryOp, a: ValueRef<'_>) -> Result<Value, EvalErr
     }
 }
 
-/// A value where a number is expected: numbers stay as they are, a bit becomes 0 or 1, text is read as a float, and NULL
-/// stays NULL.
+/// A value where a number is expected: numbers stay as they are, a bit becomes 0 or 1, text is read as a float, and
+/// NULL stays NULL.
 pub fn to_number(value: ValueRef<'_>) -> Result<ValueRef<'_>, EvalError> {
     match value {
         ValueRef::Null => Ok(value),

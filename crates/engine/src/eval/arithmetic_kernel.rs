@@ -1,7 +1,7 @@
 //! Arithmetic over whole columns of bigints or floats; everything else goes through [`arithmetic`] value by value.
 //!
-//! A kernel computes every row, NULL or not, and one flag for all failures. Only if the flag is set are the rows checked
-//! again, to find the failures that count.
+//! A kernel computes every row, NULL or not, and one flag for all failures. Only if the flag is set are the rows
+//! checked again, to find the failures that count.
 
 use arrow_buffer::NullBuffer;
 use highwater_query::plan::{BinaryOp, UnaryOp};

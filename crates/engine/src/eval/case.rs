@@ -1,11 +1,11 @@
 //! CASE and COALESCE: select the value of each row from several branches.
 //!
-//! **The type of a CASE.** Its numbers take the highest numeric type among the branches: bit, bigint, float, in this order.
-//! Values have types, so the type of a branch differs from row to row; but deciding by the values of a chunk would make the
-//! result depend on chunk boundaries. So the text of the query alone decides: if some branch yields only floats (a float
-//! literal, a CAST to float, arithmetic with either), every number of the other branches becomes a float; likewise a bit
-//! becomes a bigint beside a branch that yields bigints or floats. If the text does not determine the type, and for values
-//! that are no numbers, a value keeps its own type. COALESCE does not unify types.
+//! **The type of a CASE.** Its numbers take the highest numeric type among the branches: bit, bigint, float, in this
+//! order. Values have types, so the type of a branch differs from row to row; but deciding by the values of a chunk
+//! would make the result depend on chunk boundaries. So the text of the query alone decides: if some branch yields only
+//! floats (a float literal, a CAST to float, arithmetic with either), every number of the other branches becomes a
+//! float; likewise a bit becomes a bigint beside a branch that yields bigints or floats. If the text does not determine
+//! the type, and for values that are no numbers, a value keeps its own type. COALESCE does not unify types.
 
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use highwater_query::functions::Function;

@@ -38,8 +38,8 @@ pub fn compare(a: ValueRef<'_>, b: ValueRef<'_>) -> Result<Option<Ordering>, Eva
     Ok(Some(ordering))
 }
 
-/// The order of MIN, MAX and order keys, which is total: NULL, numbers, times, texts. Texts compare as texts; what they
-/// spell is for [`read_text`] to say.
+/// The order of MIN, MAX and order keys, which is total: NULL, numbers, times, texts. Texts compare as texts;
+/// [`read_text`] reads them.
 pub fn rank(a: ValueRef<'_>, b: ValueRef<'_>) -> Ordering {
     let kind = |value: ValueRef<'_>| match value {
         ValueRef::Null => 0,
@@ -54,8 +54,8 @@ pub fn rank(a: ValueRef<'_>, b: ValueRef<'_>) -> Ordering {
     })
 }
 
-/// A text as MIN, MAX and order keys take it unless the query cast it: a number if it reads as one, else a datetime if it
-/// is ISO 8601, else text.
+/// A text as MIN, MAX and order keys take it unless the query cast it: a number if it reads as one, else a datetime if
+/// it is ISO 8601, else text.
 pub fn read_text(text: &str) -> ValueRef<'_> {
     let number = read_float(text).map(ValueRef::Float);
     let time = || Instant::parse_iso(text.as_bytes()).map(ValueRef::Time);

@@ -1,7 +1,7 @@
 //! Comparisons over whole columns of one type; everything else goes through [`compare`](super::compare) value by value.
 //!
-//! Results are packed 64 to a word, and NULLs are masked by one AND per word. A bigint column beside a float literal (or
-//! the reverse) is converted to a comparison within one type first, so that it is exact and as fast.
+//! Results are packed 64 to a word, and NULLs are masked by one AND per word. A bigint column beside a float literal
+//! (or the reverse) is converted to a comparison within one type first, so that it is exact and as fast.
 
 use std::cmp::Ordering;
 

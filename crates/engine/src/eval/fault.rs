@@ -43,7 +43,7 @@ pub struct Fault {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EvalError {
     #[error(
-        "{expression} is out of range for bigint; cast an operand to float to go on with less precision"
+        "{expression} is out of range for bigint; cast an operand to float to continue with less precision"
     )]
     Overflow { expression: String },
     #[error("{expression} divides by zero")]

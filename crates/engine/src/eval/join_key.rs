@@ -3,8 +3,8 @@
 //! A key is stored as its exact value, an [`encode_key`] that tells bits from numbers. Equality with conversion is no
 //! equivalence: the texts `1` and `1.0` both equal the number 1, but not each other. So every key has a *class*, shared
 //! by all keys that may equal it: text that reads as a number has the class of the number, and ISO text that of the
-//! time. Keys are hashed by class ([`append_class`]), and two keys of a class are compared with [`keys_equal`]. Most keys
-//! are *plain*: they are their class, and no other key equals them but a converted one.
+//! time. Keys are hashed by class ([`append_class`]), and two keys of a class are compared with [`keys_equal`]. Most
+//! keys are *plain*: they are their class, and no other key equals them but a converted one.
 //!
 //! A time at midnight has the class of the number `yyyymmdd`, because the text of such a number is a date as well.
 
@@ -64,8 +64,8 @@ fn same_converted_class(a: &[u8], b: &[u8]) -> bool {
     of_a == of_b
 }
 
-/// Whether two keys of the same columns are equal under `=`, text that cannot be converted being equal to nothing. `a` may
-/// be followed by other bytes.
+/// Whether two keys of the same columns are equal under `=`, text that cannot be converted being equal to nothing. `a`
+/// may be followed by other bytes.
 pub(crate) fn keys_equal(a: &[u8], b: &[u8]) -> bool {
     a.starts_with(b) || converted_keys_equal(a, b)
 }

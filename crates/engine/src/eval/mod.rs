@@ -2,8 +2,8 @@
 //!
 //! Values have types and columns do not, so the kernel is chosen per chunk: a column of one type is processed over its
 //! Arrow buffer, any other value by value. **The result depends neither on the kernel nor on chunk boundaries**: every
-//! typed kernel is a faster implementation of a rule on two values (`compare::holds`, `arithmetic::apply`, `cast::apply`),
-//! and property tests compare them.
+//! typed kernel is a faster implementation of a rule on two values (`compare::holds`, `arithmetic::apply`,
+//! `cast::apply`), and property tests compare them.
 //!
 //! A failing row is recorded in [`Faults`] and the others continue. Literals stay scalars and are never expanded into
 //! columns before the end.
@@ -103,7 +103,7 @@ pub fn test(pred: &Pred, chunk: &Chunk, faults: &mut Faults) -> BooleanBuffer {
     }
 }
 
-/// As [`test()`], for a condition and rows that nobody vouches for: functions make short texts only. The caller gives few
+/// As [`test()`], for an untrusted condition and untrusted rows: functions make short texts only. The caller gives few
 /// rows at a time.
 pub fn test_limited(pred: &Pred, chunk: &Chunk, faults: &mut Faults) -> BooleanBuffer {
     let _limited = limit_text();

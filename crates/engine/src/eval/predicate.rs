@@ -1,7 +1,8 @@
 //! Evaluates a condition. Two-valued: a comparison with NULL is false, and NOT makes it true.
 //!
 //! The right side of AND and OR is evaluated only where the left side does not decide, so a guard such as
-//! `d <> 0 AND n / d > 2` protects its right side. Results of rows outside of `rows` are undefined; the caller masks them.
+//! `d <> 0 AND n / d > 2` protects its right side. Results of rows outside of `rows` are undefined; the caller masks
+//! them.
 
 use arrow_array::Array;
 use arrow_buffer::BooleanBuffer;

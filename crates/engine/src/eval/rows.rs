@@ -1,8 +1,8 @@
 //! The rows for which an expression is evaluated.
 //!
 //! A branch of CASE, the right side of AND and later arguments of COALESCE apply only to some rows of a chunk. Typed
-//! kernels compute all rows anyway, because a loop without branches is faster; but only these rows may fail, and row-wise
-//! evaluation visits no others. The results of other rows are undefined and never read.
+//! kernels compute all rows anyway, because a loop without branches is faster; but only these rows may fail, and
+//! row-wise evaluation visits no others. The results of other rows are undefined and never read.
 
 use arrow_buffer::BooleanBuffer;
 

@@ -1,7 +1,7 @@
 //! CROSS and OUTER APPLY: one row per element of an array or property of a record.
 //!
-//! A row without elements (NULL, or an empty array or record) is dropped by CROSS and kept by OUTER, which shows a record
-//! whose fields are NULL. A value of another type is a fault of the row.
+//! A row without elements (NULL, or an empty array or record) is dropped by CROSS and kept by OUTER, which shows a
+//! record whose fields are NULL. A value of another type is a fault of the row.
 
 use std::sync::Arc;
 
@@ -151,7 +151,7 @@ type Reason = Box<dyn FnOnce() -> String>;
 
 /// Results that are not emitted yet.
 struct PendingRows<'a> {
-    /// What the operator is applied to.
+    /// The operand of the operator.
     of: &'a Column,
     /// The input row of each.
     rows: Vec<u32>,

@@ -1,11 +1,11 @@
 //! The state of windows over many lanes: one *cell* for each lane, pane and group.
 //!
-//! There may be a million lanes with a window or two each, so lanes own no allocations: a cell is a number, its aggregates
-//! are entries of columns common to all cells, and a lane is a linked list of its cells in order of first occurrence. A
-//! row of a known lane and pane costs one access to the lane.
+//! There may be a million lanes with a window or two each, so lanes own no allocations: a cell is a number, its
+//! aggregates are entries of columns common to all cells, and a lane is a linked list of its cells in order of first
+//! occurrence. A row of a known lane and pane costs one access to the lane.
 //!
-//! A cell is found through its lane if the lane determines the group (`TIMESTAMP BY t OVER k .. GROUP BY k`), and through
-//! a hash table otherwise.
+//! A cell is found through its lane if the lane determines the group (`TIMESTAMP BY t OVER k .. GROUP BY k`), and
+//! through a hash table otherwise.
 
 use std::hash::BuildHasher;
 

@@ -1,7 +1,7 @@
 //! When the groups of sliding windows change, per lane.
 //!
-//! Events come in the order of their times, so the times at which they enter windows never fall, and neither do those at
-//! which they leave, one size later: two lists per lane are enough, without a search.
+//! Events come in the order of their times, so the times at which they enter windows never fall, and neither do those
+//! at which they leave, one size later: two lists per lane are enough, without a search.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -92,8 +92,8 @@ impl LaneChanges {
 }
 
 impl ChangeQueue {
-    /// An event enters the window of `slot` at `enters` and leaves at `leaves`. Both are no earlier than those of the lane's
-    /// events before.
+    /// An event enters the window of `slot` at `enters` and leaves at `leaves`. Both are no earlier than those of the
+    /// lane's events before.
     pub(super) fn push(&mut self, lane: u32, slot: u32, enters: i64, leaves: i64) {
         if lane == ONE_LANE {
             self.one.entering.push_back((enters, slot));

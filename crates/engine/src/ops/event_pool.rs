@@ -1,14 +1,13 @@
-//! The events of all groups of a sliding window, in one list of places.
+//! The events of all groups of a sliding window, in one list of slots.
 //!
-//! The events of a group are linked. A place that becomes free is the next to be taken but for those that became free
-//! before it: events come and leave in the order of time, so neighbours in time are neighbours in memory, whatever their
-//! groups.
+//! The events of a group are linked. Free slots are reused first in, first out: events enter and leave in time order,
+//! so neighbours in time are neighbours in memory, whatever their groups.
 
 use std::collections::VecDeque;
 
 use crate::value::Value;
 
-/// No place.
+/// No slot.
 const NONE: u32 = u32::MAX;
 
 #[derive(Debug)]
@@ -64,7 +63,7 @@ impl EventList {
     }
 }
 
-/// An event in its place.
+/// An event in its slot.
 pub(super) struct PooledEvent<'a> {
     pub time: i64,
     pub arguments: &'a [Value],
@@ -132,7 +131,7 @@ impl EventPool {
         self.get(list.outside)
     }
 
-    /// That event has entered.
+    /// Marks that event as entered.
     #[inline]
     pub(super) fn enter(&mut self, list: &mut EventList) {
         if let Some(node) = self.nodes.get(list.outside as usize) {

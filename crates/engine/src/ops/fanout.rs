@@ -1,7 +1,7 @@
 //! Output of operators that turn one row into any number of rows.
 //!
-//! One input chunk may give several output chunks, so that many results of one row do not exhaust memory. Results inherit
-//! the time, lane and origin of their row, and watermarks keep their position between them.
+//! One input chunk may give several output chunks, so that many results of one row do not exhaust memory. Results
+//! inherit the time, lane and origin of their row, and watermarks keep their position between them.
 
 use highwater_time::LaneWatermark;
 

@@ -1,8 +1,8 @@
 //! Pushes HAVING down into the window.
 //!
 //! HAVING is a filter after the window. If it reads aggregates alone, the window need not write the keys and other
-//! aggregates of the groups that do not pass; if few groups pass, that is most of the work. The filter itself stays in the
-//! plan.
+//! aggregates of the groups that do not pass; if few groups pass, that is most of the work. The filter itself stays in
+//! the plan.
 
 use highwater_query::plan::{ExprKind, Node, NodeId, Plan, Pred};
 

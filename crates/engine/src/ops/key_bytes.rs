@@ -1,6 +1,7 @@
 //! The bytes of many keys in one buffer.
 //!
-//! Removed keys leave garbage, which is compacted when it exceeds the live bytes, so a key is copied a few times at most.
+//! Removed keys leave garbage, which is compacted when it exceeds the live bytes, so a key is copied a few times at
+//! most.
 
 use std::ops::Range;
 

@@ -71,7 +71,8 @@ impl<T> KeyedSlots<T> {
         key_of(&self.slots[slot as usize].key, slot, &self.long_keys)
     }
 
-    /// Touches the memory that lookups of these hashes will touch, for all hashes together, so that cache misses overlap.
+    /// Touches the memory that lookups of these hashes will touch, for all hashes together, so that cache misses
+    /// overlap.
     pub(super) fn prefetch(&self, hashes: impl Iterator<Item = u64>) {
         let mut guesses = [None; PREFETCH_SLOTS];
         for (guess, hash) in guesses.iter_mut().zip(hashes) {

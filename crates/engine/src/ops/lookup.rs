@@ -1,8 +1,8 @@
 //! JOIN with reference data, a table without event time.
 //!
-//! The table is built once for all partitions. Rows keep their order, and the matches of one row are in table order. With
-//! equalities in ON matches are looked up by key; otherwise every row of the table is a candidate. Residual conditions are
-//! evaluated for many candidates at once.
+//! The table is built once for all partitions. Rows keep their order, and the matches of one row are in table order.
+//! With equalities in ON matches are looked up by key; otherwise every row of the table is a candidate. Residual
+//! conditions are evaluated for many candidates at once.
 //!
 //! Refreshed reference data has several snapshots. A row sees the newest snapshot at its own time (or the first one, if
 //! the row is older than all), so a replay sees the same data as the first run.
@@ -202,7 +202,8 @@ impl Index {
         }
     }
 
-    /// Touches the memory that lookups of these hashes will touch, for all hashes together, so that cache misses overlap.
+    /// Touches the memory that lookups of these hashes will touch, for all hashes together, so that cache misses
+    /// overlap.
     fn prefetch(&self, hashes: &[u64]) {
         let hashes = hashes.iter().take(PREFETCH_ROWS);
         let found = hashes.filter_map(|hash| self.table.find(*hash, |_| true));
@@ -254,7 +255,7 @@ impl WantedKey<'_> {
         }
     }
 
-    /// Whether the newest row has this key, as far as that can be told without touching the row.
+    /// Whether the newest row is known to have this key without touching the row.
     #[inline]
     fn is_in(&self, known: &KeyRows) -> bool {
         known.key == self.short && !self.short.is_long()
@@ -399,8 +400,8 @@ struct ChunkLookup<'a> {
 }
 
 impl ChunkLookup<'_> {
-    /// Emits the results of the candidates. All candidates of rows before `until` are present. Returns whether the lookup may
-    /// go on.
+    /// Emits the results of the candidates. All candidates of rows before `until` are present. Returns whether the
+    /// lookup may continue.
     fn flush(&mut self, until: usize, context: &mut Context<'_>) -> bool {
         let candidates = std::mem::take(&mut self.candidates);
         let bytes = self.bytes(&candidates);

@@ -1,8 +1,8 @@
 //! Merges several ordered streams.
 //!
-//! Rows are emitted by time, then by port (T9: equal times are ordered by input, partition, offset), and only when every
-//! port has passed their time, so that the order does not depend on the speed of the streams. With a single port chunks
-//! pass through unchanged.
+//! Rows are emitted by time, then by port (T9: equal times are ordered by input, partition, offset), and only when
+//! every port has passed their time, so that the order does not depend on the speed of the streams. With a single port
+//! chunks pass through unchanged.
 //!
 //! Rows with lanes are ordered only within a lane. They are merged by the maximum time in their stream so far, which is
 //! deterministic too, and lose their lanes.
@@ -90,8 +90,8 @@ impl Merge {
                 .collect(),
         };
         port.reached = order.last().map_or(port.reached, |last| *last);
-        // No row is earlier than a common watermark before it, so this changes the order of no row; but a stream without
-        // further rows does not delay the others.
+        // No row is earlier than a common watermark before it, so this changes the order of no row; but a stream
+        // without further rows does not delay the others.
         let watermarks = lanes.iter().flat_map(|lanes| &lanes.watermarks);
         let floors = watermarks.filter(|mark| mark.lane.is_none());
         port.reached = floors.fold(port.reached, |reached, mark| {
@@ -221,7 +221,7 @@ impl Operator for Merge {
                 let has_lanes = chunk.lanes.is_some();
                 self.take(port, chunk, context.out);
                 if has_lanes {
-                    // No watermark says how far rows with lanes have come; their order does.
+                    // No watermark covers rows with lanes; their order does.
                     self.pass(
                         port,
                         Instant::from_ticks(self.ports[port].reached),

@@ -1,8 +1,8 @@
 //! The operators of a pipeline.
 //!
-//! An operator takes chunks and watermarks and can be snapshot and restored. It reads no clock, and its output depends on
-//! its rows and watermarks, not on chunk boundaries. A stateful operator emits only on a watermark, and the rows it emits
-//! after watermark `w` are never earlier than `w`.
+//! An operator takes chunks and watermarks and can be snapshot and restored. It reads no clock, and its output depends
+//! on its rows and watermarks, not on chunk boundaries. A stateful operator emits only on a watermark, and the rows it
+//! emits after watermark `w` are never earlier than `w`.
 
 mod accumulate;
 mod analytic;
@@ -104,8 +104,8 @@ pub trait Operator: Send {
         None
     }
 
-    /// About the size of the state in bytes, in proportion to its snapshot: values in lists count with their fixed part.
-    /// At most as expensive as a visit of every key, and much cheaper than a snapshot.
+    /// About the size of the state in bytes, in proportion to its snapshot: values in lists count with their fixed
+    /// part. At most as expensive as a visit of every key, and much cheaper than a snapshot.
     fn state_bytes(&self) -> usize {
         0
     }

@@ -1,9 +1,9 @@
 //! The limit on the rows that a pipeline makes of one push.
 //!
-//! A join of many rows with many, an array that is applied to itself or a long series of windows turns a small input into
-//! any number of rows, all of which are made before the push returns. An operator that multiplies rows charges them here
-//! first, a chunk at a time. Once the limit is reached it makes no more, the caller discards the output of the push, and the
-//! job fails: the state of the pipeline is not valid any more.
+//! A join of many rows with many, an array that is applied to itself or a long series of windows turns a small input
+//! into any number of rows, all of which are made before the push returns. An operator that multiplies rows charges
+//! them here first, a chunk at a time. Once the limit is reached it makes no more, the caller discards the output of
+//! the push, and the job fails: the state of the pipeline is not valid any more.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::chunk::CHUNK_ROWS;
 use crate::column::Column;
 use crate::work_limit::{PIECE_ROWS, WorkLimit};
 
-/// What is left for the rows of a push.
+/// The remaining budget for the rows of a push.
 #[derive(Debug)]
 pub struct OutputBudget {
     bytes_max: usize,
@@ -29,7 +29,7 @@ pub struct OutputBudget {
 pub struct OutputOverflow {
     /// The kind of the step.
     pub step: &'static str,
-    /// Its place in the query.
+    /// Its position in the query.
     pub span: Option<Span>,
     pub bytes_max: usize,
 }

@@ -1,9 +1,9 @@
 //! Tumbling, hopping and snapshot windows of one partition, each lane by its own watermark.
 //!
-//! With substreams, rows of many lanes and their watermarks alternate. The work per row is tiny, so a chunk is processed
-//! in passes over all rows: find the cell of every row and collect the due windows; aggregate the rows into their cells;
-//! join panes into windows; write their rows. A pane takes no rows once its window is due, so the passes give the same
-//! result as processing row by row.
+//! With substreams, rows of many lanes and their watermarks alternate. The work per row is tiny, so a chunk is
+//! processed in passes over all rows: find the cell of every row and collect the due windows; aggregate the rows into
+//! their cells; join panes into windows; write their rows. A pane takes no rows once its window is due, so the passes
+//! give the same result as processing row by row.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,7 +1,7 @@
 //! Tumbling, hopping and snapshot windows over several partitions.
 //!
-//! Each partition fills panes of its own ([`PaneGrid`]); the shared pipeline joins the finished panes, in the order of the
-//! partitions, once all of them have passed the window's end.
+//! Each partition fills panes of its own ([`PaneGrid`]); the shared pipeline joins the finished panes, in the order of
+//! the partitions, once all of them have passed the window's end.
 //!
 //! Joining panes hashes no key again: keys have numbers ([`KeyTable`]), and a vector maps numbers to slots.
 

@@ -1,8 +1,8 @@
 //! The join keys of rows: the key columns as bytes, and the hash of their class.
 //!
 //! Two rows match if their keys are equal under `=`, which converts text beside numbers and times; rows that can match
-//! have the same class and so the same hash. The encoding is self-delimiting, so a stored key needs no length. A row with
-//! a NULL in a key column has no key and matches no row.
+//! have the same class and so the same hash. The encoding is self-delimiting, so a stored key needs no length. A row
+//! with a NULL in a key column has no key and matches no row.
 
 use std::hash::BuildHasher;
 

@@ -1,7 +1,7 @@
 //! Short keys, stored where they are compared, so that a lookup touches no other memory for them.
 
-/// A key of up to 15 bytes with its length in the last byte; for a longer one its hash and [`LONG`], and the caller has the
-/// key elsewhere.
+/// A key of up to 15 bytes with its length in the last byte; for a longer one its hash and [`LONG`], and the caller has
+/// the key elsewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ShortKey([u8; 16]);
 

@@ -1,12 +1,12 @@
 //! Sliding windows: a row for every instant at which a group's content changes.
 //!
-//! The content at `t` is the group's events in (t - size, t]. It changes when events enter, at their time, and when they
-//! leave, `size` later; empty content gives no row. Aggregates that can retract values are updated with the content
-//! ([`SlidingAggregate`]); the others are recomputed at each change. Either way a result depends only on the content of
-//! the window; only scripts that retract events depend on a little more.
+//! The content at `t` is the group's events in (t - size, t]. It changes when events enter, at their time, and when
+//! they leave, `size` later; empty content gives no row. Aggregates that can retract values are updated with the
+//! content ([`SlidingAggregate`]); the others are recomputed at each change. Either way a result depends only on the
+//! content of the window; only scripts that retract events depend on a little more.
 //!
-//! Where keys are many, the cost of an event is the memory that it touches. So a group is one cache line and holds no list:
-//! its events are linked in a pool ([`EventPool`]) whose places are taken in the order of time, and the states of each
+//! Where keys are many, the cost of an event is the memory that it touches. So a group is one cache line and holds no
+//! list: its events are linked in a pool ([`EventPool`]) whose slots are taken in time order, and the states of each
 //! aggregate are one list. Changes are taken many at a time, and the memory of all of them is touched first.
 
 use std::ops::Range;
@@ -226,7 +226,7 @@ fn keys_of(input: &GroupInput, row: usize) -> impl Iterator<Item = ValueRef<'_>>
     input.keys.iter().map(move |key| key.get(row))
 }
 
-/// The keys that the bytes of a key say.
+/// Decodes the keys of an encoded key.
 fn decoded_keys(mut key: &[u8], count: usize) -> Vec<Value> {
     let keys = (0..count).map(|_| eval::decode_key(&mut key).to_value());
     keys.collect()

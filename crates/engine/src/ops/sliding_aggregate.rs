@@ -202,7 +202,7 @@ impl SlidingAggregate {
         }
     }
 
-    /// About the size of the state of a group, without what it holds.
+    /// The approximate size of a group's state, without its values.
     pub(super) fn state_bytes(&self) -> usize {
         match self {
             SlidingAggregate::Events | SlidingAggregate::Folded => 0,
@@ -312,7 +312,7 @@ mod tests {
     }
 
     proptest! {
-        /// What has left leaves nothing behind, and a sum is that of [`ExactSum`] to the bit.
+        /// Removed values leave no error behind, and a sum equals that of [`ExactSum`] to the bit.
         #[test]
         fn totals_are_exact(values in prop::collection::vec(number(), 1..40), left in 0_usize..40) {
             let mut total = Total::default();

@@ -1,7 +1,7 @@
 //! Result rows whose HAVING is tested for many of them together, before their keys are written.
 //!
-//! Most rows of a window that has a row for every change fail a HAVING that counts events. Such a row costs its aggregates
-//! and a copy of its encoded key.
+//! Most rows of a window that has a row for every change fail a HAVING that counts events. Such a row costs its
+//! aggregates and a copy of its encoded key.
 
 use highwater_time::Instant;
 

@@ -1,7 +1,7 @@
 //! Growth of large vectors by an eighth.
 //!
-//! A vector that doubles is half empty at worst, which wastes another hundred megabytes for a hundred megabytes of state.
-//! Growing by an eighth reallocates more often, but reallocating a large vector only remaps pages.
+//! A vector that doubles is half empty at worst, which wastes another hundred megabytes for a hundred megabytes of
+//! state. Growing by an eighth reallocates more often, but reallocating a large vector only remaps pages.
 
 /// Smaller vectors grow as usual.
 const LARGE_BYTES: usize = 1 << 18;

@@ -1,8 +1,8 @@
 //! Runs a [`LaneWindow`] as an operator: splits chunks into runs of rows of one lane, and watermarks.
 //!
-//! Without substreams all rows have one watermark, which advances between chunks. With substreams watermarks are between
-//! the rows of a chunk, and results carry lanes and watermarks to the next operator. A window sees only runs of rows of
-//! one lane, and watermarks of one lane or of all.
+//! Without substreams all rows have one watermark, which advances between chunks. With substreams watermarks are
+//! between the rows of a chunk, and results carry lanes and watermarks to the next operator. A window sees only runs of
+//! rows of one lane, and watermarks of one lane or of all.
 
 use std::ops::Range;
 

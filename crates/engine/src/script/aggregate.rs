@@ -1,8 +1,8 @@
 //! JavaScript aggregates: objects that accumulate the events of a window.
 //!
-//! An object that can retract events is cached from one result to the next and receives only the changes. The caller can
-//! repeat all steps, and an object that is not in the cache (made by another thread, interpreter replaced, evicted) is
-//! rebuilt from them by the same calls. So nothing needs to be known about the state of a script.
+//! An object that can retract events is cached from one result to the next and receives only the changes. The caller
+//! can repeat all steps, and an object that is not in the cache (made by another thread, interpreter replaced, evicted)
+//! is rebuilt from them by the same calls. So nothing needs to be known about the state of a script.
 
 use std::sync::Arc;
 

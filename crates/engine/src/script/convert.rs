@@ -1,7 +1,7 @@
 //! Values to JavaScript and back.
 //!
-//! A bigint beyond 2^53 loses digits, a datetime is truncated to milliseconds. In the other direction whole numbers become
-//! bigint, and values without a SAQL type (NaN, symbols, functions, Map ..) are errors.
+//! A bigint beyond 2^53 loses digits, a datetime is truncated to milliseconds. In the other direction whole numbers
+//! become bigint, and values without a SAQL type (NaN, symbols, functions, Map ..) are errors.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -22,7 +22,8 @@ const TWO_POW_63: f64 = 9_223_372_036_854_775_808.0;
 /// How many names of fields are remembered.
 const NAMES_MAX: usize = 64;
 
-/// What the conversions of a chunk need: functions of the prelude, the shapes of records, and the names of their fields.
+/// The context of a chunk's conversions: functions of the prelude, the shapes of records, and the names of their
+/// fields.
 pub(super) struct Conversion<'e, 'js> {
     pub ctx: Ctx<'js>,
     pub make_date: Function<'js>,

@@ -1,11 +1,11 @@
 //! The JavaScript interpreter of a thread, and its limits.
 //!
 //! A call may use 64 MB of memory and 256 KB of stack, and a limited number of steps. The limit is in steps and not in
-//! time, so that an event's failure does not depend on the load of the machine: QuickJS calls the interrupt handler every
-//! 10,000 backward jumps and calls, and is stopped after [`INTERRUPTS_MAX`] interrupts (about 100 ms). The count to 10,000
-//! continues from call to call, so the limit is exact to one part in [`INTERRUPTS_MAX`]. After a call that was stopped or
-//! ran out of memory the interpreter is replaced, because its state may be inconsistent. Not all native functions count
-//! steps; a call that never returns from one is noticed by the clock ([`super::running_calls`]).
+//! time, so that an event's failure does not depend on the load of the machine: QuickJS calls the interrupt handler
+//! every 10,000 backward jumps and calls, and is stopped after [`INTERRUPTS_MAX`] interrupts (about 100 ms). The count
+//! to 10,000 continues from call to call, so the limit is exact to one part in [`INTERRUPTS_MAX`]. After a call that
+//! was stopped or ran out of memory the interpreter is replaced, because its state may be inconsistent. Not all native
+//! functions count steps; a call that never returns from one is noticed by the clock ([`super::running_calls`]).
 
 use std::cell::{Cell, RefCell};
 use std::hash::BuildHasher;
@@ -52,14 +52,14 @@ pub(super) struct Interpreter {
     _runtime: Runtime,
     interrupts: Rc<Cell<u32>>,
     event: Rc<Event>,
-    /// What the seed is made of; reused.
+    /// The inputs of the seed; reused.
     key: RefCell<Vec<u8>>,
     slot: Arc<CallSlot>,
     /// The number of the function that is called next.
     function: usize,
 }
 
-/// What a script may learn about its event besides the arguments.
+/// The context of a script's event besides the arguments.
 #[derive(Default)]
 struct Event {
     unix_millis: Cell<f64>,
@@ -98,7 +98,7 @@ impl Failure {
     }
 }
 
-/// Runs every script once, on a thread that can be given up.
+/// Runs every script once, on a thread that can be abandoned.
 pub(super) fn check(scripts: &Arc<Scripts>) -> Result<(), ScriptError> {
     let Some(first) = scripts.names().next() else {
         return Ok(());
@@ -112,7 +112,7 @@ pub(super) fn check(scripts: &Arc<Scripts>) -> Result<(), ScriptError> {
     let checked = scripts.clone();
     thread::Builder::new()
         .name("highwater-functions".into())
-        // Nobody waits for a result that comes too late.
+        // A late result has no receiver.
         .spawn(move || drop(done.send(check_all(&checked))))
         .map_err(|error| failed(first, error.to_string()))?;
     result.recv_timeout(CHECK_TIMEOUT).unwrap_or_else(|_| {

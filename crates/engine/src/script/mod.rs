@@ -1,14 +1,14 @@
 //! User-defined functions and aggregates in JavaScript.
 //!
 //! A job's functions are source texts by name ([`Scripts`]). The driver of operators enters them first
-//! ([`Scripts::enter`]), as a pipeline does for every item; expressions and aggregates then find them by name. Each thread
-//! creates its own interpreter at the first call, because interpreters cannot move between threads.
+//! ([`Scripts::enter`]), as a pipeline does for every item; expressions and aggregates then find them by name. Each
+//! thread creates its own interpreter at the first call, because interpreters cannot move between threads.
 //!
-//! A script can only compute: there is no I/O, no module and no timer. Its result should be a function of its arguments,
-//! since events are replayed after a restart and aggregates that cannot retract events run again for every window of an
-//! event. So the environment comes from the event: `Date.now()` is its time, `Math.random()` is seeded by it, and the local
-//! time zone is UTC. A script with state outside of its objects has results that depend on the number of calls, which is
-//! unspecified.
+//! A script can only compute: there is no I/O, no module and no timer. Its result should be a function of its
+//! arguments, since events are replayed after a restart and aggregates that cannot retract events run again for every
+//! window of an event. So the environment comes from the event: `Date.now()` is its time, `Math.random()` is seeded by
+//! it, and the local time zone is UTC. A script with state outside of its objects has results that depend on the number
+//! of calls, which is unspecified.
 
 #[cfg(feature = "javascript")]
 mod aggregate;
@@ -82,14 +82,15 @@ impl Scripts {
         Ok(scripts)
     }
 
-    /// A function whose call has not returned for `limit`; the call is given up. To be asked again and again, with the
-    /// time of any clock that does not go back. Whoever gets a name must not wait for the thread of the call any more.
+    /// A function whose call has not returned for `limit`; the call is abandoned. To be asked again and again, with the
+    /// time of any clock that does not go back. After a name is returned, the caller must not wait for the call's
+    /// thread.
     pub fn overdue_call(&self, now: Duration, limit: Duration) -> Option<&str> {
         let function = self.running.overdue(now, limit)?;
         self.names().nth(function)
     }
 
-    /// Whether a call was given up and still runs.
+    /// Whether an abandoned call still runs.
     pub fn has_given_up_call(&self) -> bool {
         self.running.has_given_up()
     }

@@ -2,19 +2,18 @@
 //!
 //! The step limit of an interpreter does not hold inside of some native functions: `reverse` of an object that claims
 //! 2^53 elements never asks the interrupt handler. No other thread can end such a call either. So the driver of a job
-//! looks at its calls now and then ([`RunningCalls::overdue`]); a call that does not return is given up, and its thread
-//! with it: the job fails and nobody waits for the thread. The number of calls that were given up and still run is
-//! limited, because each may keep a processor busy.
+//! polls its calls ([`RunningCalls::overdue`]); an overdue call is abandoned with its thread, and the job fails. The
+//! number of abandoned calls that still run is limited, because each may keep a processor busy.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-/// With so many calls given up, no job with functions starts.
+/// With this many abandoned calls, no job with functions starts.
 #[cfg(feature = "javascript")]
 const GIVEN_UP_MAX: usize = 4;
 
-/// Calls given up that have not returned.
+/// Abandoned calls that have not returned.
 static GIVEN_UP: AtomicUsize = AtomicUsize::new(0);
 
 /// The interpreters of a job's functions.
@@ -29,7 +28,7 @@ pub(super) struct CallSlot {
     /// Grows with every call.
     calls: AtomicU64,
     is_given_up: AtomicBool,
-    /// What the watchdog saw last: the call, and since when.
+    /// The last observation of the watchdog: the call, and since when.
     seen: Mutex<(u64, Duration)>,
 }
 
@@ -90,7 +89,7 @@ impl RunningCalls {
         slot
     }
 
-    /// Gives up a call that has not returned for `limit` and returns the number of its function. `now` is the time of
+    /// Abandons a call that has not returned for `limit` and returns the number of its function. `now` is the time of
     /// any clock that does not go back. A call is noticed when it is seen for the second time.
     pub(super) fn overdue(&self, now: Duration, limit: Duration) -> Option<usize> {
         self.lock()

@@ -1,7 +1,7 @@
 //! The shapes of records in an interpreter.
 //!
-//! QuickJS forgets the shape of objects (the names of their properties and where they are) with the last object that has
-//! it. Calls get and return one record at a time, so every record would build its shape anew, name by name. An
+//! QuickJS forgets the shape of objects (the names of their properties and where they are) with the last object that
+//! has it. Calls get and return one record at a time, so every record would build its shape anew, name by name. An
 //! interpreter therefore keeps empty objects of the shapes that it has seen.
 
 use std::cell::{Cell, RefCell};

@@ -1,4 +1,4 @@
-//! What `estimate` says of a plan, against what a run of it writes down.
+//! The figures of `estimate` against the snapshot of a run.
 
 use std::sync::Arc;
 

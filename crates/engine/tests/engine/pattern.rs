@@ -17,7 +17,7 @@ const VARIABLES: [&str; 3] = ["A", "B", "C"];
 const A: Pattern = Pattern::Variable(0);
 const B: Pattern = Pattern::Variable(1);
 
-/// What a variable's condition may look at, and what MEASURES show.
+/// The inputs of a variable's condition, and the MEASURES.
 fn refs() -> Vec<MatchRef> {
     let mut refs = Vec::new();
     for variable in 0..VARIABLES.len() {
@@ -144,7 +144,7 @@ fn holds(condition: &Condition, taken: &Taken) -> bool {
     }
 }
 
-/// What the first outcome in order of preference is, given the events so far.
+/// The preferred outcome, given the events so far.
 #[derive(Clone, Debug)]
 enum Outcome {
     Matched(Taken),

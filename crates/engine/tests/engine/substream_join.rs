@@ -1,8 +1,8 @@
 //! JOIN and UNION of substreams: every key by its own clock, on both sides.
 //!
 //! Two oracles. Pairs are tried by brute force; and a query over one clock, given the timestamps that the substreams
-//! gave, must find the same rows. However the streams are cut, whichever of them is faster and wherever the run is
-//! stopped and taken up again, exactly the same sequence must come out, in order within each key.
+//! gave, must find the same rows. For any cuts and speeds of the streams, and restarts anywhere, exactly the same
+//! sequence must come out, in order within each key.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ fn shown(value: ValueRef<'_>) -> String {
 struct Engine {
     running: Running,
     rows: Vec<Shown>,
-    /// The floor, and how far each lane has come.
+    /// The floor, and the watermark of each lane.
     floor: i64,
     clocks: HashMap<u32, i64>,
     ended: bool,

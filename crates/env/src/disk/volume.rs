@@ -30,8 +30,8 @@ pub trait Disk: Send + Sync {
     /// exists.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Renames a file like [`Disk::rename`], unless there is a file of that name: then fails with `AlreadyExists`. Of several
-    /// processes one succeeds. A crash may leave both names.
+    /// Renames a file like [`Disk::rename`], unless there is a file of that name: then fails with `AlreadyExists`. Of
+    /// several processes one succeeds. A crash may leave both names.
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     fn remove_file(&self, path: &Path) -> io::Result<()>;

@@ -14,7 +14,7 @@ struct Naive {
 
 enum Mode {
     Closed,
-    /// Until when, if it ends by itself.
+    /// The end, if it is timed.
     Open(Option<i64>),
     HalfOpen(u32),
 }

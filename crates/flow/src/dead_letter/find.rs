@@ -149,8 +149,8 @@ impl DeadLetterPartition {
         Ok(last)
     }
 
-    /// Passes a letter to the handler once more. It stays until the handler has accepted it, so a crash in between leaves it
-    /// in place.
+    /// Passes a letter to the handler once more. It stays until the handler has accepted it, so a crash in between
+    /// leaves it in place.
     pub async fn replay<W>(
         &self,
         stored: StoredDeadLetter,

@@ -42,8 +42,8 @@ pub struct FailedAttempt {
 
 /// Stores dead letters.
 pub trait DeadLetterSink: Send + Sync {
-    /// Completes when the letter would survive a crash, or with the reason why it was not stored. The order of the calls is
-    /// that of the letters.
+    /// Completes when the letter would survive a crash, or with the reason why it was not stored. The order of the
+    /// calls is that of the letters.
     fn put(&self, letter: &DeadLetter) -> BoxFuture<Result<(), String>>;
 }
 

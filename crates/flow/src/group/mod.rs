@@ -306,8 +306,8 @@ impl Default for PartitionTasks {
 }
 
 impl PartitionTasks {
-    /// Stops all work and waits up to `patience`. Work that takes longer is aborted, which loses nothing: its events are
-    /// handled again.
+    /// Stops all work and waits up to `patience`. Work that takes longer is aborted, which loses nothing: its events
+    /// are handled again.
     async fn stop(mut self, patience: Duration) {
         self.stop.send_replace(true);
         let ended: BoxFuture<()> =

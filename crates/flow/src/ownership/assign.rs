@@ -1,15 +1,14 @@
-//! Gives slots to nodes: balanced, with few moves, and never to a node while another one still has them.
+//! Assigns slots to nodes: balanced, with few moves, and never to a node while another one still has them.
 //!
-//! A slot that shall move is given to nobody first. Its owner closes what is in it and joins again without it; the
-//! assignment of that round gives it to the new owner. This is the order of Kafka's cooperative rebalancing, so the
-//! slots that stay are served throughout.
+//! A moving slot is revoked in one rebalance and assigned in the next: its owner closes what is in it and joins again
+//! without it. This is the order of Kafka's cooperative rebalancing, so the slots that stay are served throughout.
 
 use super::slots::{SLOTS, SlotSet};
 
 /// A resource counts as much as this many empty slots.
 const RESOURCE_COST: u64 = 1000;
 
-/// A node that takes part, and the slots that it has now.
+/// A member and its current slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub name: String,

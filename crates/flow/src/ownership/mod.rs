@@ -1,9 +1,9 @@
-//! Gives out ownership of resources that have one owner, such as the journals of queues, to the nodes of a group.
+//! Assigns resources that have one owner, such as the journals of queues, to the nodes of a group.
 //!
-//! Resources are hashed into [`SLOTS`] slots. The nodes are members of one group of the classic protocol, as the workers
-//! of Kafka Connect are: each tells its address and the slots that it has, the leader assigns, and the assignment has
-//! the slots of all nodes. What the group decides is only who *should* own a slot. That a former owner cannot write any
-//! more is up to the journals, whose claims fence it; so a node that was thought dead does no harm when it wakes up.
+//! Resources are hashed into [`SLOTS`] slots. The nodes are members of one group of the classic protocol, as the
+//! workers of Kafka Connect are: each sends its address and its slots, the leader assigns, and the assignment has the
+//! slots of all nodes. The group decides only who *should* own a slot. The claims of the journals fence a former owner,
+//! so a node that was thought dead does no harm when it wakes up.
 
 mod assign;
 mod slots;
@@ -51,7 +51,7 @@ pub struct Directory {
     pub own: usize,
 }
 
-/// Who has a slot.
+/// The owner of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlotOwner {
     Here,
@@ -104,7 +104,7 @@ pub struct OwnershipMember {
     pub node: NodeInfo,
     pub timeouts: GroupTimeouts,
     pub holder: Arc<dyn SlotHolder>,
-    /// Told the owners after every assignment.
+    /// Receives the owners after every assignment.
     pub directory: watch::Sender<Directory>,
 }
 
@@ -151,10 +151,10 @@ impl OwnershipMember {
                 let slots = directory.own_slots();
                 let lost = state.owned.without(&slots);
                 self.directory.send_replace(directory);
-                // Heartbeats must not wait longer. What is late in closing goes on doing so, and its claim is fenced.
+                // Heartbeats must not wait longer. Slow closes continue in the background; their claims are fenced.
                 let _ = timeout(self.timeouts.session / 2, self.holder.hold(slots)).await;
                 state.owned = slots;
-                // Slots that were given up are assigned when their owner has joined without them.
+                // Revoked slots are assigned when their owner has joined without them.
                 if lost.is_empty() {
                     self.heartbeat_until_rejoin(state, &membership).await;
                 }
@@ -185,7 +185,7 @@ impl OwnershipMember {
         let readable = members.iter().filter_map(|member| {
             let node = wire::read_metadata(&member.metadata);
             let node = node.inspect_err(|error| {
-                tracing::warn!(member = member.member, %error, "a member is not understood and gets nothing");
+                tracing::warn!(member = member.member, %error, "cannot decode the metadata of a member; it gets no slots");
             });
             Some((member.member.clone(), node.ok()?))
         });
@@ -243,7 +243,7 @@ impl OwnershipMember {
         }
     }
 
-    /// Gives everything up if the group no longer counts on this member: others have its slots, or will have them.
+    /// Releases all slots when the membership is lost: other members have them, or will.
     async fn check(&self, state: &mut MemberState, error: &GroupError) {
         let is_member = matches!(
             error,

@@ -1,7 +1,7 @@
-//! Slots: the unit in which ownership is given out.
+//! Slots: the unit of ownership.
 //!
-//! A resource belongs to the slot of its kind and name, so a new queue has an owner before anybody has heard of it, and
-//! an assignment has a fixed size whatever the number of resources.
+//! A resource belongs to the slot of its kind and name, so a new queue has an owner before any node knows it, and the
+//! size of an assignment is independent of the number of resources.
 
 use std::fmt;
 

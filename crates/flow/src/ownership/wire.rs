@@ -1,4 +1,4 @@
-//! What members of the group tell each other: who they are and what they have, and what everybody gets.
+//! The member metadata and the assignment of the group.
 //!
 //! An assignment has the slots of all nodes, so every node knows every owner without asking.
 
@@ -28,7 +28,7 @@ pub(super) fn read_metadata(bytes: &[u8]) -> Result<NodeSlots, DecodeError> {
     read_node(&mut from)
 }
 
-/// The slots of all nodes; `at` is the one that gets this message.
+/// The slots of all nodes; `at` is the receiver of this message.
 pub(super) fn assignment(nodes: &[NodeSlots], at: usize) -> Bytes {
     let mut out = Vec::new();
     out.u8(VERSION);
@@ -49,7 +49,9 @@ pub(super) fn read_assignment(bytes: &[u8]) -> Result<Directory, DecodeError> {
     let nodes = nodes.collect::<Result<Vec<NodeSlots>, DecodeError>>()?;
     match own < nodes.len() {
         true => Ok(Directory { nodes, own }),
-        false => Err(DecodeError::Invalid("the receiver is no node of it")),
+        false => Err(DecodeError::Invalid(
+            "the assignment does not contain this node",
+        )),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Poison or outage, and what an open circuit does to a pipeline. proves P1, P4
+//! Poison or outage, and the effect of an open circuit on a pipeline. proves P1, P4
 
 use std::future::pending;
 use std::sync::atomic::{AtomicU32, Ordering};

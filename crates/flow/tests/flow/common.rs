@@ -11,7 +11,7 @@ use highwater_log::{
     TopicPartition,
 };
 
-/// Tokio's clock, which stands still while any task can run.
+/// Tokio's clock, which does not advance while any task can run.
 pub(crate) struct TokioClock(tokio::time::Instant);
 
 impl TokioClock {

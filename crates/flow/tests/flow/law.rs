@@ -17,7 +17,7 @@ use highwater_log::{BoxFuture, Offset, Partition};
 use highwater_retry::{Backoff, RetryPolicy};
 use proptest::prelude::*;
 
-/// What the handler does with one event, on every attempt.
+/// The handler's result for one event, by attempt.
 #[derive(Clone, Debug)]
 enum Behaviour {
     Succeed,

@@ -21,7 +21,7 @@ use tokio::time::sleep;
 
 const PARTITIONS: u32 = 4;
 
-/// Who handled which event, and how often.
+/// The handler of each event, and its number of calls.
 type Ledger = Arc<Mutex<BTreeMap<String, Vec<&'static str>>>>;
 
 struct World {

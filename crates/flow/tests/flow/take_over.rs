@@ -1,5 +1,5 @@
-//! Nodes and instances that die, over the coordinator of groups, in simulated time: who owns what meanwhile, and how long it
-//! takes until everything is owned again. `docs/scale.md` has the figures; `--nocapture` prints them.
+//! Nodes and instances that die, over the coordinator of groups, in simulated time: the owners meanwhile, and the time
+//! until every slot is owned again. `docs/scale.md` has the figures; `--nocapture` prints them.
 // proves X1
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +31,7 @@ async fn coordinator(log: &Arc<MemoryLog>) -> Arc<dyn GroupCoordinator> {
     Arc::new(handle)
 }
 
-/// What each living node serves.
+/// The slots that each living node serves.
 type Ledger = Arc<Mutex<BTreeMap<usize, SlotSet>>>;
 
 /// Closes and opens slots in the ledger, which has each of them once at any time.
@@ -175,7 +175,8 @@ fn slots_have_one_owner_while_nodes_come_and_go() {
     println!("a dead node of four was replaced within {longest:?}, in simulated time");
 }
 
-/// An instance of ten that share 1,000 partitions dies: the others have its partitions within the session and five seconds.
+/// An instance of ten that share 1,000 partitions dies: the others have its partitions within the session and five
+/// seconds.
 #[test]
 fn a_thousand_partitions_are_taken_over_in_time() {
     paused(async {

@@ -17,8 +17,8 @@ pub use journal::JournalError;
 /// The longest name of a new group or transactional id. All of them are in memory, as long as the hub keeps them.
 pub(crate) const NAME_BYTES_MAX: usize = 1 << 10;
 
-/// Spawns work that must be done even if its client is gone. It is short: it ends when the log has answered. Without
-/// a runtime the node is shutting down; the next start does the work, as after a crash.
+/// Spawns work that must finish even if its client has disconnected. It is short: it ends when the log has answered.
+/// Without a runtime the node is shutting down; the next start does the work, as after a crash.
 pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         runtime.spawn(work);

@@ -22,8 +22,8 @@ pub(super) async fn wait(done: ChangeReceiver) -> Result<(), GroupError> {
 }
 
 impl Coordinator {
-    /// Stores offsets; with a producer, they take effect when its transaction commits. The order is fixed by the call: a
-    /// later [`Coordinator::resolve`] includes them.
+    /// Stores offsets; with a producer, they take effect when its transaction commits. The order is fixed by the call:
+    /// a later [`Coordinator::resolve`] includes them.
     pub(super) fn commit(
         self: &Arc<Self>,
         commit: OffsetCommit,

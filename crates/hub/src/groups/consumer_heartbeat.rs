@@ -1,5 +1,5 @@
 //! Heartbeats of the consumer protocol: names and patterns are resolved against the catalogue, and the response waits
-//! until what it shows is stored.
+//! until its contents are stored.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -174,7 +174,7 @@ impl GroupEntry {
         !self.joins.is_empty() || !self.syncs.is_empty() || self.changes.iter().any(is_group)
     }
 
-    /// Nothing of a group of the consumer protocol is to be stored or being stored.
+    /// A group of the consumer protocol has no pending store.
     pub(super) fn is_consumer_stored(&mut self) -> bool {
         let has_changes = (self.group.consumer()).is_none_or(|group| group.has_changes());
         !has_changes && self.consumer_store.in_flight.is_none() && !self.deleting

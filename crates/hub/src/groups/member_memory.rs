@@ -1,5 +1,5 @@
-//! A limit on the metadata and assignments of all members together. They come from clients, and stay until the session of
-//! a member ends, also if the client has disconnected.
+//! A limit on the metadata and assignments of all members together. They come from clients, and stay until the session
+//! of a member ends, also if the client has disconnected.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -89,7 +89,7 @@ impl MemberMemory {
         self.charge_beyond(bytes, old.counted)
     }
 
-    /// Charges what was accepted before a restart, also beyond the limit.
+    /// Charges members that were accepted before a restart, also beyond the limit.
     pub(super) fn charge_stored(&self, bytes: usize) -> MemberShare {
         self.used.fetch_add(bytes, Ordering::Relaxed);
         MemberShare {

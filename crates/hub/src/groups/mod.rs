@@ -8,8 +8,8 @@
 //! - A change is appended under the lock of its group, and takes effect in memory when it is durable, in the order of
 //!   the log. No answer shows a change before that.
 //! - Each group has a lock of its own, held for the time of a decision and never over an await.
-//! - A client that hangs up drops only its own request: spawned tasks finish its appends, and the group learns that
-//!   nobody waits for the response.
+//! - A client that hangs up drops only its own request: spawned tasks finish its appends, and the group learns that the
+//!   response has no receiver.
 //! - After a restart all requests are answered with `Loading` until the hub has been read.
 
 mod commit;

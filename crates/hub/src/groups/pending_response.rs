@@ -14,7 +14,7 @@ use crate::coordinator::slots::Slot;
 pub(super) enum ClassicResponse<T> {
     /// Of a classic group: it follows when the other members are there.
     Pending(PendingResponse<T>),
-    /// Of a group of the consumer protocol: it may be sent when what it shows is stored.
+    /// Of a group of the consumer protocol: it may be sent when its contents are stored.
     Stored(T, Option<ChangeReceiver>),
 }
 

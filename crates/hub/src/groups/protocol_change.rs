@@ -2,10 +2,10 @@
 //!
 //! - A consumer of the consumer protocol joins classic ones: the group becomes one of the consumer protocol. Classic
 //!   members stay with their partitions, under the rules of `consumer/classic.rs`.
-//! - The last member of the consumer protocol leaves: the group of those that are left is a classic one again, and
+//! - The last member of the consumer protocol leaves: the group of the remaining members is a classic one again, and
 //!   rebalances.
 //!
-//! Records: the one of the group that was written last says which protocol it has. Records of members of the other
+//! Records: the last record of the group decides its protocol. Records of members of the other
 //! protocol are removed with the next one of the group.
 
 use std::collections::BTreeSet;

@@ -213,7 +213,7 @@ async fn a_cooperative_consumer_joins_a_group_of_the_new_protocol() {
     assert_eq!(got.len(), 2);
     assert!(got.is_disjoint(&kept));
 
-    // Another one joins: it gives up one of its partitions by joining without it.
+    // Another one joins: it revokes one of its partitions by joining without it.
     let owned: Vec<u32> = got.iter().copied().collect();
     let third = send(&node, join("b")).await;
     assert_eq!(

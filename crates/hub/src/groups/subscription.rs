@@ -1,7 +1,7 @@
-//! Reads and writes what consumers of the classic protocol send each other.
+//! Reads and writes the subscriptions and assignments of the classic protocol.
 //!
-//! The metadata of members is opaque to a group, with two exceptions, as in Kafka: offsets of a subscribed hub cannot be
-//! deleted, and a group that changes its protocol assigns partitions to classic members itself.
+//! The metadata of members is opaque to a group, with two exceptions, as in Kafka: offsets of a subscribed hub cannot
+//! be deleted, and a group that changes its protocol assigns partitions to classic members itself.
 
 use bytes::Bytes;
 use highwater_codec::{DecodeError, Reader, Writer};
@@ -20,7 +20,7 @@ pub(super) type NamedPartitions = Vec<(String, Vec<u32>)>;
 pub(super) struct Subscription {
     pub(super) version: i16,
     pub(super) names: Vec<String>,
-    /// The partitions that it has not given up.
+    /// The partitions that it has not revoked.
     pub(super) owned: NamedPartitions,
     pub(super) rack: Option<String>,
 }

@@ -123,7 +123,7 @@ impl Hub {
 
     pub(super) fn delete_now(&self, name: &HubName) -> Result<(), AdminError> {
         let _admin = self.inner.admin.lock();
-        // From here on the hub is gone for its users, even if the disk fails.
+        // From here on the hub does not exist for clients, even if the disk fails.
         let removed = self.inner.hubs.write().remove(name);
         let HubEntry { info, partitions } =
             removed.ok_or_else(|| AdminError::Unknown(name.clone()))?;

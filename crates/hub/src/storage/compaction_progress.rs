@@ -1,7 +1,7 @@
-//! How far compaction came, and when.
+//! The progress of compaction over time.
 //!
-//! A tombstone must outlive the compaction that removes the values before it: a reader that has seen such a value is
-//! told of its end for as long as the hub keeps tombstones. So a tombstone is removed only after its offset was
+//! A tombstone must outlive the compaction that removes the values before it: a reader that has seen such a value must
+//! find the tombstone for as long as the hub keeps tombstones. So a tombstone is removed only after its offset was
 //! compacted that long ago. The progress is stored beside the segments, and a restart does not compact everything
 //! again; without the file it does, and tombstones stay longer.
 
@@ -18,8 +18,8 @@ use super::names;
 
 const KIND: &[u8; 8] = b"hwcompa1";
 
-/// The time of a tombstone is divided into so many steps. Of the compactions of a step the last counts, so that
-/// tombstones stay longer by a step at most.
+/// The time of a tombstone is divided into so many steps. Only the last compaction of a step is recorded, so tombstones
+/// stay longer by a step at most.
 const STEPS: i64 = 16;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

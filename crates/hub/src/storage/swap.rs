@@ -1,8 +1,8 @@
 //! Replaces old segments with a compacted one.
 //!
-//! The new file is complete and durable before it is renamed to `.swap`. The old files are removed durably before it takes
-//! their name. A swap that fails between two steps is continued later, with growing pauses: files may be gone that the
-//! published segments still name, so their records cannot be read until then. A restart completes it as well.
+//! The new file is complete and durable before it is renamed to `.swap`. The old files are removed durably before it
+//! takes their name. A swap that fails between two steps is continued later, with growing pauses: published segments
+//! may name deleted files, whose records cannot be read until then. A restart completes it as well.
 
 use std::io;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ impl InterruptedSwap {
 }
 
 impl Store {
-    /// Replaces the old files, or remembers how far that went.
+    /// Replaces the old files, or records the completed steps.
     pub(super) fn swap(&self, mut swap: Swap, now: EnqueueTime) -> io::Result<()> {
         let swapped = self.advance_swap(&mut swap);
         if swapped.is_err() {

@@ -1,4 +1,4 @@
-//! The sync marker: how far the last segment is synced.
+//! The sync marker: the synced length of the last segment.
 //!
 //! After a crash the end of a log may be torn. That is no damage, because the append was not answered. Invalid bytes
 //! before that end are damage: truncating the log there would lose acknowledged records. The marker tells the two

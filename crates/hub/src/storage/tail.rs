@@ -24,7 +24,7 @@ pub(crate) struct Piece {
 #[derive(Default)]
 pub(super) struct Tail {
     pieces: VecDeque<Piece>,
-    /// Compaction has seen everything before this offset, and readers are to see what it left.
+    /// Reads below this offset go to disk, where compaction has removed records.
     compacted_end: Option<Offset>,
 }
 

@@ -32,7 +32,7 @@ pub(super) struct ActiveSegment {
     pub index: Index,
 }
 
-/// Bytes that differ from what was written.
+/// Bytes that differ from the written ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file} is damaged at byte {position}: {reason}")]
 pub struct Damage {

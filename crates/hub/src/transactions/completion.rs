@@ -128,8 +128,8 @@ impl Coordinator {
         });
     }
 
-    /// Like [`complete`](Self::complete), for a state with a new producer id. It takes effect when it is durable: a crash
-    /// that lost it would leave the client with an id that nobody knows.
+    /// Like [`complete`](Self::complete), for a state with a new producer id. It takes effect when it is durable: a
+    /// crash that lost it would leave the client with an unknown id.
     async fn complete_with_id(&self, slot: &Slot<TransactionEntry>, next: Transaction) {
         let Ok((journal, _)) = self.loaded() else {
             return;

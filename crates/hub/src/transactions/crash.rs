@@ -31,7 +31,7 @@ const PARTITIONS: u32 = 3;
 const PRODUCERS: u64 = 3;
 const HUBS: [&str; 3] = ["a", super::HUB, crate::groups::HUB];
 
-/// What a client knows of its transaction.
+/// A client's view of its transaction.
 #[derive(Clone, Debug, Default)]
 struct ClientTransaction {
     producer: u64,
@@ -273,7 +273,7 @@ impl World {
         }
     }
 
-    /// The last node gets all the time it needs, without faults.
+    /// The last node runs without faults and without a time limit.
     fn check(&self) -> CommitCounts {
         self.log.open();
         runtime().block_on(async {

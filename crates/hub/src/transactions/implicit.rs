@@ -1,4 +1,4 @@
-//! Partitions and groups that a transaction gets without a request to add them, as in the second version of the protocol.
+//! Partitions and groups that are added to a transaction without a request, as in the second version of the protocol.
 //!
 //! A batch for a partition that the transaction does not have waits in its entry until the partition is stored; batches
 //! that come meanwhile wait behind it, so their order stays. The connections bound what waits: each has few requests in
@@ -32,11 +32,11 @@ pub(super) struct PendingAppend {
     producer: Producer,
     partition: Arc<dyn Partition>,
     batch: Batch,
-    /// Gets the append once it has begun.
+    /// Receives the append once it has begun.
     responder: oneshot::Sender<Append>,
 }
 
-/// What a batch of a transaction may do now.
+/// The decision about a batch of a transaction.
 pub(super) enum Admission {
     Append,
     /// Its partition must be added before.
@@ -215,7 +215,7 @@ impl Coordinator {
             }
         })?;
         if let Some(ended) = ended {
-            // A sender that is gone ended without a result; the caller decides anew.
+            // A dropped sender ended without a result; the caller decides anew.
             let _ = ended.await;
         }
         Ok(())

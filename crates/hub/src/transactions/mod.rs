@@ -8,7 +8,7 @@
 //! the next start writes the markers again, and a partition that has its marker rejects a second one. A transaction
 //! that its producer does not end is aborted after its timeout.
 //!
-//! Both versions of Kafka's protocol are there, by the requests that a client sends. The second one (KIP-890) raises the
+//! Both versions of Kafka's protocol are supported; the client's requests decide. The second one (KIP-890) raises the
 //! epoch with every end of a transaction, so that nothing late can touch the next one, and adds partitions and groups
 //! with the first batch and the first offset (`implicit`). The known gaps of the first one are closed as far as clients
 //! allow:

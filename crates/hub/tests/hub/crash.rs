@@ -77,7 +77,7 @@ struct World {
     /// Offset and time of the acknowledged ones, by partition.
     silent: Vec<BTreeMap<i64, i64>>,
     clients: Vec<Client>,
-    /// What readers have seen, by partition and offset: it must not change.
+    /// The records seen by readers, by partition and offset: it must not change.
     seen: Vec<BTreeMap<i64, ReadRecord>>,
     starts: Vec<i64>,
 }

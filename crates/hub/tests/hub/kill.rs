@@ -27,7 +27,7 @@ fn start(folder: &Path) -> (Hub, Vec<Recovery>) {
     (hub, recoveries.into_inner())
 }
 
-/// Not a test by itself: the process that is killed. It appends for ever and prints what was acknowledged.
+/// Not a test on its own: the process that is killed. It appends for ever and prints what was acknowledged.
 #[tokio::test]
 async fn child() {
     let Ok(folder) = std::env::var(FOLDER) else {

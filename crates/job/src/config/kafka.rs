@@ -5,16 +5,16 @@ use std::time::Duration;
 use highwater_connect::{CLUSTER_KEYS, ClusterSettings};
 use highwater_settings::{FileReader, Section};
 
-/// The cluster of an input and how its time is told.
+/// The cluster of an input and the source of its arrival times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KafkaInput {
     pub cluster: ClusterSettings,
     pub arrival: ArrivalTime,
-    /// The cluster has transactions: an earlier start of the job is shut out of the time journal.
+    /// The cluster has transactions: an earlier start of the job is fenced from the time journal.
     pub transactions: bool,
     /// The topic of the time journal; by default it is named after job, input and topic.
     pub journal: Option<String>,
-    /// How far the clocks of node and brokers, and the time that replication takes, may differ.
+    /// The margin for the difference between the clocks of node and brokers, and for replication.
     pub clock_margin: Duration,
 }
 

@@ -25,19 +25,19 @@ pub struct Live {
     pub state: Option<JobStateStore>,
 }
 
-/// A store for the checkpoints of a job, which another machine may go on from.
+/// A store for the checkpoints of a job, from which another machine may resume.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobStateStore {
     pub store: StateSettings,
     /// Several instances share the job.
     pub shared: bool,
-    /// An instance is given up after this long without a heartbeat.
+    /// An instance is removed after this long without a heartbeat.
     pub session_timeout: std::time::Duration,
     /// Over how many combiners the steps after the exchange are spread by key.
     pub combiners: usize,
 }
 
-/// The least that Kafka takes unless it is told otherwise is 6 s.
+/// Kafka's default minimum is 6 s.
 const SESSION_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// Each stream has a partition of the exchange for each combiner.

@@ -1,8 +1,8 @@
 //! The job file: query, inputs, time policy and outputs.
 //!
-//! A wrong job file is reported with all of its errors at once, each with its line, a caret and a correction. That is why the
-//! file is read by hand from spanned TOML and not derived: a derived reader stops at the first error and suggests no
-//! correction of a misspelt key.
+//! A wrong job file is reported with all of its errors at once, each with its line, a caret and a correction. That is
+//! why the file is read by hand from spanned TOML and not derived: a derived reader stops at the first error and
+//! suggests no correction of a misspelt key.
 //!
 //! An endpoint type that this version lacks is reported as "not supported yet", a typing error with "did you mean".
 
@@ -83,8 +83,8 @@ pub struct Input {
     pub name: String,
     /// Files, each one partition, or folders of files; empty for an input from hubs.
     pub paths: Vec<PathBuf>,
-    /// Hubs, read as one: their partitions are numbered hub by hub. Empty for files, unless they are followed: then the hub
-    /// that their events are appended to. With `kafka`, topics of that cluster.
+    /// Hubs, read as one: their partitions are numbered hub by hub. Empty for files, unless they are followed: then the
+    /// hub that their events are appended to. With `kafka`, topics of that cluster.
     pub hubs: Vec<String>,
     /// The cluster of the topics; `None` for hubs of the node and for files.
     pub kafka: Option<KafkaInput>,
@@ -114,11 +114,11 @@ pub struct Output {
     pub name: String,
     pub settings: Arc<dyn OutputSettings>,
     pub on_failure: OnFailure,
-    /// Set if the output gets rows before they are final.
+    /// Set if the output receives rows before they are final.
     pub early: Option<EarlyResults>,
 }
 
-/// How often the rows of windows are given before they are final.
+/// How often the rows of windows are sent before they are final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EarlyResults {
     /// The interval in event time.

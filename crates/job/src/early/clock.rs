@@ -1,6 +1,6 @@
-//! Decides at which times there are revisions, and brings all streams there.
+//! Schedules revisions and stops all streams at the same barrier.
 //!
-//! Every stream stops at the *barrier*: it releases no event from there on, and its watermark goes no further. When all
+//! Every stream stops at the *barrier*: it releases no event from there on, and its watermark stops there. When all
 //! have arrived, the job's state covers exactly the events before that time, however fast each stream was. Then there
 //! is a revision, if one is due, and the barrier is raised to the end of the interval in which the next event lies. So
 //! all events between two barriers lie in one interval, and intervals without events are passed in one step.
@@ -34,16 +34,16 @@ struct StoppedStream {
     preview: Option<EndPreview>,
 }
 
-/// What to do next.
+/// The next action.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RevisionStep {
-    /// Nothing until a stream has come further.
+    /// Nothing until a stream has progressed.
     Wait,
     /// Ask all streams that stop for a preview of their end.
     Preview,
     /// All previews are here.
     Revise,
-    /// Let all streams that stop go on to this barrier.
+    /// Let all stopping streams continue to this barrier.
     Raise(Instant),
 }
 
@@ -90,7 +90,7 @@ impl RevisionClock {
         self.unacknowledged = self.unacknowledged.saturating_sub(1);
     }
 
-    /// Whether no stream goes further without new input.
+    /// Whether no stream can progress without new input.
     pub(crate) fn is_settled(&self) -> bool {
         self.unacknowledged == 0 && !self.is_previewing
     }
@@ -232,7 +232,7 @@ mod tests {
         Instant::from_unix_millis(1_700_000_000_000 + millis)
     }
 
-    /// A stream has come to `watermark` and has events from `next` on.
+    /// A stream has reached `watermark` and has events from `next` on.
     fn report(clock: &mut RevisionClock, stream: usize, millis: (i64, i64), has_events: bool) {
         let (watermark, next) = millis;
         let progress = StreamProgress {

@@ -1,17 +1,17 @@
-//! Early results: what a window would give now, before it is complete (requirement E1).
+//! Early results: the rows of a window before it is complete (requirement E1).
 //!
 //! The early result at a time T is exactly what the job would give if its input ended with the events before T. No
-//! operator knows of it: all streams stop at T (`clock.rs`), a copy of every pipeline is given an infinite watermark,
-//! and the rows that leave the copies are the early rows. `statement.rs` decides which statements have them and which
-//! columns tell rows apart, `revisions.rs` numbers them, `first_revision.rs` says which one counts an event first
-//! (of substreams with `substream_releases.rs`).
+//! operator knows of it: all streams stop at T (`clock.rs`), a copy of every pipeline receives an infinite watermark,
+//! and the output of the copies is the early rows. `statement.rs` decides which statements have them and which columns
+//! tell rows apart, `revisions.rs` numbers them, `first_revision.rs` finds the first one that counts an event (with
+//! `substream_releases.rs` for substreams).
 //!
 //! A revision takes place at T, a multiple of the interval, if there was an event in the interval before T. That
 //! depends on the events alone: a replay gives the same revisions, and a year of silence gives none.
 //!
-//! With substreams no time has all events before it. Their streams stop where the floor, which is common to all keys (the
-//! latest arrival minus the late tolerance), comes to T. The early result then counts the events that have left their
-//! substream in order by then, those of keys that are ahead of T included.
+//! With substreams no time has all events before it. Their streams stop where the floor, which is common to all keys
+//! (the latest arrival minus the late tolerance), reaches T. The early result then counts the events that have left
+//! their substream in order by then, those of keys that are ahead of T included.
 
 mod clock;
 mod first_revision;
@@ -38,16 +38,16 @@ pub(crate) use substream_releases::SubstreamReleases;
 /// The column with the number of the revision.
 const REVISION: &str = "_revision";
 
-/// How far a stream that stops at barriers has come.
+/// The progress of a stream that stops at barriers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamProgress {
-    /// No event that is not released yet has an earlier timestamp.
+    /// No unreleased event has an earlier timestamp.
     pub next: Instant,
     /// Events were released since the last report.
     pub has_events: bool,
 }
 
-/// What a stream would give if the input ended at the barrier.
+/// The rows of a stream if the input ended at the barrier.
 pub(crate) struct EndPreview {
     pub stream: usize,
     pub input: usize,
@@ -79,7 +79,7 @@ impl PipelineCopies {
         })
     }
 
-    /// What leaves the pipeline of a partition if the input ends now, as (exit, item).
+    /// The outputs of the pipeline of a partition if the input ended now, as (exit, item).
     pub(crate) fn end_of_local(
         &self,
         input: usize,
@@ -93,7 +93,7 @@ impl PipelineCopies {
         copy.overflow().map_or(Ok(exits), Err)
     }
 
-    /// What leaves the shared pipeline if streams end in this way, as (statement, item).
+    /// The outputs of the shared pipeline if streams ended in this way, as (statement, item).
     pub(crate) fn end_of_shared(
         &self,
         partitions: &[usize],
@@ -267,7 +267,7 @@ impl EarlyPlan {
             let every = statement.settings.every;
             Some(match &statement.identity {
                 Ok(identity) => format!(
-                    "{}: early rows every {every}, told apart by {}",
+                    "{}: early rows every {every}, identified by {}",
                     to.name,
                     identity.names(&statement.names).join(", ")
                 ),
@@ -278,7 +278,7 @@ impl EarlyPlan {
     }
 }
 
-/// The columns of a statement as its output gets them.
+/// The columns of a statement in its output.
 pub(crate) fn output_columns(
     plan: &Plan,
     statement: usize,

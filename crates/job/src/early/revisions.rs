@@ -1,9 +1,9 @@
 //! Numbers the revisions of the rows of one statement.
 //!
-//! A row that has been given early and is not final yet is *open*. An early row that equals the last revision of its
-//! row is not given again. When an open row is no longer among the early rows and has not become final, because a
-//! HAVING no longer holds, say, it is withdrawn: a row with its identity alone, and NULL in `_final`. After that it may
-//! come back, from revision 0 on.
+//! A row that was sent early and is not final yet is *open*. An early row that equals the last revision of its row is
+//! not sent again. When an open row is no longer among the early rows and has not become final, because a HAVING no
+//! longer holds, say, it is withdrawn: a row with its identity alone, and NULL in `_final`. After that it may come
+//! back, from revision 0 on.
 
 use std::collections::HashMap;
 

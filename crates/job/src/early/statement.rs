@@ -1,8 +1,8 @@
 //! Which statements have early rows, and which columns tell their rows apart.
 //!
 //! A row of a window belongs to a group and to a window. Early rows and the final row of both are revisions of one row,
-//! so both must be among its columns. A group has one open session at a time, so its session needs no column. Rows of
-//! `Windows(..)` are told apart by the id of their window as well.
+//! so both must be among its columns. A group has one open session at a time, so its session needs no column. The id of
+//! the window also identifies rows of `Windows(..)`.
 
 use highwater_engine::{Chunk, ValueRef};
 use highwater_query::plan::{
@@ -10,7 +10,7 @@ use highwater_query::plan::{
 };
 use highwater_time::Duration;
 
-/// What rows with early revisions are known by.
+/// The identity columns of revised rows.
 #[derive(Clone, Debug)]
 pub(super) struct RowIdentity {
     /// Indexes of columns.
@@ -69,7 +69,7 @@ impl Windows {
     }
 }
 
-/// Why rows of a statement cannot be told apart.
+/// Why rows of a statement have no identity.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum IdentityError {
     /// The statement has no early rows.
@@ -304,7 +304,7 @@ fn windows_of_union<'p>(
     Ok(RowOrigins { columns, branches })
 }
 
-/// Whether the node gives rows with later times than its last event when its input ends.
+/// Whether the node emits rows with later times than its last event when its input ends.
 fn has_rows_to_come(plan: &Plan, node: NodeId) -> bool {
     let node = &plan.nodes[node.0];
     match node {

@@ -1,8 +1,8 @@
 //! When the events of substreams are released and their windows complete, from a trace of the events.
 //!
-//! Revisions of substreams take place in the time of the floor: what an event of the input releases is counted by the
-//! revisions after the floor that it leaves behind. So an event is placed at that floor instead of at its timestamp, and a
-//! window ends there instead of at its end.
+//! Revisions of substreams follow the floor: released events are counted by the revisions after the floor that the
+//! releasing event leaves. So an event is placed at that floor instead of at its timestamp, and so is the end of a
+//! window.
 
 use std::collections::HashMap;
 
@@ -53,7 +53,7 @@ impl SubstreamReleases {
         completed.map_or(Instant::AFTER_ALL, |first| self.floors[first])
     }
 
-    /// The number of the first event after which the watermark of the key has come so far.
+    /// The number of the first event after which the watermark of the key satisfies `has_passed`.
     fn first(&self, key: &Option<String>, has_passed: impl Fn(Instant) -> bool) -> Option<usize> {
         let own = self.watermarks.get(key).map_or(&[][..], Vec::as_slice);
         let own = own.get(own.partition_point(|(_, watermark)| !has_passed(*watermark)));

@@ -354,8 +354,8 @@ impl JobParts {
         self.combiner.restore(&mut Reader::new(&saved.shared))
     }
 
-    /// Adds new partitions from their first event on. They start at the minimum watermark of their input, because rows up to
-    /// that time are sent. `false` if the query does not allow new partitions.
+    /// Adds new partitions from their first event on. They start at the minimum watermark of their input, because rows
+    /// up to that time are sent. `false` if the query does not allow new partitions.
     pub(super) fn grow(
         &mut self,
         builder: &JobBuilder<'_>,

@@ -49,7 +49,7 @@ pub(super) struct OutputCheckpoint {
 /// Bytes that are no valid checkpoint.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(super) enum CheckpointError {
-    #[error("it has {0} bytes, fewer than a header")]
+    #[error("truncated: {0} bytes, shorter than the header")]
     Short(usize),
     #[error("it does not start like a checkpoint")]
     Magic,

@@ -21,8 +21,8 @@ pub trait Checkpoints: Send + Sync {
     /// Marks a checkpoint as damaged, so that it does not count among the two.
     fn mark_damaged(&self, number: u64);
 
-    /// Stores the tables that checkpoints name by this number, as durably as a checkpoint. All others but those that are
-    /// `in_use` may be removed.
+    /// Stores the tables that checkpoints name by this number, as durably as a checkpoint. All others but those that
+    /// are `in_use` may be removed.
     fn write_tables(&self, number: u64, bytes: &[u8], in_use: Option<u64>) -> io::Result<()>;
 
     fn read_tables(&self, number: u64) -> io::Result<Vec<u8>>;

@@ -1,7 +1,7 @@
 //! The thread of the combiner: receives stream outputs from workers and takes snapshots.
 //!
-//! A snapshot is aligned by a barrier: every worker copies its streams, and its later output is held back until all workers
-//! have copied theirs. Then the shared state covers exactly the streams' output up to their copies.
+//! A snapshot is aligned by a barrier: every worker copies its streams, and its later output is held back until all
+//! workers have copied theirs. Then the shared state covers exactly the streams' output up to their copies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,12 +29,12 @@ pub(super) enum CombinerMessage {
         worker: usize,
         output: Box<StreamOutput>,
         status: Box<PartitionStatus>,
-        /// Given back when the output has been combined.
+        /// Released when the output has been combined.
         in_flight: BytesInFlight,
         /// The stream has gone on because its barrier was raised, not because of a fetch.
         answers_barrier: bool,
     },
-    /// What a stream would give if the input ended at its barrier.
+    /// The rows of a stream if the input ended at its barrier.
     Previewed {
         worker: usize,
         preview: EndPreview,
@@ -232,7 +232,7 @@ impl CombinerThread {
         Ok(true)
     }
 
-    /// Sends the revision that is due, and lets streams go on if all have arrived at their barrier.
+    /// Sends the revision that is due, and raises the barrier if all streams have reached it.
     fn pass_barrier(&mut self, open: usize) -> Result<(), EndpointError> {
         let step = self.combiner.revision_step();
         if let Some(reason) = self.combiner.overflow() {
@@ -253,7 +253,7 @@ impl CombinerThread {
         }
     }
 
-    /// Tells that every stream has ended, once, and none goes on to a later barrier.
+    /// Reports once that every stream has ended and none continues to a later barrier.
     fn tell_end(&mut self, open: usize) {
         let clock = self.combiner.revision_clock();
         let is_settled = clock.is_none_or(|clock| clock.is_settled());
@@ -326,7 +326,7 @@ impl CombinerThread {
         });
         self.log_errors();
         let errors = self.combiner.shared.pipeline.errors.count;
-        // Other combiners of a shared job count here, too.
+        // Includes the other combiners of a shared job.
         let new_errors = errors - std::mem::replace(&mut self.errors_told, errors);
         self.status.update(|status| {
             status.watermark = self.combiner.watermark();

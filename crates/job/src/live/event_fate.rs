@@ -1,8 +1,8 @@
 //! The fate of one event of a live job: as the job sampled it, or recomputed from the partition.
 //!
-//! A verdict depends on the watermark that the event met, which the events before it moved. Those that arrived long before cannot
-//! have moved it further than the late bound does by itself, so a replay of the others is exact. It is bounded, because there may
-//! be any number of them.
+//! A verdict depends on the watermark that the event met, which the events before it moved. Events that arrived long
+//! before cannot have raised it above the late bound, so a replay of the others is exact. It is bounded, because there
+//! may be any number of them.
 
 use highwater_connect::ValueDecoder;
 use highwater_engine::{PhysicalPlan, Value};
@@ -32,18 +32,18 @@ const REPLAY_OFFSETS_MIN: i64 = 100;
 /// How many windows are listed.
 const WINDOWS_MAX: usize = 100;
 
-/// What became of one event.
+/// The verdict and windows of one event.
 #[derive(Clone, Debug)]
 pub struct LiveEventFate {
     pub place: TopicPartition,
     pub offset: Offset,
-    /// `None` if it got no time, or if there is no event at the offset.
+    /// `None` if it has no time, or if there is no event at the offset.
     pub judged: Option<JudgedEvent>,
     pub substream: Option<String>,
     /// Why it got no time.
     pub reason: Option<String>,
-    /// The windows (start, end] that its timestamp lies in; for a sliding window, the time that it stays inside. A WHERE is not
-    /// applied.
+    /// The windows (start, end] that its timestamp lies in; for a sliding window, the time that it stays inside. A
+    /// WHERE is not applied.
     pub windows: Vec<(Instant, Instant)>,
     /// The query has session windows over its input.
     pub has_sessions: bool,
@@ -52,7 +52,7 @@ pub struct LiveEventFate {
     pub basis: FateBasis,
 }
 
-/// How a fate is known.
+/// The source of a fate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FateBasis {
     /// The job sampled the event.
@@ -195,7 +195,8 @@ impl FateQuestion<'_> {
         let policy = &self.job.file.time;
         let timed = self.job.plan.inputs[self.input].timestamp.is_some();
         let (Some(early), true) = (policy.early_arrival, timed) else {
-            // By arrival there is no bound to be before; without an early bound, any event may have moved the watermark.
+            // By arrival there is no bound to be before; without an early bound, any event may have moved the
+            // watermark.
             return Ok((nearest, !timed || nearest == start));
         };
         let read = self.partition.read(self.offset, 1, Isolation::Committed);
@@ -263,7 +264,7 @@ impl Replay {
         })
     }
 
-    /// Judges the events of an item and writes down what became of the one at `offset`.
+    /// Judges the events of an item and records the verdict of the one at `offset`.
     fn take(&mut self, item: DecodedItem, offset: Offset, fate: &mut LiveEventFate) {
         let mut released = Vec::new();
         let (events, arrivals, file) = match item {

@@ -1,8 +1,8 @@
 //! Reads one partition for a job, and requests punctuation when it is silent.
 //!
-//! Only records move time. When a partition has been silent for a while, its log appends a punctuation, which every job and
-//! every replay reads at the same offset. Punctuation is requested only at the end of the partition. The partitions of a
-//! cluster have a journal for it (`time_journal.rs`).
+//! Only records move time. When a partition has been silent for a while, its log appends a punctuation, which every job
+//! and every replay reads at the same offset. Punctuation is requested only at the end of the partition. The partitions
+//! of a cluster have a journal for it (`time_journal.rs`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,8 +19,7 @@ use super::time_journal::{JournalError, PassedTime, TimeJournal};
 use super::worker::WorkItem;
 use highwater_time::Instant;
 
-/// How far a stream has come: the next offset, and the latest arrival or passed time. Of the times before an offset, those
-/// up to `arrived` have been acted on.
+/// The position of a stream: the next offset, and the latest arrival or passed time that was processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct StreamPosition {
     pub next: Offset,
@@ -43,13 +42,14 @@ pub(super) struct Feed {
     pub fetch_bytes: usize,
     /// How long a partition must be silent before a punctuation is written. `None` disables punctuation.
     pub silence: Option<Duration>,
-    /// Where the passing of time is written; `None` if the partition itself takes punctuations, or only events move time.
+    /// Where the passing of time is written; `None` if the partition itself takes punctuations, or only events move
+    /// time.
     pub journal: Option<TimeJournal>,
     /// The partition is that of a cluster, and arrivals are the times of its brokers.
     pub log_append_only: bool,
     /// The partition has punctuations.
     pub punctuates: bool,
-    /// Positions at which fetches end, those that are not reached yet, ascending.
+    /// Positions ahead at which fetches end, ascending.
     pub stopovers: VecDeque<StreamPosition>,
     /// It ends when no stopover is left.
     pub ends_at_stopovers: bool,
@@ -193,7 +193,7 @@ impl Feed {
                     return Ok(passed);
                 }
                 Err(JournalError::Read(error @ ReadError::Storage { .. })) => {
-                    self.status.log(format!("time stands still: {error}"));
+                    self.status.log(format!("time does not advance: {error}"));
                     tokio::time::sleep(PAUSE).await;
                 }
                 Err(error) => return Err(error.to_string()),
@@ -305,7 +305,7 @@ impl Feed {
             Ok(_) => Ok(()),
             Err(error @ AppendError::Deleted(_)) => Err(self.named(&error)),
             Err(error) => {
-                self.status.log(format!("time stands still: {error}"));
+                self.status.log(format!("time does not advance: {error}"));
                 tokio::time::sleep(PAUSE).await;
                 Ok(())
             }
@@ -335,7 +335,7 @@ impl Feed {
         }
     }
 
-    /// The offset after the last batch. The error says that arrivals are not what the job file says.
+    /// The offset after the last batch. Fails if arrival times do not match the `arrival` setting.
     fn end_of(&self, fetched: &FetchData) -> Result<Offset, String> {
         let mut end = self.next;
         for batch in fetched.pieces.iter().flat_map(|piece| Batches::new(piece)) {

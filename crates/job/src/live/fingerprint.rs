@@ -1,6 +1,6 @@
 //! The identity of a job's state as titled texts. A job continues from a checkpoint only if all of them are equal.
 //!
-//! Every checkpoint holds the texts, so that a job that cannot continue from it says what changed.
+//! Every checkpoint holds the texts, so that a job that cannot continue from it names the change.
 
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_env::disk;

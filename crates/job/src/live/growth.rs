@@ -1,9 +1,9 @@
 //! Hubs that get more partitions while a job reads them.
 //!
-//! A new partition is adopted together with a checkpoint (`start.rs`) and starts at the minimum watermark of its input. The
-//! watermark must not be later than the creation of the partition, so no later event is processed: every reader checks for
-//! new partitions after every read, and holds back the read if there are any; earlier reads precede all events of a new
-//! partition. After a crash the first event of a new partition determines the same offset again.
+//! A new partition is adopted together with a checkpoint (`start.rs`) and starts at the minimum watermark of its input.
+//! The watermark must not be later than the creation of the partition, so no later event is processed: every reader
+//! checks for new partitions after every read, and holds back the read if there are any; earlier reads precede all
+//! events of a new partition. After a crash the first event of a new partition determines the same offset again.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -108,7 +108,7 @@ impl Growth {
         Ok(first)
     }
 
-    /// Ready when a reader waits for the adoption of new partitions.
+    /// Completes when a reader waits for the adoption of new partitions.
     pub(super) async fn noticed(&self) {
         self.noticed.notified().await;
     }
@@ -128,7 +128,8 @@ pub(super) struct GrowthBarrier {
 }
 
 impl GrowthBarrier {
-    /// The part of a read at `from` that may be processed; `None` if all of it waits for the adoption of new partitions.
+    /// The part of a read at `from` that may be processed; `None` if all of it waits for the adoption of new
+    /// partitions.
     pub(super) async fn admit(
         &mut self,
         from: Offset,
@@ -158,8 +159,8 @@ impl GrowthBarrier {
 
     /// The first offset that was never processed.
     ///
-    /// Events after the first event of a new partition were not processed, because every reader checks. If clocks were set
-    /// back, that cannot be known, and all events up to the start may have been processed.
+    /// Events after the first event of a new partition were not processed, because every reader checks. If clocks were
+    /// set back, that cannot be known, and all events up to the start may have been processed.
     async fn hold_point(&self) -> Result<Offset, ReadError> {
         let first = self.growth.first_of_new().await?;
         let Some(first) = first.filter(|first| self.arrived.to_unix_millis() <= first.0) else {

@@ -63,7 +63,7 @@ impl Handle {
         SampleWatcher::new(&self.status.telemetry.samples, &self.context.clock)
     }
 
-    /// What became of an event. `partition` is its number among those of the input, an index in the plan.
+    /// The fate of an event. `partition` is its number among those of the input, an index in the plan.
     pub async fn event_fate(
         &self,
         input: usize,
@@ -109,7 +109,7 @@ impl Handle {
 
     /// Whether the job is over, for any reason.
     pub fn is_over(&self) -> bool {
-        // Closed without a word if its task was aborted.
+        // Closed without a message if its task was aborted.
         *self.over.borrow() || self.over.has_changed().is_err()
     }
 
@@ -135,7 +135,7 @@ impl Handle {
         self.ended().await
     }
 
-    /// Ready when the job is over, for any reason.
+    /// Completes when the job is over, for any reason.
     pub async fn ended(&self) -> JobStatus {
         let told = self.over.clone().wait_for(|over| *over).await.is_ok();
         if !told && !self.status.current().state.is_over() {

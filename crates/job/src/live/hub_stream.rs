@@ -162,7 +162,7 @@ impl HubStream {
         self.stops = true;
     }
 
-    /// Goes on up to `barrier`. The error says why the job fails.
+    /// Continues up to `barrier`. The error is the reason why the job fails.
     pub(super) fn raise_barrier(&mut self, barrier: Instant) -> Result<StreamOutput, String> {
         self.stream.partition_mut().pipeline.renew_budget();
         let mut output = self.stream.new_output();
@@ -218,8 +218,8 @@ impl HubStream {
         self.stream.partition_mut().restore(from)
     }
 
-    /// Processes batches that were fetched at [`next`](HubStream::next), with the times of a journal. The error says why the
-    /// job fails.
+    /// Processes batches that were fetched at [`next`](HubStream::next), with the times of a journal. The error is the
+    /// reason why the job fails.
     pub(super) fn take(
         &mut self,
         fetched: &FetchData,
@@ -273,13 +273,13 @@ impl HubStream {
         self.stream.push(block, output);
     }
 
-    /// Measures the state if it may have grown much by a fetch. The error says that the job's state is too large.
+    /// Measures the state if it may have grown much by a fetch. Fails if the job's state is too large.
     pub(super) fn measure(&mut self, fetched: &FetchData) -> Result<(), String> {
         let input = fetched_bytes(fetched);
         self.meter.processed(input, self.stream.partition())
     }
 
-    /// Charges the output of `input` fetched bytes until it has been combined. The error says that there are too many rows.
+    /// Charges the output of `input` fetched bytes until it has been combined. Fails if there are too many rows.
     pub(super) fn put_in_flight(
         &self,
         output: &StreamOutput,

@@ -1,5 +1,5 @@
-//! A job that never ends: it reads hubs as they grow and sends rows to its outputs as time moves. Followed files are copied to
-//! hubs first (`files/`).
+//! A job that never ends: it reads hubs as they grow and sends rows to its outputs as time moves. Followed files are
+//! copied to hubs first (`files/`).
 //!
 //! ```text
 //!  partition ── feed ──▶ worker: decode, order, local pipeline ─┐
@@ -7,18 +7,18 @@
 //!  partition ── feed ──▶ worker:        "                      ─┘
 //! ```
 //!
-//! Feeds and outputs are tasks, because they wait; workers and the combiner are threads, because they compute. Read permits
-//! (`read_permits.rs`) bound the work in flight, so a slow output slows its own job and no other.
+//! Feeds and outputs are tasks, because they wait; workers and the combiner are threads, because they compute. Read
+//! permits (`read_permits.rs`) bound the work in flight, so a slow output slows its own job and no other.
 //!
 //! The rows of an output are a function of the records in the partitions. That includes the passing of time: a silent
 //! partition has a punctuation (`feed.rs`). Rows are numbered in that order, so after a restart from a checkpoint
 //! (`checkpoint.rs`) the same rows get the same numbers, and an endpoint knows which it has.
 //!
-//! Numbers count within an *epoch*. A start without a checkpoint begins a new epoch, and stores a checkpoint before it sends
-//! the first row, so that no two rows of an epoch share a number.
+//! Numbers count within an *epoch*. A start without a checkpoint begins a new epoch, and stores a checkpoint before it
+//! sends the first row, so that no two rows of an epoch share a number.
 //!
-//! Several instances may share a job (`instances/`): then streams and combiner run in different processes, with an exchange
-//! topic between them.
+//! Several instances may share a job (`instances/`): then streams and combiner run in different processes, with an
+//! exchange topic between them.
 
 mod batch_decoder;
 mod build;
@@ -94,7 +94,7 @@ pub struct JobContext {
     pub clusters: Option<ClusterConnector>,
     /// The state that instances of the job share, if it has any.
     pub state: Option<Arc<dyn StateStore>>,
-    /// Gives out the shards of a shared job; by default a group of its cluster does.
+    /// Assigns the shards of a shared job; by default a group of its cluster does.
     pub assignor: Option<Arc<dyn ShardAssignor>>,
 }
 
@@ -115,7 +115,7 @@ pub struct EndpointRequest<'a> {
     pub refused_by: Option<&'a str>,
     /// Rows of different epochs are unrelated, though they share numbers.
     pub epoch: u64,
-    /// Set if rows are given before they are final: the columns that tell them apart.
+    /// Set if rows are sent before they are final: the columns that tell them apart.
     pub early_key: Option<Vec<String>>,
     /// Set if several combiners write the output, each the rows of some keys.
     pub shard: Option<OutputShard>,
@@ -185,7 +185,7 @@ impl Options {
     }
 }
 
-/// What happens at the end of the partitions.
+/// The behaviour at the end of the partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtEnd {
     /// Time ends: everything pending is emitted.

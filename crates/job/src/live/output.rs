@@ -205,7 +205,7 @@ impl Output {
         self.status
             .update_output(self.index, |status| status.dropped += count as u64);
         self.status.log(format!(
-            "output \"{}\": {count} rows from number {} on were given up: {reason}",
+            "output \"{}\": {count} rows from number {} on were dropped: {reason}",
             self.name, rows.first
         ));
         let dead_letters = self.dead_letters(rows, reason);

@@ -122,7 +122,7 @@ impl PartitionStream {
         }
     }
 
-    /// Processes what was fetched at [`next`](PartitionStream::next). The error says why the job fails.
+    /// Processes a fetch at [`next`](PartitionStream::next). The error says why the job fails.
     pub(super) fn take(
         &mut self,
         fetched: &FetchData,

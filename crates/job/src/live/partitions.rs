@@ -132,9 +132,9 @@ impl PartitionSet {
 
     /// The offsets from which rows since `since` are complete.
     ///
-    /// A row needs events as far back as the query looks, and an event of that time may have arrived up to `early_arrival`
-    /// earlier. Events that arrived before cannot have moved the watermark past that time, so the verdicts about the needed
-    /// events are the same as with all events.
+    /// A row needs events as far back as the query looks, and an event of that time may have arrived up to
+    /// `early_arrival` earlier. Events that arrived before cannot have moved the watermark past that time, so the
+    /// verdicts about the needed events are the same as with all events.
     pub(super) async fn positions_for(
         &self,
         since: Instant,

@@ -1,8 +1,8 @@
 //! Read permits, which bound the work in flight.
 //!
-//! Rows of a stream that is ahead in event time wait for the others. To bound them, new permits go only to the stream with
-//! the minimum watermark among those with events to read. Each stream has a few permits, so that reading, decoding and
-//! combining overlap.
+//! Rows of a stream that is ahead in event time wait for the others. To bound them, new permits go only to the stream
+//! with the minimum watermark among those with events to read. Each stream has a few permits, so that reading, decoding
+//! and combining overlap.
 
 use std::sync::Arc;
 

@@ -30,7 +30,7 @@ pub(super) struct CheckpointedReferences {
 }
 
 impl ReferenceTables {
-    /// For a job that is given its tables.
+    /// For a job whose caller supplies the tables.
     pub(super) fn none() -> ReferenceTables {
         ReferenceTables {
             loaded: References::default(),

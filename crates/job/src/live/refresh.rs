@@ -1,4 +1,4 @@
-//! Looks for new reference data at intervals.
+//! Polls for new reference data.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(super) struct ReferenceRefresh {
     known: SnapshotListing,
     /// `None` for a single look at the start.
     every: Option<Duration>,
-    /// When to look next, by the monotonic clock.
+    /// The time of the next poll, by the monotonic clock.
     due: Option<Duration>,
     looking: Option<JoinHandle<Result<SnapshotListing, ReferenceError>>>,
     /// The error of the last look.
@@ -23,8 +23,8 @@ pub(super) struct ReferenceRefresh {
 }
 
 impl ReferenceRefresh {
-    /// Looks at once, because files may have changed while the job was down, and then at the interval of its inputs.
-    /// Not at all if the job `is_given` its tables.
+    /// Polls at once, because files may have changed while the job was down, and then at the interval of its inputs.
+    /// Disabled if the caller supplies the tables (`is_given`).
     pub(super) fn new(
         job: Arc<Job>,
         known: SnapshotListing,
@@ -48,7 +48,7 @@ impl ReferenceRefresh {
         }
     }
 
-    /// Starts a look on a blocking thread if one is due.
+    /// Starts a poll on a blocking thread if one is due.
     pub(super) fn look_if_due(&mut self, now: Duration) {
         if self.looking.is_some() || self.due.is_none_or(|due| now < due) {
             return;
@@ -60,7 +60,7 @@ impl ReferenceRefresh {
         }));
     }
 
-    /// Ready when a look is done; true if the files have changed.
+    /// Completes when a poll is done; true if the files have changed.
     pub(super) async fn looked(&mut self, status: &StatusHandle) -> bool {
         let Some(looking) = &mut self.looking else {
             return std::future::pending().await;

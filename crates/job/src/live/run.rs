@@ -42,8 +42,8 @@ pub(super) enum Command {
 /// The end of a run.
 pub(super) enum RunEnd {
     State(JobState),
-    /// Restart from the last checkpoint. `adopt_new`: the checkpoint was taken just now, so new reference data and partitions
-    /// may be adopted.
+    /// Restart from the last checkpoint. `adopt_new`: the checkpoint was taken just now, so new reference data and
+    /// partitions may be adopted.
     Restart {
         adopt_new: bool,
     },
@@ -56,7 +56,7 @@ pub(super) struct RunningJob {
     status: StatusHandle,
     /// The number of the last checkpoint that was begun.
     number: u64,
-    /// The watermark of the checkpoint that it went on from.
+    /// The watermark of the checkpoint that it resumed from.
     start_watermark: Instant,
     every: Duration,
     patience: Duration,
@@ -318,7 +318,7 @@ impl RunningJob {
         })
     }
 
-    /// The watermark of the checkpoint that it went on from.
+    /// The watermark of the checkpoint that it resumed from.
     pub(super) fn start_watermark(&self) -> Instant {
         self.start_watermark
     }
@@ -391,8 +391,8 @@ impl RunningJob {
         None
     }
 
-    /// Whether every output accepts rows, checkpoints can be stored, and no replay is under way: rows that outputs may have
-    /// from an earlier run must be computed from the same reference data and partitions again.
+    /// Whether every output accepts rows, checkpoints can be stored, and no replay is in progress: rows that outputs
+    /// may have from an earlier run must be computed from the same reference data and partitions again.
     fn is_well(&self) -> bool {
         let status = self.status.current();
         if matches!(status.state, JobState::Replaying { .. }) {
@@ -421,7 +421,7 @@ impl RunningJob {
 
     fn begin_checkpoint(&mut self, answer: Option<oneshot::Sender<Result<u64, String>>>) {
         if let Some(pending) = &mut self.pending {
-            // The checkpoint under way serves this request as well.
+            // The checkpoint in progress serves this request as well.
             pending.answers.extend(answer);
             return;
         }
@@ -458,7 +458,7 @@ impl RunningJob {
         self.write_if_complete();
     }
 
-    /// Writes the checkpoint on a blocking thread, so that the job goes on meanwhile.
+    /// Writes the checkpoint on a blocking thread, so that the job continues meanwhile.
     fn write_if_complete(&mut self) {
         let Some(pending) = &mut self.pending else {
             return;
@@ -574,7 +574,7 @@ impl RunningJob {
                 }
             }
         }
-        // A checkpoint under way may be of an earlier moment.
+        // A checkpoint in progress may be of an earlier moment.
         while self.pending.is_some() {
             if let Some(over) = self.step_of_end().await {
                 return Some(over);
@@ -598,7 +598,7 @@ impl RunningJob {
     }
 }
 
-/// Ready when the pending checkpoint is written, if there is one.
+/// Completes when the pending checkpoint is written, if there is one.
 fn written(
     pending: &mut Option<PendingCheckpoint>,
 ) -> impl Future<Output = std::io::Result<usize>> {

@@ -1,9 +1,10 @@
 //! The session windows of one event of a live job.
 //!
-//! The bounds of a session depend on the events of its key in all partitions, before and after the event, so the timestamp alone
-//! does not give them. They are recomputed: the steps below the session windows of the query run again, over all partitions, from
-//! the first arrival that can matter to the last. What the hubs have now decides: a session that the replay does not close is open
-//! and may grow. The replay is bounded, because there may be any number of events; a session of a bounded replay may be longer.
+//! The bounds of a session depend on the events of its key in all partitions, before and after the event, so the
+//! timestamp alone does not give them. They are recomputed: the steps below the session windows of the query run again,
+//! over all partitions, from the first arrival that can matter to the last. The current contents of the hubs decide: a
+//! session that the replay does not close is open and may grow. The replay is bounded, because there may be any number
+//! of events; a session of a bounded replay may be longer.
 
 use std::sync::Arc;
 
@@ -170,8 +171,8 @@ struct ReplayRange {
     is_complete: bool,
 }
 
-/// The plan of the session windows over an input, without all that comes after them; each window is an output. With the node of
-/// `plan` that each of its nodes is. `None` if there are none.
+/// The plan of the session windows over an input, without all that comes after them; each window is an output. With the
+/// node of `plan` that each of its nodes is. `None` if there are none.
 fn session_plan(plan: &Plan, input: usize) -> Option<(Plan, Vec<NodeId>)> {
     let is_wanted = |node: &Node| match node {
         Node::Window(window) => {

@@ -1,8 +1,8 @@
 //! The checkpoints of a job, or of a shard of it, in a store that several processes share.
 //!
 //! A *manifest* names the owner and the checkpoints. Manifests are numbered; the latest counts, and the next is created
-//! only if nobody else has created it. An owner that was thought dead still has the number of its own last manifest, so
-//! its next checkpoint is refused. Checkpoints have names that no other owner uses, so it overwrites nothing either.
+//! only if no other owner has created it. An owner that was thought dead still has the number of its own last manifest,
+//! so its next checkpoint is refused. Checkpoints have names that no other owner uses, so it overwrites nothing either.
 //! `docs/formats/state.md` describes the objects.
 
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ use crate::load::Job;
 const FORMAT: ObjectFormat = ObjectFormat {
     title: *b"HWMANIFE",
     version: 1,
-    mistaken: "it is no manifest",
+    mistaken: "it is not a manifest (unknown header)",
 };
 const MANIFEST: &str = "manifest";
 const CHECKPOINT: &str = "checkpoint";
@@ -111,7 +111,7 @@ pub fn store_checkpoints(store: &Arc<dyn StateStore>, job: &Job) -> Arc<dyn Chec
     Arc::new(ShardState::new(store.clone(), format!("{folder}/whole")))
 }
 
-/// The error of an owner that is one no longer.
+/// The error of a fenced owner.
 pub(super) fn taken_over() -> io::Error {
     io::Error::new(
         io::ErrorKind::PermissionDenied,
@@ -120,7 +120,8 @@ pub(super) fn taken_over() -> io::Error {
 }
 
 impl ShardState {
-    /// The state in a folder of the store. It is claimed when it is first used; then earlier owners store nothing any more.
+    /// The state in a folder of the store. It is claimed when it is first used; then earlier owners store nothing any
+    /// more.
     pub fn new(store: Arc<dyn StateStore>, folder: impl Into<String>) -> ShardState {
         ShardState {
             store,
@@ -152,7 +153,7 @@ impl ShardState {
             let Some(version) = self.versions()?.pop() else {
                 return Ok(None);
             };
-            // One that is gone has successors.
+            // A deleted one has successors.
             let Some(bytes) = self.store.read(&self.manifest_path(version))? else {
                 continue;
             };
@@ -224,7 +225,7 @@ impl ShardState {
         Ok(())
     }
 
-    /// Removes what earlier owners wrote and did not name any more. Since the claim none of them can.
+    /// Removes objects of earlier owners that no manifest names. Since the claim none of them can.
     fn remove_unnamed(&self, manifest: &Manifest) {
         let named: BTreeSet<&str> = manifest.names().collect();
         let is_object = |name: &str| name.ends_with(CHECKPOINT) || name.ends_with(TABLES);
@@ -350,7 +351,7 @@ mod tests {
         second.write(5, b"second").unwrap();
         second.write(6, b"third").unwrap();
         second.write(7, b"fourth").unwrap();
-        // The manifest that the first one would write next was there and is gone.
+        // The next manifest of the first owner existed and was deleted.
         assert!(first.write(6, b"zombie").is_err());
         assert!(first.write_tables(6, b"zombie", None).is_err());
         assert_eq!(latest(&second).unwrap(), b"fourth");

@@ -204,7 +204,7 @@ impl JobStart<'_> {
             tables: tables.stored,
         };
         if let StartFrom::Positions(_) = draft.point.from {
-            // After a crash, an output finds out by its state in the first checkpoint what it has written.
+            // After a crash, an output finds its written rows from its state in the first checkpoint.
             let mut states = Vec::new();
             for output in &mut outputs {
                 states.push(Some(output.settle().await));
@@ -235,7 +235,8 @@ impl JobStart<'_> {
         Ok(StartOutcome::Running(Box::new(running)))
     }
 
-    /// The time journals of all streams, by the next offset and the latest arrival of each. They are open before the first event is read.
+    /// The time journals of all streams, by the next offset and the latest arrival of each. They are open before the
+    /// first event is read.
     async fn journals(
         &self,
         positions: Vec<(Offset, Instant)>,
@@ -369,7 +370,7 @@ impl JobStart<'_> {
             (Start::Now, _) | (Start::Resume, None) => self.log_since(now(self.status)),
             (Start::Resume, Some(saved)) => match saved.fingerprint.difference(fingerprint) {
                 None => {
-                    self.status.log("goes on from its last checkpoint");
+                    self.status.log("resumes from its last checkpoint");
                     return Ok(StartPoint {
                         epoch: saved.epoch,
                         since: saved.since,
@@ -378,7 +379,7 @@ impl JobStart<'_> {
                 }
                 Some(change) => {
                     self.status.log(format!(
-                        "cannot go on from its last checkpoint, because {change}; \
+                        "cannot resume from its last checkpoint, because {change}; \
                          the state is built anew by reading back"
                     ));
                     self.log_since(saved.watermark.max(saved.since))
@@ -504,7 +505,7 @@ impl JobStart<'_> {
             },
         };
         self.status.log(format!(
-            "cannot go on from its last checkpoint: {reason}; the state is built anew by reading back"
+            "cannot resume from its last checkpoint: {reason}; the state is built anew by reading back"
         ));
         let positions = self.positions(partitions, since).await?;
         let mut parts = builder.build(partitions, since)?;
@@ -525,8 +526,8 @@ impl JobStart<'_> {
         Ok(listed.last().copied().unwrap_or(0))
     }
 
-    /// Adds new partitions and stores a checkpoint that names them before any row uses them, so every replay adopts them at
-    /// the same point. Does nothing if the query does not allow new partitions.
+    /// Adds new partitions and stores a checkpoint that names them before any row uses them, so every replay adopts
+    /// them at the same point. Does nothing if the query does not allow new partitions.
     async fn adopt_partitions(
         &mut self,
         builder: &JobBuilder<'_>,
@@ -657,8 +658,8 @@ impl JobStart<'_> {
     }
 }
 
-/// The partitions of a checkpoint and the new ones. If anything else changed, or the query does not allow new partitions, all
-/// count as known: the job starts with new state.
+/// The partitions of a checkpoint and the new ones. If anything else changed, or the query does not allow new
+/// partitions, all count as known: the job starts with new state.
 fn known_and_new(
     job: &Job,
     all: &PartitionSet,

@@ -1,14 +1,15 @@
 //! The limit on the state of a job, so that a query that remembers too much fails by itself before the node is hurt.
 //!
-//! The size of state is that of its checkpoint, part by part: each stream by its worker, the shared part by the combiner.
-//! To encode a part only to know its size costs time in proportion to it, so between checkpoints a part is *estimated*
-//! (`state_bytes` of its operators), and the estimate is scaled by the last encoded size. A part is encoded apart from
-//! checkpoints only after input of a multiple of its size, or when the estimate is clearly above the limit. So a job that
-//! stays near its limit costs about as much as any other, and a job that outgrows it fails within an eighth of the limit.
+//! The size of state is that of its checkpoint, part by part: each stream by its worker, the shared part by the
+//! combiner. To encode a part only to know its size costs time in proportion to it, so between checkpoints a part is
+//! *estimated* (`state_bytes` of its operators), and the estimate is scaled by the last encoded size. A part is encoded
+//! apart from checkpoints only after input of a multiple of its size, or when the estimate is clearly above the limit.
+//! So a job that stays near its limit costs about as much as any other, and a job that outgrows it fails within an
+//! eighth of the limit.
 //!
-//! Work in flight is bounded by read permits (`read_permits.rs`), as long as the rows of a fetch have about its size. The
-//! rows beyond that are limited like state: those of one push (`Pipeline::limit_output`), and those of all fetches that
-//! wait for the combiner.
+//! Work in flight is bounded by read permits (`read_permits.rs`), as long as the rows of a fetch have about its size.
+//! The rows beyond that are limited like state: those of one push (`Pipeline::limit_output`), and those of all fetches
+//! that wait for the combiner.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -58,7 +59,7 @@ struct EncodedSize {
 /// The size of a part in the last checkpoint, which another thread may encode.
 type CheckpointedSize = Arc<Mutex<Option<EncodedSize>>>;
 
-/// Tells the meter of a part how large it is in a checkpoint.
+/// Reports the size of a part in a checkpoint to its meter.
 pub(super) struct SizeReport {
     estimated: u64,
     to: CheckpointedSize,
@@ -167,7 +168,7 @@ impl StateMeter {
         }
     }
 
-    /// Whether the scaled estimate is not enough to go by.
+    /// Whether the scaled estimate is too uncertain.
     fn must_encode(&self, total: u64) -> bool {
         let limit = self.limit.bytes_max;
         let patience = match total > limit {

@@ -117,7 +117,6 @@ pub struct OutputStatus {
     pub rows: u64,
     /// Rows that it has not accepted yet.
     pub waiting: u64,
-    /// Rows that were given up.
     pub dropped: u64,
     pub retries: u64,
     /// Why it accepts no rows at the moment.
@@ -239,8 +238,8 @@ impl StatusHandle {
         Instant::from_unix_nanos(self.clock.unix_nanos())
     }
 
-    /// Sets inputs and outputs, and per stream its input and its index among the partitions of that. Known ones keep their
-    /// counts.
+    /// Sets inputs and outputs, and per stream its input and its index among the partitions of that. Known ones keep
+    /// their counts.
     pub(super) fn set_layout(
         &self,
         mut inputs: Vec<InputStatus>,

@@ -1,6 +1,6 @@
-//! What a live job shows beyond its status: figures of each step, samples of events, and the latest data errors.
+//! The telemetry of a live job beyond its status: figures of each step, samples of events, and the latest data errors.
 //!
-//! All of it outlives a run, because a job that restarts for new partitions is still the same job to those who watch it.
+//! All of it outlives a run, because a job that restarts for new partitions is still the same job to its users.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

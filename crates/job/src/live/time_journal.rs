@@ -1,17 +1,17 @@
-//! The passing of time in a topic of a cluster.
+//! Punctuations for a topic of a cluster.
 //!
-//! The log of a node writes punctuations into a silent partition; the partitions of a cluster have none. In their place a
-//! job keeps a *time journal*: a topic with a partition for each one of the input. A record says that time had passed to `t`
-//! before offset `o` of the topic got its event. The job acts on it only after it has read it back, at `o`, so a replay
-//! sees the same sequence of events and times.
+//! The log of a node writes punctuations into a silent partition; the partitions of a cluster have none. In their place
+//! a job keeps a *time journal*: a topic with a partition for each one of the input. A record says that time had passed
+//! to `t` before offset `o` of the topic got its event. The job acts on it only after it has read it back, at `o`, so a
+//! replay sees the same sequence of events and times.
 //!
 //! One job writes a journal at a time. A start gets the next epoch of the journal's producer, and its first record
 //! carries that epoch into the partition. From then on brokers refuse records of earlier starts, and everything before
 //! is known. Without transactions in the cluster there is no such epoch; then `t` still precedes the arrival of every
-//! event at `o`, within the margin of the clocks, and so does not change what becomes of it.
+//! event at `o`, within the margin of the clocks, and so does not change its verdict.
 //!
-//! Where instances share a job, each partition of the journal has a writer of its own: the owner of the partition of the
-//! input, which claims it (`Log::claim`).
+//! Where instances share a job, each partition of the journal has a writer of its own: the owner of the partition of
+//! the input, which claims it (`Log::claim`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ const READ_BYTES: usize = 1 << 20;
 /// Pause before a failed append is retried.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A record is written later than the time that it has, by clocks that differ; so far back is searched.
+/// A record is written later than its time, by clocks that differ; so far back is searched.
 const SEARCH_BACK_MS: i64 = 60_000;
 
 /// Names of topics are at most 249 characters long.
@@ -152,7 +152,7 @@ impl JournalError {
     }
 }
 
-/// What a job does with a journal.
+/// The role of a job with a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JournalAccess {
     /// Only reads it. It may be absent.
@@ -174,7 +174,7 @@ pub(super) struct InputJournal {
 }
 
 impl InputJournal {
-    /// Creates the topic if it is absent and not only read, and shuts out earlier starts.
+    /// Creates the topic if it is absent and not only read, and fences earlier starts.
     pub(super) async fn open(
         name: HubName,
         kafka: &KafkaInput,
@@ -259,8 +259,8 @@ impl InputJournal {
         }
     }
 
-    /// The journal of one partition, for a stream that has processed everything before `next` and up to `arrived`. `None`
-    /// if there is no journal to read.
+    /// The journal of one partition, for a stream that has processed everything before `next` and up to `arrived`.
+    /// `None` if there is no journal to read.
     pub(super) async fn partition(
         &self,
         source: &InputPartition,
@@ -377,8 +377,8 @@ impl TimeJournal {
         Ok(())
     }
 
-    /// The times that the journal has up to `end`, inclusive, in the order of their offsets; of those before `end` itself, the
-    /// ones up to `latest`.
+    /// The times that the journal has up to `end`, inclusive, in the order of their offsets; of those before `end`
+    /// itself, the ones up to `latest`.
     pub(super) async fn passed(
         &mut self,
         end: Offset,
@@ -407,8 +407,8 @@ impl TimeJournal {
         self.reached = self.reached.max(arrival);
     }
 
-    /// The time to write if a leader says after `now_ms` that there are no more events; `None` if it is no later than the
-    /// latest arrival.
+    /// The time to write if a leader says after `now_ms` that there are no more events; `None` if it is no later than
+    /// the latest arrival.
     pub(super) fn time_to_write(&self, now_ms: i64) -> Option<i64> {
         let time_ms = now_ms - self.margin.as_millis() as i64;
         let is_later = Instant::from_unix_millis(time_ms) > self.reached;
@@ -446,7 +446,7 @@ impl TimeJournal {
                     | AppendError::DiskFull { .. }
                     | AppendError::Stopped { .. }),
                 ) => {
-                    self.status.log(format!("time stands still: {error}"));
+                    self.status.log(format!("time does not advance: {error}"));
                     tokio::time::sleep(PAUSE).await;
                     continue;
                 }

@@ -1,7 +1,7 @@
-//! Fails a job with a JavaScript function that does not return, and gives its thread up.
+//! Fails a job with a JavaScript function that does not return, and abandons its thread.
 //!
 //! A function that runs too long is stopped by its interpreter, and only its event fails. Inside of a native function
-//! the interpreter cannot stop it. Nothing can, so the job goes on without the thread: it fails with the name of the
+//! the interpreter cannot stop it. Nothing can, so the job continues without the thread: it fails with the name of the
 //! function, can be stopped, deleted and started again, and the thread runs on with the lowest priority.
 
 use std::sync::{Arc, OnceLock};
@@ -34,7 +34,7 @@ pub(super) async fn overdue_call(
     }
 }
 
-/// A thread of a job. Nobody waits for its end.
+/// A thread of a job. Its end is not awaited.
 pub(super) struct JobThread {
     handle: thread::JoinHandle<()>,
     number: Arc<OnceLock<ThreadNumber>>,

@@ -26,7 +26,7 @@ pub(super) enum WorkItem {
     End { stream: usize, time_ends: bool },
     /// Copy the state of all streams of the worker.
     Copy,
-    /// Streams that stop at barriers go on to this one.
+    /// Streams that stop at barriers continue to this one.
     RaiseBarrier(Instant),
     /// Streams that stop at barriers preview their end.
     Preview,

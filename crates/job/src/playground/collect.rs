@@ -1,4 +1,4 @@
-//! Collects what a run of the playground gives: the rows of each output, or the events that they came from.
+//! Collects the results of a playground run: the rows of each output, or the events that they came from.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -160,7 +160,7 @@ pub(super) fn collect_sources(
     (routing, collected)
 }
 
-/// Routes the statements of each output to what `merge` makes of it.
+/// Routes the statements of each output to the merge that `merge` creates.
 fn route(job: &Job, mut merge: impl FnMut(usize, &[usize]) -> OutputMerge) -> OutputRouting {
     let plan = &job.plan;
     let mut routing = OutputRouting {

@@ -1,8 +1,8 @@
-//! Runs a query over a few given events in memory: what rows it gives, and what becomes of each event.
+//! Runs a query over a few given events in memory: its rows, and the fate of each event.
 //!
-//! The events take the way of events in a hub: they have arrival times and partitions, and are ordered, judged and processed by
-//! the same code as those of a live job; then time ends. Nothing is read and nothing is stored. The query and the events may be
-//! anybody's, so a [`WorkLimit`] bounds the run and the caller bounds its input.
+//! Events run through the live job's code: they have arrival times and partitions, and are ordered, judged and
+//! processed; then time ends. Nothing is read and nothing is stored. Query and events are untrusted, so a [`WorkLimit`]
+//! bounds the run and the caller bounds its input.
 
 mod collect;
 mod row_sources;
@@ -32,7 +32,7 @@ use crate::timestamp_assigner::TimestampAssigner;
 use collect::{collect_rows, collect_sources, lock};
 use row_sources::NumberedPlan;
 
-/// How many events are processed between two looks at the limit.
+/// How many events are processed between two checks of the limit.
 const BLOCK_EVENTS: usize = 32;
 
 /// How many windows of an event are returned, the earliest first.
@@ -44,10 +44,10 @@ const ERRORS_MAX: usize = 50;
 /// How many hopping windows an event may be in.
 const OVERLAP_MAX: i64 = 1_000;
 
-/// How often events are in windows, in all, if the sources of rows are looked for.
+/// The limit on memberships of events in windows, if row sources are requested.
 const SOURCE_ENTRIES_MAX: usize = 100_000;
 
-/// How many events a query with a pattern has, if the sources of rows are looked for: each may begin a match that lists all that
+/// The most events of a query with a pattern, if row sources are requested: each may begin a match that lists all that
 /// follow.
 const PATTERN_EVENTS_MAX: usize = 1_000;
 
@@ -77,7 +77,7 @@ pub struct PlaygroundEvent {
     pub partition: usize,
 }
 
-/// What a query gave.
+/// The result of a query.
 #[derive(Debug, Default)]
 pub struct PlaygroundResult {
     /// Errors of the query, or warnings of one that ran.
@@ -111,7 +111,7 @@ pub struct PlaygroundOutput {
     pub sources: Vec<Option<RowSources>>,
 }
 
-/// What became of one event.
+/// The verdict and windows of one event.
 #[derive(Clone, Debug)]
 pub struct EventFate {
     /// Its input in the plan.
@@ -239,7 +239,7 @@ struct PlaygroundRun<'a> {
     limit: &'a Arc<WorkLimit>,
 }
 
-/// The streams of a run that has ended, with what it traced.
+/// The streams of a finished run, with its traces.
 struct EndedRun {
     streams: Vec<PlaygroundStream>,
     combiner: Combiner,
@@ -301,7 +301,8 @@ impl<'a> PlaygroundRun<'a> {
         Ok(())
     }
 
-    /// Runs the query again to find the events of each row. They stay unknown if that takes too long or too much memory.
+    /// Runs the query again to find the events of each row. They stay unknown if that takes too long or too much
+    /// memory.
     fn find_sources(&self, result: &mut PlaygroundResult) {
         let nodes = self.job.plan.nodes.iter();
         let overlaps: i64 = nodes.map(overlap).sum();

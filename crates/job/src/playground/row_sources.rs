@@ -1,8 +1,8 @@
 //! Which events a row of the playground came from.
 //!
-//! The plan is run a second time with hidden columns that carry the numbers of events: a projection passes them on, a window
-//! collects them, a join has those of both sides. So rows and their order are those of the first run, and the engine knows
-//! nothing of it but that a pattern (MATCH_RECOGNIZE) can list a value of each of its events.
+//! The plan is run a second time with hidden columns that carry the numbers of events: a projection passes them on, a
+//! window collects them, a join has those of both sides. So rows and their order are those of the first run, and the
+//! engine knows nothing of it but that a pattern (MATCH_RECOGNIZE) can list a value of each of its events.
 
 use std::collections::BTreeSet;
 
@@ -224,8 +224,8 @@ fn collect(column: usize, span: Span) -> Aggregate {
     }
 }
 
-/// The row's own event, and those that LAG, LAST and aggregates look back at. Anomaly detection looks back at the history of a
-/// score, which is not listed.
+/// The row's own event, and those that LAG, LAST and aggregates look back at. Anomaly detection looks back at the
+/// history of a score, which is not listed.
 fn add_analytic_columns(analytic: &mut AnalyticNode, numbers: &[usize]) -> Vec<usize> {
     let own = numbers.iter().map(|&of| AnalyticColumn::Carried(of));
     let mut columns = append(&mut analytic.columns, own);

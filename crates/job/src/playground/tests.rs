@@ -1,4 +1,5 @@
-//! The sources of rows, against what the rows themselves say: events carry their number in a field that queries collect.
+//! The sources of rows, against the contents of the rows: events carry their number in a field that queries
+//! collect.
 
 use std::sync::Arc;
 
@@ -147,7 +148,8 @@ fn sources_of_several_inputs_and_outputs_are_told_apart() {
     assert_eq!(named, [(0, 4), (1, 3)]);
 }
 
-/// The runs of events of a key that begin with one and end before the next with an even number, found without the engine.
+/// The runs of events of a key that begin with one and end before the next with an even number, found without the
+/// engine.
 fn runs_to_an_even_number(events: &[(usize, String, String)]) -> BTreeSet<BTreeSet<usize>> {
     let mut runs = BTreeSet::new();
     for (first, (_, key, _)) in events.iter().enumerate() {

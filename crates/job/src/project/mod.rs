@@ -1,15 +1,15 @@
 //! Imports Stream Analytics projects of Visual Studio Code and of Visual Studio.
 //!
-//! `asaproj.json`, or a `.asaproj` of MSBuild, names the query and a settings file for everything else. The import takes
-//! the job settings (time policy, compatibility level), the functions and the inputs with local files; results go to
-//! standard output. Unsupported parts become remarks. A live input without a local file is enough to check the query; to
-//! run it is an error that says what to add.
+//! `asaproj.json`, or a `.asaproj` of MSBuild, names the query and a settings file for everything else. The import
+//! takes the job settings (time policy, compatibility level), the functions and the inputs with local files; results go
+//! to standard output. Unsupported parts become remarks. A live input without a local file is enough to check the
+//! query; to run it is an error that says what to add.
 //!
 //! Local files stand for live inputs: a local run takes their events in order of event time, as the original tools do,
 //! and the time policy of the project does not apply ([`JobFile::in_event_order`]).
 //!
-//! A `testConfig.json` of the project's test tool holds golden cases: each has its own input files and expected outputs,
-//! with the query and settings of the project.
+//! A `testConfig.json` of the project's test tool holds golden cases: each has its own input files and expected
+//! outputs, with the query and settings of the project.
 
 mod msbuild;
 

@@ -1,4 +1,5 @@
-//! The files that a project of Visual Studio lists: `<Script Include="Script.asaql" />` and others in the XML of MSBuild.
+//! The files that a project of Visual Studio lists: `<Script Include="Script.asaql" />` and others in the XML of
+//! MSBuild.
 //!
 //! Only the attribute `Include` counts, whatever the element is called, so this is no parser of XML.
 

@@ -1,8 +1,9 @@
 //! The snapshots of reference data that a live job uses, and the times from which they are in effect.
 //!
-//! A snapshot takes effect at the time in its path. A late one takes effect when it is found, because rows up to then are
-//! written; one that is older than the snapshot in effect is ignored. Checkpoints hold these decisions, and a new snapshot is
-//! adopted only together with a checkpoint, so that after a crash every event meets the same reference data.
+//! A snapshot takes effect at the time in its path. A late one takes effect when it is found, because rows up to then
+//! are written; one that is older than the snapshot in effect is ignored. Checkpoints hold these decisions, and a new
+//! snapshot is adopted only together with a checkpoint, so that after a crash every event meets the same reference
+//! data.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,10 +1,10 @@
 //! Reference data: tables read whole before the first event; a live job loads new snapshots (`effective_snapshots.rs`).
 //!
-//! The files or folders of an input with `reference = true` form one static table. A path with `{date}` names a refreshed
-//! table: each matching file is (part of) a snapshot, and an event sees the newest snapshot in effect at its event time.
-//! `{date}` stands for `2026-01-31` or `2026/01/31`, `{time}` for `23-59` or `23/59`, both in UTC; without `{time}` a
-//! snapshot takes effect at midnight. The rest of the path must match exactly, except that a pattern that ends in a folder
-//! stands for the JSON files in it.
+//! The files or folders of an input with `reference = true` form one static table. A path with `{date}` names a
+//! refreshed table: each matching file is (part of) a snapshot, and an event sees the newest snapshot in effect at its
+//! event time. `{date}` stands for `2026-01-31` or `2026/01/31`, `{time}` for `23-59` or `23/59`, both in UTC; without
+//! `{time}` a snapshot takes effect at midnight. The rest of the path must match exactly, except that a pattern that
+//! ends in a folder stands for the JSON files in it.
 //!
 //! ```toml
 //! [inputs.Registration]
@@ -12,8 +12,8 @@
 //! reference = true
 //! ```
 //!
-//! Unreadable lines are counted and dropped, like those of a stream. A missing file is an error: a join with half a table
-//! gives wrong answers that look right.
+//! Unreadable lines are counted and dropped, like those of a stream. A missing file is an error: a join with half a
+//! table gives wrong answers that look right.
 
 mod effective_snapshots;
 mod table_copies;
@@ -101,7 +101,7 @@ pub(crate) fn plan_with_tables(
 /// The time from which a snapshot of an input, named by its time, is in effect; `None` if it never is.
 type EffectiveFrom<'a> = &'a dyn Fn(&str, Instant) -> Option<Instant>;
 
-/// What was read for the references of a plan, in their order.
+/// The data read for the references of a plan, in their order.
 pub(crate) struct LoadedTables {
     pub tables: Vec<Arc<ReferenceTable>>,
     /// One report for each input.

@@ -1,7 +1,8 @@
 //! Copies of the static tables in use.
 //!
 //! The file of a static table may be replaced at any time. A live job stores a copy of the table in use beside its
-//! checkpoints, so that after a crash the same events meet the same table, and a new table takes effect where it was adopted.
+//! checkpoints, so that after a crash the same events meet the same table, and a new table takes effect where it was
+//! adopted.
 
 use std::collections::BTreeMap;
 

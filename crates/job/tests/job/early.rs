@@ -425,7 +425,8 @@ impl SubstreamWorld {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
 
-    /// The early rows at T are those of a run over what arrived before the floor came to T, without the final ones.
+    /// The early rows at T are those of a run over the events that arrived before the floor reached T, without the
+    /// final ones.
     #[test]
     fn early_rows_of_substreams_follow_arrivals(world in substream_worlds()) {
         let folder = tempfile::tempdir().unwrap();

@@ -18,7 +18,8 @@ type PartitionOffsets = BTreeMap<(TopicName, i32), Offset>;
 
 impl Remote {
     /// Reads the bounds of all partitions in use, with three requests to each broker, so that
-    /// [`bounds`](highwater_log::Partition::bounds) returns them. Partitions that cannot be read keep the last known ones.
+    /// [`bounds`](highwater_log::Partition::bounds) returns them. Partitions that cannot be read keep the last known
+    /// ones.
     pub async fn refresh_bounds(&self) {
         for (address, partitions) in self.partitions_by_leader() {
             if let Err(failure) = self.refresh_bounds_of(&address, &partitions).await {

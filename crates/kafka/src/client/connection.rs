@@ -75,7 +75,7 @@ pub(crate) struct Connection {
     outgoing: mpsc::Sender<OutgoingRequest>,
     close: Arc<CloseState>,
     throttle: Throttle,
-    /// When the connection is to be replaced, because the broker ends its login soon after.
+    /// The time to replace the connection, shortly before the broker ends its login.
     expires: Option<Instant>,
 }
 
@@ -299,7 +299,7 @@ impl<R: Request> Reply<R> {
 }
 
 impl Reply<ProduceRequest> {
-    /// The pause of this response does not stand where that of the others does.
+    /// The throttle time of this response is at another position.
     pub(super) async fn produced(self) -> Result<ProduceResponse, CallError> {
         let connection = Arc::clone(&self.connection);
         let response = self.wait().await?;

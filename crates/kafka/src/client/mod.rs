@@ -67,7 +67,7 @@ struct Inner {
 }
 
 impl Remote {
-    /// Ready when the catalogue has been read. The clock gives records their timestamps where the log does not.
+    /// Completes when the catalogue has been read. The clock gives records their timestamps where the log does not.
     pub async fn connect(options: Options, clock: Arc<dyn Clock>) -> Result<Remote, ConnectError> {
         let cluster = Arc::new(Cluster::new(options, clock).map_err(ConnectError)?);
         let mut retry = Retry::new(&cluster.options);

@@ -1,6 +1,6 @@
 //! The names that hubs, groups and transactional ids have on the cluster.
 //!
-//! A program uses the names of the cluster. A node has a part of the cluster: a prefix stands before all its names, and
+//! A program uses the names of the cluster. A node has a part of the cluster: a prefix precedes all its names, and
 //! topics without it are not its hubs. Its internal hubs (`__queue.orders`) are topics of a name that neither Kafka nor
 //! another node takes for its own (`_highwater.queue.orders`).
 
@@ -102,18 +102,18 @@ impl ClusterNames {
     }
 }
 
-/// What members of a group of consumers send each other.
+/// The subscriptions and assignments of a group of consumers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemberMessage {
-    /// The topics that a member wants.
+    /// The topics that a member subscribes to.
     Subscription,
-    /// The partitions that a member gets.
+    /// The assigned partitions of a member.
     Assignment,
 }
 
 impl MemberMessage {
-    /// The message with other names. Topics without one are left out; malformed bytes stay as they are, and whoever
-    /// reads them refuses them.
+    /// The message with other names. Topics without one are left out; malformed bytes are passed on, and their reader
+    /// refuses them.
     fn renamed(self, message: &Bytes, rename: impl Fn(&str) -> Option<String>) -> Bytes {
         match self.rewrite(message, rename) {
             Ok(renamed) => renamed.into(),

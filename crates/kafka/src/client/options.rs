@@ -24,7 +24,7 @@ pub struct Options {
     pub mechanism: Mechanism,
     /// Log in with a token (SASL OAUTHBEARER), instead of `login`.
     pub token: Option<TokenSource>,
-    /// What the cluster can do.
+    /// The capabilities of the cluster.
     pub profile: Profile,
     /// The names of hubs, groups and transactional ids on the cluster.
     pub names: ClusterNames,
@@ -48,7 +48,8 @@ pub struct Options {
     pub poll: Duration,
     /// A longer response closes its connection.
     pub response_bytes_max: usize,
-    /// Bytes in the append queue of a partition; more is refused with [`QueueFull`](highwater_log::AppendError::QueueFull).
+    /// Bytes in the append queue of a partition; more is refused with
+    /// [`QueueFull`](highwater_log::AppendError::QueueFull).
     pub waiting_bytes_max: usize,
     /// The replication factor of created hubs; -1 is the default of the cluster.
     pub replication: i16,
@@ -81,14 +82,14 @@ impl Options {
     }
 }
 
-/// What a cluster can do beyond the versions of requests that it offers.
+/// The capabilities of a cluster beyond its request versions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Profile {
     /// Apache Kafka, or a node.
     #[default]
     Kafka,
-    /// Azure Event Hubs below Premium, and its emulator: no producer numbers, no transactions and no settings of topics.
-    /// A retried append may be in the log twice.
+    /// Azure Event Hubs below Premium, and its emulator: no producer numbers, no transactions and no settings of
+    /// topics. A retried append may be in the log twice.
     EventHubs,
 }
 
@@ -144,7 +145,8 @@ impl Mechanism {
 
 type ReadToken = dyn Fn() -> Result<String, String> + Send + Sync;
 
-/// Returns the token of a login. Called for every connection, so a token that is renewed in a file is used from then on.
+/// Returns the token of a login. Called for every connection, so a token that is renewed in a file is used from then
+/// on.
 #[derive(Clone)]
 pub struct TokenSource(Arc<ReadToken>);
 

@@ -40,7 +40,7 @@ struct Slot(tokio::sync::Mutex<ConnectionState>);
 #[derive(Debug, Default)]
 struct ConnectionState {
     connection: Option<Arc<Connection>>,
-    /// The last error, which is valid for a moment: callers that waited for the lock get it too.
+    /// The last error, which is valid for a moment: callers that waited for the lock return it too.
     failed: Option<(Instant, CallError)>,
 }
 
@@ -109,7 +109,7 @@ impl Pool {
     }
 }
 
-/// Whether nobody else waits for a response of the connection. A request after one in flight must not overtake it.
+/// Whether no other caller waits for a response of the connection. A request after one in flight must not overtake it.
 fn is_idle(connection: &Arc<Connection>) -> bool {
     Arc::strong_count(connection) == 1
 }

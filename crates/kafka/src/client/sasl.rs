@@ -15,7 +15,7 @@ use crate::handlers::text;
 /// More iterations would let a broker keep the client busy.
 const ITERATIONS_MAX: u32 = 1_000_000;
 
-/// Logs in if the options say so. Returns how long the broker accepts the login; `None` if there is no limit.
+/// Logs in if the options require it. Returns how long the broker accepts the login; `None` if there is no limit.
 pub(super) async fn log_in(
     connection: &Connection,
     call: CallOptions<'_>,

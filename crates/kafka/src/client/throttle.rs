@@ -1,6 +1,6 @@
 //! The pause that a broker asks for in its responses.
 //!
-//! A broker answers a client beyond its quota at once, says for how long it will not read further requests of the
+//! A broker answers a client beyond its quota at once, states how long it will not read further requests of the
 //! connection, and expects the client to wait as long (KIP-219). A request sent earlier would only spend its timeout.
 
 use std::sync::Mutex;
@@ -35,8 +35,8 @@ impl Throttle {
     }
 }
 
-/// The pause of a response, read from its first field. Those of Produce and OffsetDelete stand elsewhere, and the rest
-/// of the listed ones has none.
+/// The pause of a response, read from its first field. Produce and OffsetDelete have it elsewhere, and the rest of the
+/// listed ones has none.
 pub(super) fn pause(key: ApiKey, version: i16, body: &[u8]) -> Duration {
     match key {
         _ if version < field_since(key) => Duration::ZERO,

@@ -80,7 +80,7 @@ impl Watch {
         Watch { cluster, polls }
     }
 
-    /// Ready when the partition grows past `offset`, is deleted, or is corrupt there.
+    /// Completes when the partition grows past `offset`, is deleted, or is corrupt there.
     pub(super) async fn wait_past(
         self: Arc<Self>,
         partition: RemotePartition,

@@ -1,5 +1,5 @@
-//! SCRAM credentials over the keys of the node: every secret has them. AlterUserScramCredentials sets one, with which a client
-//! logs in by that mechanism, by PLAIN and over HTTP.
+//! SCRAM credentials over the keys of the node: every secret has them. AlterUserScramCredentials sets one, with which a
+//! client logs in by that mechanism, by PLAIN and over HTTP.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

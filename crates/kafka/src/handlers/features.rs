@@ -1,7 +1,7 @@
 //! The features of the node, which clients learn with ApiVersions and tools try to change with UpdateFeatures.
 //!
-//! Clients choose their transaction protocol by `transaction.version`, and tools recognize the consumer protocol of groups
-//! by `group.version`. The levels are fixed: they belong to the version of the node.
+//! Clients choose their transaction protocol by `transaction.version`, and tools recognize the consumer protocol of
+//! groups by `group.version`. The levels are fixed: they belong to the version of the node.
 
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::api_versions_response::{FinalizedFeatureKey, SupportedFeatureKey};

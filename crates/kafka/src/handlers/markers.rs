@@ -1,7 +1,7 @@
 //! WriteTxnMarkers: an administrator ends a transaction in a partition, where it hangs.
 //!
-//! Here no late batch opens a transaction that its coordinator does not know of, so nothing should hang; but data that came
-//! from elsewhere, or a lost `__transactions`, can leave one. Tools find it with DescribeProducers.
+//! Here no late batch opens a transaction that its coordinator does not know of, so nothing should hang; but data that
+//! came from elsewhere, or a lost `__transactions`, can leave one. Tools find it with DescribeProducers.
 
 use highwater_log::{HubName, Producer, TransactionMarker};
 use kafka_protocol::ResponseError as Code;

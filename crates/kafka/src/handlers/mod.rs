@@ -55,7 +55,7 @@ impl Refusal {
         Refusal { code, reason }
     }
 
-    /// Why a user is not changed. `refused` is the code of a change that cannot be said.
+    /// Why a user is not changed. `refused` is the code of a change that cannot be expressed.
     fn of_user(error: UserChangeError, refused: Code) -> Refusal {
         let code = match error {
             UserChangeError::NotFound(_) => Code::ResourceNotFound,

@@ -1,4 +1,4 @@
-//! Requests about the placement of replicas, of which every partition has one, on this node: elections are never needed,
+//! Requests about the placement of replicas. Every partition has one replica, on this node: elections are never needed,
 //! and nothing is ever moved.
 
 use highwater_log::TopicPartition;

@@ -45,7 +45,7 @@ enum PendingProduce {
     Refused(Code, String),
     /// A compacted topic takes none of it, because of the records with these indexes.
     WithoutKey(Vec<i32>),
-    /// The client shall send it again later.
+    /// The client must retry later.
     Throttled(String),
 }
 
@@ -203,7 +203,7 @@ fn append(
     })
 }
 
-/// Clients that know the code abort, and go on.
+/// Clients that know the code abort, and continue.
 fn append_code(context: &RequestContext, error: &AppendError) -> Code {
     match error {
         AppendError::NoTransaction { .. } if context.version >= KNOWS_ABORTABLE => {

@@ -1,7 +1,7 @@
 //! DescribeQuorum: this node is the controller, the leader and the only voter.
 //!
-//! Kafka's controllers share a log of metadata, whose offsets the response has. There is no such log here, so they are 0, as
-//! is the epoch: the leader never changes.
+//! Kafka's controllers share a log of metadata, whose offsets the response has. There is no such log here, so they are
+//! 0, as is the epoch: the leader never changes.
 
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::describe_quorum_response::{

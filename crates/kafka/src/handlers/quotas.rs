@@ -1,7 +1,7 @@
 //! Client quotas: DescribeClientQuotas shows the rates of bytes, AlterClientQuotas sets them.
 //!
-//! The quota of a user is that of a key, and can be changed unless the key is in the settings. Those of client ids, of users
-//! with a client id, and the defaults are beside the keys ([`ClientQuotas`](crate::client_quotas::ClientQuotas)).
+//! The quota of a user is that of a key, and can be changed unless the key is in the settings. Those of client ids, of
+//! users with a client id, and the defaults are beside the keys ([`ClientQuotas`](crate::client_quotas::ClientQuotas)).
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ impl Entity {
     }
 }
 
-/// What a component of a filter wants of one kind of name.
+/// The filter on one entity type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum NameFilter {
     Is(QuotaName),
@@ -136,7 +136,7 @@ fn entry(entity: &Entity, values: Vec<ValueData>) -> EntryData {
         .with_values(values)
 }
 
-/// The quotas of keys, and those of clients that are no key's own.
+/// The quotas of keys, and of clients beside them.
 fn entries(context: &RequestContext, filter: &Filter) -> Vec<EntryData> {
     let keys: Vec<Arc<Key>> = context.broker.services.authorizer.keys();
     let of_keys = keys.iter().map(|key| {
@@ -323,7 +323,7 @@ fn rate(op: &alter_client_quotas_request::OpData) -> Result<Rate, Refusal> {
             return Err(invalid(reason));
         }
     };
-    // Whole bytes, as in Kafka; the cast keeps those that can be told apart.
+    // Whole bytes, as in Kafka; the cast keeps distinct values distinct.
     let is_whole = op.value >= 1.0 && op.value.fract() == 0.0 && op.value < i64::MAX as f64;
     let per_second = match op.remove {
         true => None,

@@ -1,4 +1,4 @@
-//! ListConfigResources: what has settings.
+//! ListConfigResources: the owners of settings.
 
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::list_config_resources_response::ConfigResource;

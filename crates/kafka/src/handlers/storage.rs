@@ -1,4 +1,4 @@
-//! DescribeLogDirs, AlterReplicaLogDirs and DescribeProducers: what partitions have on the disk.
+//! DescribeLogDirs, AlterReplicaLogDirs and DescribeProducers: the stored state of partitions.
 
 use highwater_log::ProducerInfo;
 use kafka_protocol::ResponseError as Code;

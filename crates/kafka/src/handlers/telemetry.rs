@@ -1,5 +1,5 @@
-//! GetTelemetrySubscriptions and PushTelemetry (KIP-714): clients push the metrics that a subscription asks for, and `/metrics`
-//! shows them.
+//! GetTelemetrySubscriptions and PushTelemetry (KIP-714): clients push the metrics that a subscription asks for, and
+//! `/metrics` shows them.
 
 use highwater_log::batch::{Codec, unpack};
 use kafka_protocol::ResponseError as Code;

@@ -231,8 +231,8 @@ async fn store_offsets(
     }
 }
 
-/// Clients that know the code abort, and go on. A step of the transaction that is being stored is worth a retry, for which
-/// this request has no other code.
+/// Clients that know the code abort, and continue. A step of the transaction that is being stored is worth a retry, for
+/// which this request has no other code.
 fn offset_code(context: &RequestContext, stored: Result<(), GroupError>) -> i16 {
     let code = match &stored {
         Ok(()) => return OK,

@@ -55,7 +55,7 @@ pub(crate) fn unsupported(context: &RequestContext) -> Result<EncodedResponse, P
 }
 
 /// The answer to a request that is not announced, if its response has an error code for the whole request and the codec
-/// knows the version: `UNSUPPORTED_VERSION`. `None` for the others, which nobody could read.
+/// knows the version: `UNSUPPORTED_VERSION`. `None` for the others, which no client could read.
 pub(crate) fn unsupported_key(head: &RequestHead) -> Option<EncodedResponse> {
     let code = Code::UnsupportedVersion.code();
     macro_rules! refuse {

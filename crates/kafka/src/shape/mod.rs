@@ -83,8 +83,8 @@ pub(crate) enum ShapeError {
     Elements(usize),
 }
 
-/// Checks the lengths in the body of a request, and the number of elements: in memory one takes up to a hundred times its
-/// bytes. Trailing bytes are allowed: librdkafka sends some.
+/// Checks the lengths in the body of a request, and the number of elements: in memory one takes up to a hundred times
+/// its bytes. Trailing bytes are allowed: librdkafka sends some.
 pub(crate) fn check(
     api: &Api,
     version: i16,

@@ -1,7 +1,7 @@
 //! Metrics that clients push (KIP-714), for `/metrics` of the node.
 //!
-//! Clients choose names and numbers, so everything is bounded: instances, metrics of each, lengths of names, and the metrics
-//! themselves, which are those asked for. An instance that stays silent is forgotten.
+//! Clients choose names and numbers, so everything is bounded: instances, metrics of each, lengths of names, and the
+//! metrics themselves: only requested ones. An instance that stays silent is forgotten.
 
 mod otlp;
 mod subscriptions;

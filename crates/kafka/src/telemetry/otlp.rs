@@ -1,7 +1,7 @@
-//! Reads the metrics of a client: a `MetricsData` message of OpenTelemetry, of which gauges and sums are taken.
+//! Reads the metrics of a client: the gauges and sums of a `MetricsData` message of OpenTelemetry.
 //!
-//! The message is walked in place. Fields that are not needed are skipped; a length that its message does not have is an
-//! error.
+//! The message is walked in place. Fields that are not needed are skipped; a length that its message does not have is
+//! an error.
 
 /// A gauge or a sum.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,6 +1,7 @@
-//! Subscriptions to the metrics of clients: what a client is asked to push, and how often.
+//! Subscriptions to the metrics of clients: the metrics that a client must push, and how often.
 //!
-//! Administrators make them as resources of the type `client-metrics`. Without one that matches a client, it pushes nothing.
+//! Administrators make them as resources of the type `client-metrics`. Without one that matches a client, it pushes
+//! nothing.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -31,7 +32,7 @@ pub(crate) struct ClientFacts<'a> {
     pub(crate) address: SocketAddr,
 }
 
-/// What a client is asked for, over all subscriptions that match it.
+/// The requested metrics of a client, over all matching subscriptions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Subscription {
     /// Another one for other metrics or another interval.
@@ -91,7 +92,7 @@ impl ClientFacts<'_> {
     }
 }
 
-/// Checks a pattern of a subscription; an error says what is expected.
+/// Checks a pattern of a subscription; an error names the expected value.
 pub(crate) fn check_match(pattern: &str) -> Result<(), String> {
     parse(pattern).map(|_| ())
 }

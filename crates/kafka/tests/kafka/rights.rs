@@ -524,7 +524,8 @@ fn has_right(key: &Key, needed: &NeededRight) -> bool {
     needed.any_of.iter().any(|right| key.may(*right, on))
 }
 
-/// A key that has everything is never denied; one that lacks a right is answered with the denial of a row that it lacks.
+/// A key that has everything is never denied; one that lacks a right is answered with the denial of a row that it
+/// lacks.
 fn check(case: &Case, key: &Key, code: i16) {
     let rows: Vec<NeededRight> = case
         .kinds

@@ -202,8 +202,8 @@ async fn each_right_allows_its_own_requests_only() {
     assert!(response.topics.is_empty());
 }
 
-/// The rights of [`RightsByName`], with a quota, an audit log, and users that may come later. A token is the name of a user
-/// and the millisecond at which it expires.
+/// The rights of [`RightsByName`], with a quota, an audit log, and users that may come later. A token is the name of a
+/// user and the millisecond at which it expires.
 #[derive(Default)]
 struct TestAccess {
     accepts_tokens: bool,
@@ -586,7 +586,7 @@ async fn a_refusal_is_recorded_once_for_the_connection_and_each_resource() {
             "listen InitProducerId x",
         ]
     );
-    // Another connection is recorded again, and what a client does not name is no refusal.
+    // Another connection is recorded again, and unnamed resources are no refusals.
     let mut client = logged_in(&server, "nobody").await;
     let all = MetadataRequest::default().with_topics(None);
     assert!(client.call(9, &all).await.topics.is_empty());

@@ -6,7 +6,7 @@ use kafka_protocol::messages::*;
 
 use crate::common::*;
 
-/// A message with one gauge of this name, of which the value is 1.5.
+/// A message with one gauge of this name and the value 1.5.
 fn gauge(name: &str) -> Vec<u8> {
     let field = |number: u8, bytes: &[u8]| {
         let mut field = vec![number << 3 | 2, bytes.len() as u8];

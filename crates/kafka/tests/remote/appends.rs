@@ -305,7 +305,7 @@ async fn the_append_queue_has_a_limit() {
         assert!(pending.len() < 20, "there is no limit");
     };
     assert!(matches!(full, AppendError::QueueFull { .. }), "{full}");
-    // Accepted batches are appended later, even if nobody waits for them.
+    // Accepted batches are appended later, even without a waiting caller.
     cluster.proxy.script(|_| ProxyAction::Forward);
     let offset = loop {
         match partition.append_records(&[value("last")]).await {

@@ -1,4 +1,4 @@
-//! A cluster that offers what the emulator of Azure Event Hubs does: old versions, no numbers of producers, no
+//! A cluster with the features of the emulator of Azure Event Hubs: old versions, no numbers of producers, no
 //! transactions, no settings of topics.
 // proves X1
 

@@ -1,5 +1,5 @@
-//! A proxy between clients and a broker that applies a scripted action to each request: drops or truncates its response,
-//! or responds itself.
+//! A proxy between clients and a broker that applies a scripted action to each request: drops or truncates its
+//! response, or responds itself.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

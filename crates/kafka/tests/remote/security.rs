@@ -252,7 +252,8 @@ async fn a_client_certificate_is_a_login_where_the_broker_asks_for_one() {
     assert!(without.await.is_err());
 }
 
-/// Against another broker, by hand: a listener in `HIGHWATER_KAFKA_SASL`, and `user:password` for each hash in `HIGHWATER_KAFKA_SCRAM_256` and `_512`.
+/// Against another broker, by hand: a listener in `HIGHWATER_KAFKA_SASL`, and `user:password` for each hash in
+/// `HIGHWATER_KAFKA_SCRAM_256` and `_512`.
 #[tokio::test]
 #[ignore = "needs a broker with SCRAM users"]
 async fn scram_logins_are_accepted_and_wrong_ones_refused() {

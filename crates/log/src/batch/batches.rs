@@ -37,7 +37,7 @@ pub struct CorruptBatch {
 }
 
 impl<'a> Batches<'a> {
-    /// Accepts gaps between offsets, as compaction leaves them, but no offset that goes back.
+    /// Accepts gaps between offsets, as compaction leaves them, but no decreasing offset.
     pub fn new(bytes: &'a [u8]) -> Batches<'a> {
         Batches {
             bytes,

@@ -13,8 +13,8 @@ use highwater_codec::varint;
 use super::codec::{self, Codec, UnpackLimit};
 use super::{Batch, BatchError, BatchHeader, Records};
 
-/// The most bytes that a batch may decompress to, for producers and readers alike: more than any legitimate one, so only
-/// a decompression bomb exceeds it.
+/// The most bytes that a batch may decompress to, for producers and readers alike: more than any legitimate one, so
+/// only a decompression bomb exceeds it.
 pub(super) const DECOMPRESSED_BYTES_MAX: usize = 64 << 20;
 
 const BUFFER_BYTES: usize = 16 << 10;
@@ -102,7 +102,7 @@ fn check_all(mut records: Records<'_>) -> Result<RecordSummary, BatchError> {
     })
 }
 
-/// Decompressed records, of which a buffer is in memory.
+/// Decompressed records, one buffer at a time.
 struct RecordStream<R> {
     reader: R,
     codec: Codec,
@@ -348,7 +348,7 @@ mod tests {
         }
     }
 
-    /// Both walks accept the same batches, whatever byte of the uncompressed records is changed.
+    /// Both walks accept the same batches for a change of any byte of the uncompressed records.
     #[test]
     fn the_stream_and_the_records_in_memory_agree() {
         let good = batch(Codec::None, 3, b"value");

@@ -4,8 +4,8 @@ use super::records::Records;
 use super::{Batch, BatchError, BatchHeader, StoredBatch, builder};
 use crate::{Producer, TransactionMarker};
 
-/// Types of control records; a key is a version and a type. Kafka assigns small numbers, of which clients know the
-/// first two. Ours is "HW", which Kafka is unlikely to assign.
+/// Types of control records; a key is a version and a type. Kafka assigns small numbers; clients know the first two.
+/// Ours is "HW", which Kafka is unlikely to assign.
 const ABORT: u16 = 0;
 const COMMIT: u16 = 1;
 const PUNCTUATION: u16 = u16::from_be_bytes(*b"HW");

@@ -1,8 +1,8 @@
 //! Kafka record batches of version 2: checked, stamped and built without decoding their records.
 //!
-//! A batch comes from a producer ([`Batch::parse`]) or a [`BatchBuilder`], gets its offset and enqueue time from the
-//! log ([`Batch::stamp`]), is stored and fetched among others ([`Batches`]), and is decoded by a reader ([`Records`]).
-//! `docs/formats/batch.md` has the layout.
+//! A batch comes from a producer ([`Batch::parse`]) or a [`BatchBuilder`], receives its offset and enqueue time from
+//! the log ([`Batch::stamp`]), is stored and fetched among others ([`Batches`]), and is decoded by a reader
+//! ([`Records`]). `docs/formats/batch.md` has the layout.
 
 mod batches;
 mod builder;

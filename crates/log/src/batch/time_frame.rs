@@ -31,7 +31,7 @@ impl TimeFrame {
         TimeFrame(bytes)
     }
 
-    /// The frame at the start of `bytes`; `None` if a batch is there.
+    /// The frame at the start of `bytes`; `None` if it is a batch.
     pub(super) fn read(bytes: &[u8]) -> Result<Option<TimeFrame>, BatchError> {
         if !bytes.starts_with(&KIND) {
             return Ok(None);

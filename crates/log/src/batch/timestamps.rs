@@ -6,7 +6,7 @@ use crate::Offset;
 
 impl BatchHeader {
     /// The latest timestamp that consumers see; `None` for batches without records for them: markers, punctuations, and
-    /// what compaction leaves of removed batches.
+    /// batches emptied by compaction.
     pub fn consumer_timestamp(&self) -> Option<i64> {
         (self.count() > 0 && !self.is_control()).then(|| self.max_timestamp())
     }

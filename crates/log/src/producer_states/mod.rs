@@ -10,12 +10,11 @@
 //! sequence number, as with Kafka, unless the partition rejected an earlier batch of it because a queue or the disk was
 //! full ([`ProducerStates::expect_sequence`]): the order of its batches in flight would be lost.
 //!
-//! Any number is a valid producer id, so what is kept of producers is bounded (`PRODUCERS_MAX`): a new producer takes
-//! the place of the one that has been silent longest. That one is unknown from then on, and like Kafka the partition
-//! accepts its next batch at any sequence number; a repeat would be appended again. So no producer loses its place
-//! while its client may still repeat a batch (`RETRY_TIME_MS`) or has a transaction open, and without such a place a
-//! new producer is asked to come back later. Which producers are known follows from the log alone, because recovery
-//! applies the same batches.
+//! Any number is a valid producer id, so the number of known producers is bounded (`PRODUCERS_MAX`): a new producer
+//! evicts the least recently active one. That one is unknown from then on, and like Kafka the partition accepts its
+//! next batch at any sequence number; a repeat would be appended again. So no producer is evicted while its client may
+//! still repeat a batch (`RETRY_TIME_MS`) or has a transaction open; if none can be evicted, a new producer gets a
+//! retriable error. Which producers are known follows from the log alone, because recovery applies the same batches.
 
 mod entry;
 #[cfg(test)]
@@ -40,7 +39,7 @@ pub use snapshot::SnapshotError;
 /// The producers that a partition knows, about 7 MB of them.
 const PRODUCERS_MAX: usize = 10_000;
 
-/// How long clients repeat a batch whose answer they did not get: `delivery.timeout.ms` of Java is two minutes by
+/// How long clients retry a batch without a response: `delivery.timeout.ms` of Java is two minutes by
 /// default, `message.timeout.ms` of librdkafka five.
 const RETRY_TIME_MS: i64 = 5 * 60 * 1000;
 
@@ -51,7 +50,7 @@ pub struct ProducerStates {
     end: Offset,
     producers_max: usize,
     entries: BTreeMap<i64, ProducerEntry>,
-    /// The producers without an open transaction, the one that has been silent longest first.
+    /// The producers without an open transaction, the least recently active first.
     idle: BTreeSet<(EnqueueTime, i64)>,
     /// First offsets of the open transactions.
     open: BTreeSet<Offset>,
@@ -181,7 +180,7 @@ impl ProducerStates {
         self.evict(producer.id);
     }
 
-    /// Whether a further producer can become known without taking the place of one that may still repeat a batch.
+    /// Whether a further producer fits without evicting one that may still repeat a batch.
     fn has_room(&self, now: EnqueueTime) -> bool {
         let may_be_forgotten =
             |(last, _): &(EnqueueTime, i64)| last.0.saturating_add(RETRY_TIME_MS) <= now.0;
@@ -214,7 +213,7 @@ impl ProducerStates {
         }
     }
 
-    /// Forgets the producers that have been silent longest, beyond the limit, but not the newest.
+    /// Evicts the least recently active producers beyond the limit, but not the newest.
     fn evict(&mut self, newest: i64) {
         while self.entries.len() > self.producers_max {
             let mut others = self.idle.iter().filter(|(_, id)| *id != newest);

@@ -280,7 +280,7 @@ impl ExprBinder<'_, '_> {
         Err(self.report(Diagnostic::error(code::UNKNOWN_FUNCTION, span, message).help(help)))
     }
 
-    /// Below level 1.2 a prefix of a built-in function is ignored, and `system.` may stand for `udf.`.
+    /// Below level 1.2 a prefix of a built-in function is ignored, and `system.` may replace `udf.`.
     fn loosely_prefixed(&mut self, call: &Call, built_in: bool, span: Span) -> BindResult<Expr> {
         let mut call = call.clone();
         match built_in {

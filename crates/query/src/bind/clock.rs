@@ -307,7 +307,8 @@ impl<'a> Binder<'a> {
 }
 
 impl Binder<'_> {
-    /// The same for a column of one side of a join; a column of the other side counts as the column it is equated with.
+    /// The same for a column of one side of a join; a column of the other side is taken for the column it is equated
+    /// with.
     fn comes_from_side(
         &self,
         join: &JoinNode,

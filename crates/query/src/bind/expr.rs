@@ -248,7 +248,8 @@ impl<'b> ExprBinder<'b, '_> {
         self.binder.source_column(self.scope, at, span)
     }
 
-    /// A name in double quotes that no single source can have, and that nobody would give a column, is a text.
+    /// A name in double quotes that no single source can have, and that is implausible as a column name, is a text
+    ///
     fn quoted_text(&mut self, lost: Option<ResolveError>, path: &[Ident]) -> Option<Expr> {
         let [only] = path else { return None };
         let lost = matches!(

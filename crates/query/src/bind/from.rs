@@ -184,7 +184,7 @@ impl<'a> Binder<'a> {
     fn unknown_source(&mut self, name: &Ident) -> ErrorReported {
         let error = |message: String| Diagnostic::error(code::UNKNOWN_INPUT, name.span, message);
         if self.step_names.iter().any(|step| name.is(step)) {
-            let message = format!("the step `{}` is not there yet", name.name);
+            let message = format!("the step `{}` is used before its definition", name.name);
             let help = "a step reads inputs and the steps before it, never itself";
             return self.report(error(message).help(help));
         }

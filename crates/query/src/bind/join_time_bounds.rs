@@ -1,8 +1,8 @@
 //! Time bounds between the rows of a join.
 //!
 //! Between streams, ON must bound the distance in time on both sides, or every event would have to be kept for ever.
-//! Bounds combine: if a bounds b and b bounds c, then a bounds c. JoinedSources rows have a time too, the later one of the
-//! two, from which the next join measures its state.
+//! Bounds combine: if a bounds b and b bounds c, then a bounds c. JoinedSources rows have a time too, the later one of
+//! the two, from which the next join measures its state.
 
 use highwater_time::{Duration, TICKS_PER_DAY};
 

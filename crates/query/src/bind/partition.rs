@@ -22,8 +22,8 @@ impl Binder<'_> {
         }
     }
 
-    /// The partition that the rows of a node were read from, over its columns; `None` if rows of several partitions were
-    /// combined.
+    /// The partition that the rows of a node were read from, over its columns; `None` if rows of several partitions
+    /// were combined.
     fn partition_of(&mut self, node: NodeId, span: Span) -> Option<Expr> {
         let path = [PARTITION.to_string()];
         match self.plan.nodes[node.0].clone() {

@@ -22,7 +22,7 @@ use crate::plan::{
 /// The most different variables of one pattern.
 const VARIABLES_MAX: usize = 100;
 
-/// The most events that the parts of a pattern stand for when its counts are written out: `(A B{3}){10}` has 40.
+/// The most events that the parts of a pattern match when its counts are written out: `(A B{3}){10}` has 40.
 const PARTS_MAX: usize = 256;
 
 /// The pattern whose expressions are being bound.
@@ -420,8 +420,8 @@ impl ExprBinder<'_, '_> {
     }
 }
 
-/// The columns of the result: the first `shown` keys, then the measures. A measure takes the place of the key that
-/// has its name.
+/// The columns of the result: the first `shown` keys, then the measures. A measure takes the place of the key
+/// that has its name.
 fn columns_of(keys: &[Key], shown: usize, measures: &[Item], span: Span) -> Vec<Item> {
     let keys_shown = keys[..shown].iter().enumerate();
     let keys_shown = keys_shown.map(|(column, key)| (Name::Field(key.name.clone()), column));
@@ -506,7 +506,7 @@ fn in_sequence(mut all: Vec<Pattern>) -> Pattern {
     }
 }
 
-/// How many events the parts of a pattern stand for, each counted as often as it is written out.
+/// How many events the parts of a pattern match, each counted as often as it is written out.
 fn parts(of: &ast::Pattern) -> usize {
     match of {
         ast::Pattern::Variable(_) | ast::Pattern::Any => 1,

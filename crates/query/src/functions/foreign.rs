@@ -1,4 +1,4 @@
-//! Functions of other SQL dialects, and what to write instead.
+//! Functions of other SQL dialects, and their replacements.
 
 const NOW: &str =
     "write System.Timestamp(), the time of the event or result; a query has no other clock";
@@ -57,7 +57,7 @@ const FOREIGN: [(&str, &str); 34] = [
     ("JSON_QUERY", FIELDS),
 ];
 
-/// What to write in place of a function that other dialects have.
+/// The replacement of a function of another dialect.
 pub(crate) fn replacement(name: &str) -> Option<&'static str> {
     let known = FOREIGN.iter();
     let mut known = known.filter(|(known, _)| known.eq_ignore_ascii_case(name));

@@ -1,8 +1,8 @@
-//! The scalar functions: one entry each, from which the enum [`Function`], its rows of the function table and the manual
-//! are made.
+//! The scalar functions: one entry each, from which the enum [`Function`], its rows of the function table and the
+//! manual are made.
 //!
-//! The kernel of a function is its line in the engine's `eval/functions/mod.rs`, which does not compile without one. The
-//! name of a function is its signature up to the parenthesis; one whose first argument is called `datepart` takes a
+//! The kernel of a function is its line in the engine's `eval/functions/mod.rs`, which does not compile without one.
+//! The name of a function is its signature up to the parenthesis; one whose first argument is called `datepart` takes a
 //! [`DatePart`](super::DatePart). Examples are facts of the language: tests run each and compare its value.
 
 use super::Category::{Conversion, DateTime, Geospatial, Mathematical, Records, Text};

@@ -1,4 +1,4 @@
-//! The token cursor of all clauses: peeks at tokens, takes them, and reports what was expected.
+//! The token cursor of all clauses: peeks at tokens, takes them, and reports expected ones.
 
 use super::{ErrorReported, ParseResult, Parser};
 use crate::Span;

@@ -1,6 +1,6 @@
 //! Parses text to a syntax tree, by recursive descent.
 //!
-//! The whole grammar of the language is accepted, including what cannot run yet, so that the binder can name the clause
+//! The whole grammar of the language is accepted, including unsupported clauses, so that the binder can name the clause
 //! instead of calling it a syntax error. After an error the parser continues at the next statement: one run reports at
 //! least one error per broken statement.
 //!

@@ -194,7 +194,7 @@ impl Parser<'_> {
         Ok(Some(alias))
     }
 
-    /// `a[0]` is column `a` with the alias `0`, which nobody intends.
+    /// `a[0]` is column `a` with the alias `0`, which is never intended.
     fn warn_about_subscript(&mut self, expr: &Expr, alias: &Ident) {
         let digits = !alias.name.is_empty() && alias.name.bytes().all(|b| b.is_ascii_digit());
         let path = matches!(expr.kind, ExprKind::Path(_));

@@ -106,7 +106,7 @@ tagged!(RemovalReason, "an end of a message" {
     5 => Forwarded,
 });
 
-/// What is forwarded, and when an idle queue is deleted, are events of their own.
+/// Forwarding and deletion on idle have events of their own.
 impl Field for Settings {
     fn write(&self, out: &mut Vec<u8>) {
         self.lock.write(out);

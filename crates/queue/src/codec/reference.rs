@@ -1,4 +1,4 @@
-//! A message whose body is in a topic: everything but the body, and of the content only what differs from the topic's.
+//! A message whose body is in a topic: everything but the body, and only content that differs from the topic's.
 
 use std::sync::Arc;
 

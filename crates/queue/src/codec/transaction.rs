@@ -1,4 +1,4 @@
-//! A transaction that is decided: for each queue what it does. One record of the hub of decisions.
+//! A transaction that is decided: the operations on each queue. One record of the hub of decisions.
 
 use bytes::Bytes;
 use highwater_codec::{DecodeError, Writer};
@@ -7,7 +7,7 @@ use super::field::{Field, FieldReader, Read};
 use crate::machine::{LockToken, TransactionStep};
 use crate::message::NewMessage;
 
-/// What a queue does in a transaction.
+/// The operations of a transaction on a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DecisionPart {
     /// The hub of the queue's journal.

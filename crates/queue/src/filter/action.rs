@@ -22,7 +22,7 @@ pub struct SqlAction {
     statements: Vec<Statement>,
 }
 
-/// What an action has done to a property: its new value, or `None` if it is removed.
+/// The change of a property by an action: its new value, or `None` if it is removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PropertyChange {
     pub property: Property,
@@ -40,8 +40,8 @@ impl SqlAction {
         &self.text
     }
 
-    /// Runs the statements in order, each on the result of those before. A value that is unknown, or too long, removes the
-    /// property.
+    /// Runs the statements in order, each on the result of those before. A value that is unknown, or too long, removes
+    /// the property.
     pub(super) fn run(&self, message: &mut MessageProperties) -> Vec<PropertyChange> {
         let (mut changes, mut bytes_left) = (Vec::new(), TEXT_BYTES_MAX);
         for statement in &self.statements {

@@ -1,6 +1,6 @@
 //! Expressions, and their value for a message.
 //!
-//! The logic has three values. `None` is unknown: the property is not there, or a result cannot be computed. Unknown in a
+//! The logic has three values. `None` is unknown: the property is absent, or a result cannot be computed. Unknown in a
 //! comparison, in arithmetic, `LIKE` or `IN` gives unknown; `AND` and `OR` decide without it if they can.
 
 use std::cmp::Ordering;

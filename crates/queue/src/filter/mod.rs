@@ -2,9 +2,9 @@
 //!
 //! The language is that of Service Bus: SQL-like expressions over the properties of a message (`lexer.rs`, `parser.rs`,
 //! `expression.rs`), correlation filters, and actions of `SET` and `REMOVE` (`action.rs`). It is pure: a message is its
-//! [`MessageProperties`], which a `PropertyMap` makes from the form of its protocol (`service/topics`). *Invariants:* parsing
-//! never panics and is bounded in size and depth; evaluation never fails, because what cannot be computed is unknown, and
-//! only `TRUE` selects.
+//! [`MessageProperties`], which a `PropertyMap` makes from the form of its protocol (`service/topics`). *Invariants:*
+//! parsing never panics and is bounded in size and depth; evaluation never fails, because an expression that cannot be
+//! computed is unknown, and only `TRUE` selects.
 
 mod action;
 mod error;

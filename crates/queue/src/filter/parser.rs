@@ -1,7 +1,7 @@
 //! Tokens to expressions and statements, by recursive descent.
 //!
-//! The precedence, weakest first: `OR`, `AND`, `NOT`, one comparison, `+ -`, `* / %`, a sign. The length of the text bounds
-//! chains of operators, and [`DEPTH_MAX`] what is nested.
+//! The precedence, weakest first: `OR`, `AND`, `NOT`, one comparison, `+ -`, `* / %`, a sign. The length of the text
+//! bounds chains of operators, and [`DEPTH_MAX`] nesting.
 
 use super::action::Statement;
 use super::error::FilterError;

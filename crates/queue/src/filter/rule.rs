@@ -1,4 +1,4 @@
-//! Rules of a subscription: which messages it gets, and how often.
+//! Rules of a subscription: which messages it receives, and how often.
 
 use super::action::{PropertyChange, SqlAction};
 use super::error::FilterError;
@@ -143,8 +143,8 @@ impl Rule {
         is_constant && self.action.is_none()
     }
 
-    /// The copies that rules make of a message: one if any rule without an action selects it, and one for each rule with an
-    /// action that does.
+    /// The copies that rules make of a message: one if any rule without an action selects it, and one for each rule
+    /// with an action that does.
     pub(crate) fn copies<'a>(
         rules: impl Iterator<Item = &'a Rule> + Clone,
         message: &MessageProperties,

@@ -90,11 +90,11 @@ pub(crate) enum Event {
         seq: u64,
         message: Message,
     },
-    /// Given back unseen: the delivery does not count.
+    /// Released uncounted: the delivery does not count.
     Returned {
         seqs: Vec<u64>,
     },
-    /// A session was released, and its unsettled messages were given back unseen.
+    /// A session was released, and its unsettled messages were released uncounted.
     SessionReturned {
         session: String,
     },

@@ -1,12 +1,12 @@
-//! Forwarding: messages on their way to another queue of the node.
+//! Forwarding: messages in transfer to another queue of the node.
 //!
-//! A message that is being forwarded is locked for as long as it takes. Its lock number tells the target whether it has the
+//! A message is locked during its transfer. Its lock number tells the target whether it has the
 //! message already: numbers only grow, and the target stores the last one together with the message.
 
 use super::{Event, LockToken, Machine, ReceiveLimit, RemovalReason, SubQueue};
 use crate::message::{LockExpiry, Message, MessageState};
 
-/// A message on its way, under the number that the target stores.
+/// A message in transfer, under the number that the target stores.
 #[derive(Clone, Debug)]
 pub(crate) struct ForwardedMessage {
     pub token: LockToken,
@@ -20,7 +20,7 @@ impl Machine {
         has_ready || self.under_way(sub_queue).next().is_some()
     }
 
-    /// Whether the settings say where messages go: from the moment that they do not, none begins its way.
+    /// Whether the settings have a target for messages: without one, no transfer begins.
     fn forwards(&self, sub_queue: SubQueue) -> bool {
         let settings = &self.settings;
         match sub_queue {
@@ -29,7 +29,8 @@ impl Machine {
         }
     }
 
-    /// The messages that are under way, in the order of their numbers. If there are none, the oldest ready ones are.
+    /// The messages in transfer, in the order of their numbers. If there are none, the oldest ready ones are locked for
+    /// it.
     pub(crate) fn forward(
         &mut self,
         sub_queue: SubQueue,
@@ -65,7 +66,7 @@ impl Machine {
         }
     }
 
-    /// Gives messages back that are under way, because nothing is forwarded any more.
+    /// Releases the messages in transfer, because nothing is forwarded any more.
     pub(crate) fn stop_forward(&mut self, sub_queue: SubQueue) {
         let seqs: Vec<u64> = (self.under_way(sub_queue))
             .map(|(token, _)| token.seq)
@@ -75,7 +76,7 @@ impl Machine {
         }
     }
 
-    /// The number that the next lock gets: larger than that of every message that was ever forwarded.
+    /// The number of the next lock: larger than that of every message that was ever forwarded.
     pub(crate) fn next_lock(&self) -> u64 {
         self.next_lock
     }

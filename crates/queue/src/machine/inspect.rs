@@ -1,4 +1,4 @@
-//! What a person looks at in a queue: its sessions, scheduled messages and dead letters. Every answer is bounded.
+//! Views of a queue for operators: its sessions, scheduled messages and dead letters. Every answer is bounded.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -14,7 +14,7 @@ pub struct SessionInfo {
     pub ready: usize,
     /// Messages that the receiver of the session holds.
     pub locked: usize,
-    /// When the lock of the session expires; `None` if nobody holds it.
+    /// When the lock of the session expires; `None` if it is not locked.
     pub locked_until_ms: Option<i64>,
     /// The size of the stored state.
     pub state_bytes: usize,
@@ -23,7 +23,7 @@ pub struct SessionInfo {
 /// How many dead letters a queue has, and why.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeadLetterSummary {
-    /// Those that can be resubmitted or purged.
+    /// Messages that can be resubmitted or purged.
     pub unlocked: u64,
     pub locked: u64,
     /// The unlocked ones by reason, the first `REASONS_MAX` reasons; the others count as `other`.
@@ -34,7 +34,7 @@ pub struct DeadLetterSummary {
 /// Reasons come from receivers, so there may be any number of them.
 const REASONS_MAX: usize = 16;
 
-/// How many timers are looked at to find scheduled messages: other timers stand between them.
+/// How many timers are searched for scheduled messages: other timers lie between them.
 const TIMERS_MAX: usize = 100_000;
 
 impl Machine {
@@ -102,7 +102,7 @@ impl Machine {
         summary
     }
 
-    /// The sequence number that the next message gets.
+    /// The sequence number of the next message.
     pub(crate) fn next_seq(&self) -> u64 {
         self.next_seq
     }

@@ -2,12 +2,12 @@
 //!
 //! Operations (`send.rs`, `receive.rs`, `settle.rs`, `session.rs`) decide and record events.
 //! [`Machine::apply`] is the only function that changes the state, so applying the events of a journal
-//! restores the same queue, locks included. Each operation is given the time, which never goes back.
+//! restores the same queue, locks included. Each operation takes the time, which never goes back.
 //! Timers fire in order, each at its own due time, so the result does not depend on how often time is
 //! advanced.
 //!
 //! A journal may begin in the middle if a snapshot of the remaining state follows (`snapshot.rs`). An event
-//! for an unknown message is therefore ignored: the message is in the snapshot, or it is gone.
+//! for an unknown message is therefore ignored: the message is in the snapshot, or it was removed.
 
 mod event;
 mod forward;
@@ -63,7 +63,7 @@ use transaction::AppliedDecisions;
 pub enum Refusal {
     #[error("the lock has expired, or the message was settled")]
     LockLost,
-    #[error("this token does not hold the session lock, or no longer")]
+    #[error("the session lock expired or belongs to another receiver")]
     SessionLost,
     #[error("session `{0}` is locked by another receiver")]
     SessionLocked(String),
@@ -631,7 +631,7 @@ fn further_settings(settings: &Settings) -> impl Iterator<Item = Event> {
     forward_settings(settings).into_iter().chain(auto_delete)
 }
 
-/// The event that says what is forwarded, if anything is.
+/// The event of the forwarding settings, if any.
 fn forward_settings(settings: &Settings) -> Option<Event> {
     let to = settings.forward_to.clone();
     let dead_letters_to = settings.forward_dead_letters_to.clone();

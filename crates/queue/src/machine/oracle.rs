@@ -1,4 +1,5 @@
-//! The reference model of a queue: a list that is searched from the front for every operation. Slow and obviously correct.
+//! The reference model of a queue: a list that is searched from the front for every operation. Slow and obviously
+//! correct.
 
 use super::{Refusal, SubQueue};
 

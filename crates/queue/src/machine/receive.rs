@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Event, LockToken, Machine, Refusal, RemovalReason, SessionLock, SubQueue, millis};
 use crate::message::{LockExpiry, Message, MessageState};
 
-/// What happens to a received message.
+/// The mode of a receive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReceiveMode {
     /// It is locked until it is settled or the lock expires.

@@ -1,9 +1,9 @@
-//! References of a subscription to the messages of its topic: the topic keeps a body until no subscription refers to it, so a
-//! message has one body on disk and in memory however many subscriptions there are.
+//! References of a subscription to the messages of its topic: the topic keeps a body until no subscription refers to
+//! it, so a message has one body on disk and in memory however many subscriptions there are.
 //!
-//! A journal has a reference without the body, and reading it needs the contents of the topic. Some of them may be gone: then
-//! the rest of the journal removes the message again. Time removes messages without an event, so before anybody learns that
-//! such a message is gone, the journal gets an event from which a replay sees that the time has passed.
+//! A journal has a reference without the body, and reading it needs the contents of the topic. Some of them may have
+//! been deleted: then the rest of the journal removes the message again. Time removes messages without an event, so
+//! before the expiry is visible, the journal gets an event from which a replay sees that the time has passed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -177,7 +177,7 @@ impl Machine {
         self.counts.bytes - self.references.bytes
     }
 
-    /// A message that is left after a replay, and the message of the topic that it refers to in vain.
+    /// A message that is left after a replay, and the missing message of the topic that it refers to.
     pub(crate) fn unresolved(&self, contents: &ContentMap) -> Option<(u64, u64)> {
         let mut references = self.references.by_seq.iter();
         let missing = references.find(|(_, to)| !contents.contains_key(&to.topic_seq));
@@ -204,7 +204,7 @@ impl Machine {
         self.references.counts.keys().copied().collect()
     }
 
-    /// Records an event that changes nothing, if a replay would otherwise not see how far the time has come.
+    /// Records an event without effect, if a replay would otherwise not see that the time has passed.
     fn record_time(&mut self) {
         if std::mem::take(&mut self.references.is_time_unrecorded) {
             self.commit(Event::Numbers {

@@ -72,7 +72,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Releases a session whose receiver ends orderly: the deliveries of its unsettled messages do not count.
+    /// Releases a session whose receiver ends gracefully: the deliveries of its unsettled messages do not count.
     pub(crate) fn return_session(&mut self, lock: &SessionLock) -> Result<(), Refusal> {
         self.locked_session(lock)?;
         let session = lock.session.clone();

@@ -49,7 +49,7 @@ impl Machine {
         self.settle(token, Event::Released { seq, properties })
     }
 
-    /// Gives a message back that nobody has worked on: the delivery does not count.
+    /// Releases a message without processing: the delivery does not count.
     pub(crate) fn give_back(&mut self, token: LockToken) -> Result<(), Refusal> {
         let seqs = vec![token.seq];
         self.settle(token, Event::Returned { seqs })

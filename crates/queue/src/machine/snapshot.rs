@@ -1,7 +1,7 @@
 //! Snapshots for journal compaction: restates the queue piece by piece, so that the journal before can be
 //! trimmed while the queue keeps working.
 //!
-//! The order matters, because a journal that begins at the first of these events knows only what follows:
+//! The order matters, because a journal that begins at the first of these events has only the following ones:
 //! settings and numbers first, since later events depend on them; sessions before their messages, since a
 //! session lock that expires in between releases its messages. Changes after a restatement are events of their
 //! own.

@@ -1,9 +1,9 @@
-//! Topics and subscriptions: both are queues. A topic keeps a message until every subscription is done with it; a subscription
-//! keeps its rules, its position in the topic and references to the messages (`reference.rs`).
+//! Topics and subscriptions: both are queues. A topic keeps a message until every subscription has released it; a
+//! subscription keeps its rules, its position in the topic and references to the messages (`reference.rs`).
 //!
-//! Messages of a topic become ready in the order of (enqueue time, sequence number), the scheduled ones when their time comes:
-//! timers fire before anything later is sent, and time never goes back. So that pair is a position, and a subscription that
-//! stores it together with its copies gets every message once.
+//! Messages of a topic become ready in the order of (enqueue time, sequence number), the scheduled ones when their time
+//! comes: timers fire before anything later is sent, and time never goes back. So that pair is a position, and a
+//! subscription that stores it together with its copies receives every message once.
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Included, Unbounded};
@@ -15,7 +15,8 @@ use crate::message::{Content, Message};
 
 /// Rules of a subscription.
 const RULES_MAX: usize = 100;
-/// Rules of a subscription that have an action: each makes a copy of its own, and all copies of a message are one request.
+/// Rules of a subscription that have an action: each makes a copy of its own, and all copies of a message are one
+/// request.
 const ACTIONS_MAX: usize = 10;
 
 /// A position in a topic: after the message with this time and number.
@@ -138,9 +139,9 @@ impl Machine {
         self.topic_position.unwrap_or(TopicPosition::START)
     }
 
-    /// Enqueues the topic's messages between two positions that the rules select. It changes nothing unless the subscription
-    /// is at `from`, so a repetition is harmless. A message that the queue rejects becomes a dead letter; otherwise it would
-    /// block all later ones.
+    /// Enqueues the topic's messages between two positions that the rules select. It changes nothing unless the
+    /// subscription is at `from`, so a repetition is harmless. A message that the queue rejects becomes a dead letter;
+    /// otherwise it would block all later ones.
     pub(crate) fn take_published(
         &mut self,
         copies: Vec<PublishedCopy>,
@@ -202,7 +203,7 @@ impl Machine {
         self.commit(Event::TopicPosition(position));
     }
 
-    /// Whether the subscription was initialised; a crash may have come before.
+    /// Whether the subscription was initialised; a crash may have happened before.
     pub(crate) fn has_topic_position(&self) -> bool {
         self.topic_position.is_some()
     }

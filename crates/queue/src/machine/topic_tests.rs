@@ -1,5 +1,6 @@
-//! A topic and one subscription as machines: whatever is sent, scheduled, read, settled, repeated and replayed, the
-//! subscription gets every message once, in order and with its body, and the topic keeps no body that nobody needs.
+//! A topic and one subscription as machines: after any sequence of sends, schedules, reads, settlements, repeats and
+//! replays the subscription has received every message once, in order and with its body, and the topic keeps no
+//! unreferenced body.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +27,7 @@ enum Step {
     },
     /// Settles the first message.
     Settle(Settlement),
-    /// Asks what the subscription is done with; then the answer is lost or not.
+    /// Asks for the released messages of the subscription; then the answer is lost or not.
     Release {
         is_told: bool,
     },
@@ -131,7 +132,7 @@ struct World {
     now_ms: i64,
     topic: Journaled,
     subscription: Journaled,
-    /// What the task that forwards believes.
+    /// The state of the forwarding task.
     position: TopicPosition,
     referenced: BTreeSet<u64>,
     /// The numbers of the messages without a time to live, and when they are due.

@@ -1,8 +1,9 @@
-//! Transactions over several queues: what one of them does for each.
+//! Transactions over several queues: the operations of one queue.
 //!
 //! A transaction of one queue is one batch of its journal. One of several queues is decided by a record elsewhere
-//! (`service/transactions`); each queue first reserves what it will settle, and applies its part when the decision is durable.
-//! It remembers which decisions it has applied, in the same batch, so that a repetition after a crash is harmless.
+//! (`service/transactions`); each queue first reserves what it will settle, and applies its part when the decision is
+//! durable. It remembers which decisions it has applied, in the same batch, so that a repetition after a crash is
+//! harmless.
 
 use std::collections::BTreeSet;
 
@@ -50,7 +51,7 @@ impl TransactionStep {
 /// The decisions that a queue has applied: all below the floor, and these.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct AppliedDecisions {
-    /// `None` as long as the queue takes part in none. Decisions that a queue of the same name took part in do not count.
+    /// `None` as long as the queue takes part in none. Decisions of an earlier queue of the same name are ignored.
     floor: Option<u64>,
     offsets: BTreeSet<u64>,
 }
@@ -58,7 +59,7 @@ pub(super) struct AppliedDecisions {
 impl AppliedDecisions {
     pub(super) fn add(&mut self, floor: u64, offsets: &[u64]) {
         if self.floor.is_some_and(|before| before > floor) {
-            // The hub of decisions was made anew.
+            // The hub of decisions was recreated.
             self.offsets.clear();
         }
         self.floor = Some(floor);
@@ -81,8 +82,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Checks the steps of a transaction that is about to be decided, and keeps others from settling its messages. Decisions
-    /// before `end` are none of this queue, if it takes part in its first.
+    /// Checks the steps of a transaction that is about to be decided, and keeps others from settling its messages.
+    /// Decisions before `end` are none of this queue, if it takes part in its first.
     pub(crate) fn reserve(&mut self, steps: &[TransactionStep], end: u64) -> Result<(), Refusal> {
         self.check_steps(steps)?;
         if self.applied_decisions.floor.is_none_or(|floor| floor > end) {
@@ -145,7 +146,7 @@ impl Machine {
         self.check_room(contents.into_iter())
     }
 
-    /// A committed completion counts whatever has become of the message; anything else only if nobody has it.
+    /// A committed completion applies even to a message that is locked again; other operations do not.
     fn is_settled_otherwise(&self, token: LockToken, step: &TransactionStep) -> bool {
         let Some(message) = self.messages.get(&token.seq) else {
             return true;

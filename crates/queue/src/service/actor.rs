@@ -22,10 +22,10 @@ use crate::machine::{ContentMap, Counts, Machine, SnapshotCursor, Totals};
 /// the outcome unknown.
 pub(super) type Reply = Box<dyn FnOnce(Result<(), &Error>) + Send>;
 
-/// An operation of a caller. It is given the machine, or the reason why the queue rejects requests.
+/// An operation of a caller. It receives the machine, or the reason why the queue rejects requests.
 pub(super) type Operation = Box<dyn FnOnce(Result<&mut Machine, &Error>) -> Option<Reply> + Send>;
 
-/// Runs at once for a caller that waits, and returns what it waits for.
+/// Runs at once for a waiting caller, and returns its result.
 pub(super) type WaitSetup = Box<dyn FnOnce(Result<&mut Machine, &Error>) -> Option<Waiter> + Send>;
 
 pub(super) enum Command {
@@ -86,7 +86,7 @@ pub(super) struct Actor {
     pub progress: Progress,
 }
 
-/// What an actor is in the middle of.
+/// The current work of an actor.
 #[derive(Default)]
 pub(super) struct Progress {
     waiting: WaitQueues,

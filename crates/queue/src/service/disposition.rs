@@ -9,7 +9,7 @@ use super::handle::Queue;
 use crate::machine::{LockToken, Machine, Refusal, TransactionStep};
 use crate::message::Properties;
 
-/// Makes the new properties of a message from those that it has.
+/// Computes the new properties of a message from the current ones.
 #[derive(Clone)]
 pub struct PropertyEdit(Arc<dyn Fn(&Properties) -> Properties + Send + Sync>);
 
@@ -30,7 +30,7 @@ impl fmt::Debug for PropertyEdit {
 pub enum Disposition {
     Complete,
     Abandon(Option<PropertyEdit>),
-    /// Given back unseen: the delivery does not count.
+    /// Released uncounted: the delivery does not count.
     Release,
     Defer(Option<PropertyEdit>),
     DeadLetter {
@@ -110,7 +110,7 @@ impl Disposition {
     }
 }
 
-/// The properties that a message gets. They may not make it larger than the queue allows.
+/// The new properties of a message. They may not make it larger than the queue allows.
 fn edited(
     machine: &Machine,
     token: LockToken,

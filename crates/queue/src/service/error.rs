@@ -9,7 +9,7 @@ use crate::settings::SettingsError;
 pub enum Error {
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The append failed. The kind says whether the outcome is unknown.
+    /// The append failed. The kind decides whether the outcome is unknown.
     #[error(transparent)]
     Log(#[from] AppendError),
     #[error("the queue has stopped: {0}")]

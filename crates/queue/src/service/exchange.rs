@@ -12,7 +12,7 @@ use crate::machine::{
 /// One result per settled message.
 pub(super) type SettleResults = Vec<Result<(), Refusal>>;
 
-/// What to receive, and how long to wait for it.
+/// The limits of a receive, and how long to wait.
 #[derive(Clone, Debug)]
 pub struct ReceiveRequest {
     pub sub_queue: SubQueue,
@@ -78,6 +78,6 @@ pub struct SettleAndReceiveResult {
     /// One result per completed, then per abandoned message.
     pub settled: SettleResults,
     pub received: Result<Vec<Delivery>, Refusal>,
-    /// The memory of what was received. A single message may be larger than the limit, and so than its memory.
+    /// The memory of received messages. A single message may be larger than the limit, and so than its memory.
     pub memory: MemoryShare,
 }

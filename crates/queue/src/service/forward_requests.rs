@@ -8,7 +8,7 @@ use super::waiting::WaitCondition;
 use crate::machine::{ForwardedMessage, LockToken, Machine, ReceiveLimit, SubQueue};
 
 impl Queue {
-    /// The messages that are under way to the target, as soon as there are any. Returns none if the wait ends first.
+    /// The messages in transfer to the target, as soon as there are any. Returns none if the wait ends first.
     pub(super) async fn forward(
         &self,
         sub_queue: SubQueue,
@@ -30,7 +30,7 @@ impl Queue {
         self.ask_unused(finish).await
     }
 
-    /// Gives back what is under way.
+    /// Returns the in-flight messages.
     pub(super) async fn stop_forward(&self, sub_queue: SubQueue) -> Result<(), Error> {
         let stop = move |machine: &mut Machine| {
             machine.stop_forward(sub_queue);
@@ -39,7 +39,7 @@ impl Queue {
         self.ask_unused(stop).await
     }
 
-    /// The number that the next lock gets.
+    /// The number of the next lock.
     pub(super) async fn next_lock(&self) -> Result<u64, Error> {
         self.ask_unused(|machine| Ok(machine.next_lock())).await
     }

@@ -81,7 +81,7 @@ impl Queue {
         &self.hub
     }
 
-    /// Whether it is the same queue, and not one that was made again under its name.
+    /// Whether it is the same queue, and not a new one of the same name.
     pub(super) fn is_same(&self, other: &Queue) -> bool {
         self.commands.same_channel(&other.commands)
     }
@@ -257,7 +257,7 @@ impl Queue {
         self.each(seqs, Machine::resubmit).await
     }
 
-    /// Returns all dead letters that are there now and unlocked, a bounded number at a time, and returns how many.
+    /// Resubmits all dead letters that are unlocked now, a bounded number at a time, and returns how many.
     pub async fn resubmit_all(&self) -> Result<usize, Error> {
         const STEP: usize = 1000;
         let until = self.call(|machine| Ok(machine.next_seq())).await?;
@@ -352,7 +352,7 @@ impl Queue {
             .await
     }
 
-    /// Releases a session whose receiver ends orderly: the deliveries of its unsettled messages do not count.
+    /// Releases a session whose receiver ends gracefully: the deliveries of its unsettled messages do not count.
     pub async fn return_session(&self, lock: SessionLock) -> Result<(), Error> {
         self.call(move |machine| machine.return_session(&lock))
             .await
@@ -454,7 +454,7 @@ impl Queue {
         WaitKey(self.wait_keys.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Ends a wait now, with the messages or the session that is there, if any.
+    /// Ends a wait now, with the available messages or session, if any.
     pub async fn end_wait(&self, key: WaitKey) {
         // If the task has ended, there are no waits.
         let _ = self.commands.send(Command::EndWait(key)).await;
@@ -495,7 +495,7 @@ impl Queue {
         self.ask_unused(act).await
     }
 
-    /// A request that does not count as use of the queue, see `usage.rs`.
+    /// A request that is not a use of the queue, see `usage.rs`.
     pub(super) async fn ask_unused<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut Machine) -> Result<T, Refusal> + Send + 'static,
@@ -518,7 +518,7 @@ impl Queue {
         self.wait_unused(condition, wait, key, first, act).await
     }
 
-    /// Runs `first` at once, and `act` as soon as the condition is met or the wait ends. Does not count as use of the queue.
+    /// Runs `first` at once, and `act` as soon as the condition is met or the wait ends. Is not a use of the queue.
     pub(super) async fn wait_unused<F: Send + 'static, T: Send + 'static>(
         &self,
         condition: WaitCondition,

@@ -29,7 +29,7 @@ const NAME_CHARS_SHOWN: usize = 200;
 /// message of a new queue with the same name.
 const FIRST_LOCK_MAX: u64 = 1 << 48;
 
-/// What the messages of topics contain, by the name of the topic.
+/// The contents of topics' messages, by the name of the topic.
 type TopicContents = BTreeMap<String, ContentMap>;
 
 /// A queue to create.
@@ -56,7 +56,7 @@ struct Inner {
     running: RwLock<BTreeMap<String, RunningQueue>>,
     /// Held while a queue is created or deleted.
     changing: tokio::sync::Mutex<()>,
-    /// Checks what is forwarded, and does it. Nothing is, without one.
+    /// Checks the forwarding settings and starts forwarding. Nothing is, without one.
     router: RwLock<Weak<Router>>,
 }
 
@@ -205,8 +205,8 @@ impl Queues {
         self.begin(name, settings).await
     }
 
-    /// Creates the queues that do not exist, and returns them. Completes when they would survive a crash, which takes less
-    /// time than one [`create`](Queues::create) after the other.
+    /// Creates the queues that do not exist, and returns them. Completes when they would survive a crash, which takes
+    /// less time than one [`create`](Queues::create) after the other.
     pub async fn create_missing(
         &self,
         new: Vec<NewQueue>,
@@ -293,7 +293,7 @@ impl Queues {
         Ok(self.inner.log.delete(&self.inner.hub_of(name)?).await?)
     }
 
-    /// Deletes the queues that nobody has used for as long as their settings say. Returns their names.
+    /// Deletes queues whose idle time exceeds their setting. Returns their names.
     pub async fn delete_idle(&self) -> Vec<(String, Result<(), CreateError>)> {
         let mut deleted = Vec::new();
         for queue in self.list() {

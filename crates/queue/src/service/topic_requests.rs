@@ -84,7 +84,7 @@ impl Queue {
             .await
     }
 
-    /// Where a subscription stands in its topic; `None` if its creation was not finished.
+    /// The position of a subscription in its topic; `None` if its creation was not finished.
     pub(super) async fn subscription_state(&self) -> Result<Option<SubscriptionState>, Error> {
         let state = |machine: &mut Machine| {
             let has_position = machine.has_topic_position();

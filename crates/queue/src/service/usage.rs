@@ -1,7 +1,7 @@
-//! When a queue was last used, for those that are deleted after some time without use.
+//! The last use of a queue, for queues that are deleted when idle.
 //!
-//! Requests of clients count as use for as long as they take, so that a receiver that waits keeps its queue. Requests of the
-//! node itself do not: a topic hands its messages to subscriptions that nobody reads, too.
+//! A client request counts as use from start to end, so a waiting receiver keeps its queue alive. Requests of the node
+//! itself do not: a topic forwards to unread subscriptions, too.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(super) struct Usage {
 }
 
 struct UsageState {
-    /// Requests under way.
+    /// Open requests.
     requests: usize,
     last_used: Duration,
     /// The time without use after which the queue is deleted.
@@ -27,7 +27,7 @@ struct UsageState {
     is_retired: bool,
 }
 
-/// A request under way.
+/// An open request.
 pub(super) struct UseGuard<'a> {
     usage: &'a Usage,
     clock: &'a dyn Clock,
@@ -60,7 +60,7 @@ impl Usage {
     pub(super) fn begin<'a>(&'a self, clock: &'a dyn Clock) -> Result<UseGuard<'a>, Error> {
         let mut state = self.state.lock();
         if state.is_retired {
-            let reason = "nobody has used it for a while, and it is being deleted";
+            let reason = "it was idle for too long and is being deleted";
             return Err(Error::Stopped(reason.into()));
         }
         state.requests += 1;
@@ -75,12 +75,12 @@ fn auto_delete(settings: &Settings) -> Option<Duration> {
 }
 
 impl Queue {
-    /// Refuses all further requests if the queue is to be deleted now.
+    /// Refuses all further requests if the queue must be deleted now.
     pub(super) fn retire_if_idle(&self) -> bool {
         self.idle_limit().is_some_and(|limit| self.retire(limit))
     }
 
-    /// The queue is to be deleted if its last use was before this time. `None` if it is kept however long it is idle.
+    /// The queue must be deleted if its last use was before this time. `None` if it is kept however long it is idle.
     pub(super) fn idle_limit(&self) -> Option<Duration> {
         let after = self.status().usage.state.lock().auto_delete?;
         let (counts, _) = self.counters();
@@ -96,7 +96,7 @@ impl Queue {
         is_idle
     }
 
-    /// Takes requests again.
+    /// Accepts requests again.
     pub(super) fn revive(&self) {
         self.status().usage.state.lock().is_retired = false;
     }

@@ -7,7 +7,7 @@ use super::actor::{Operation, Reply};
 use super::error::Error;
 use crate::machine::{Machine, SessionLock, SubQueue, TopicPosition};
 
-/// What a waiter waits for.
+/// The condition of a wait.
 #[derive(Clone, Debug)]
 pub(super) enum WaitCondition {
     Message(SubQueue),

@@ -160,7 +160,7 @@ impl Client {
         Ok(())
     }
 
-    /// The next frame, of which credit is taken.
+    /// The next frame; a flow updates the credit.
     pub(crate) async fn read(&mut self) -> Result<ClientFrame, Failure> {
         let (code, fields) = self.read_raw().await?;
         let number = |at: usize| match fields.get(at) {
@@ -192,7 +192,7 @@ impl Client {
         length.is_some_and(|length| self.input.len() >= length)
     }
 
-    /// The code and the scalar fields of the next frame. What comes after them is skipped.
+    /// The code and the scalar fields of the next frame. Later bytes are skipped.
     async fn read_raw(&mut self) -> Result<(u64, Vec<Value<'static>>), Failure> {
         loop {
             while !self.has_frame() {

@@ -6,8 +6,9 @@
 //! cargo run --release -p highwater-server --example amqp_load -- 127.0.0.1:5672 PID idle QUEUE 0 [CONNECTIONS]
 //! ```
 //!
-//! The load shares the machine with the node, so beside the rate it prints what a cycle costs the node in CPU. A cycle is a
-//! message that was accepted, received under a lock, completed, and whose completion was confirmed: both on the disk.
+//! The load shares the machine with the node, so beside the rate it prints what a cycle costs the node in CPU. A cycle
+//! is a message that was accepted, received under a lock, completed, and whose completion was confirmed: both on the
+//! disk.
 
 mod client;
 
@@ -24,7 +25,7 @@ use highwater_amqp::Encoder;
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 const BODY: [u8; 100] = [b'x'; 100];
-/// Messages on the way to a receiver.
+/// Messages in flight to a receiver.
 const CREDIT: u32 = 100;
 /// Events of a batch, and the format of a message that is one.
 const BATCH_EVENTS: u64 = 100;
@@ -115,7 +116,7 @@ impl Load {
         Ok(())
     }
 
-    /// Connections with a receiver that gets nothing.
+    /// Connections with an idle receiver.
     async fn idle(&self) -> Result<(), Failure> {
         let before = resident_kib(self.pid)?;
         let mut clients = Vec::new();
@@ -205,7 +206,7 @@ async fn receive(mut client: Client, completed: Arc<AtomicU64>) -> Result<(), Fa
             }
             ClientFrame::Other => {}
         }
-        // Everything that has come is answered in one write.
+        // All received frames are answered in one write.
         if !client.has_frame() {
             client.flush().await?;
         }

@@ -1,4 +1,4 @@
-//! Addresses of links: what a client wants to send to or read from.
+//! Addresses of links: the source or target of a link.
 //!
 //! Clients write them as `hub`, `/hub` or `amqps://host:port/hub`, and the fixed words in any case.
 

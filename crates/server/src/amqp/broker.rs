@@ -19,7 +19,7 @@ use super::service_bus::{EntityKind, QueueEntity};
 use crate::http::round_robin::RoundRobin;
 use crate::tokens::Tokens;
 
-/// What AMQP needs of the node.
+/// The parts of the node that AMQP uses.
 pub(crate) struct Services {
     pub(crate) log: Arc<dyn Log>,
     pub(crate) queues: Queues,
@@ -128,7 +128,8 @@ impl Broker {
         }
     }
 
-    /// The hub of this name; else the only one whose name differs in case, because some clients write names in lower case.
+    /// The hub of this name; else the only one whose name differs in case, because some clients write names in lower
+    /// case.
     pub(super) fn hub(&self, name: &str) -> Option<Arc<HubInfo>> {
         self.log
             .hub(name)

@@ -1,6 +1,6 @@
 //! One connection, in one task: reads, dispatches, and writes.
 //!
-//! Reading pauses while the client has too many bytes under way, is above its quota, or does not read what it is sent.
+//! Reading pauses while the client has too many bytes in flight, is above its quota, or does not read its output.
 //! TCP then slows the client down.
 
 use std::future::Future;
@@ -22,7 +22,7 @@ use super::broker::Broker;
 use super::dispatcher::{Completion, Dispatcher, OUTPUT_BYTES_MAX};
 use super::error::unauthorized;
 
-/// The space for one read; a connection without messages under way has this much memory at most.
+/// The space for one read; a connection without messages in flight has this much memory at most.
 const READ_BYTES: usize = 16 << 10;
 /// The longest pause of a client that exceeds its quota; it may be paused again.
 const PAUSE_MAX: std::time::Duration = std::time::Duration::from_secs(30);
@@ -35,17 +35,17 @@ pub(super) struct ConnectionTask<S> {
     writer: WriteHalf<S>,
     dispatcher: Dispatcher,
     input: BytesMut,
-    /// The memory of what the client has sent and is not settled, beyond one read.
+    /// The memory of the client's unsettled messages, beyond one read.
     share: MemoryShare,
     share_wait: Option<ShareWait>,
     /// Set while the client is throttled.
     pause: Option<Pin<Box<Sleep>>>,
     timer: Pin<Box<Sleep>>,
-    /// When the client must have shown who it is.
+    /// The deadline of authentication.
     login_deadline: Instant,
-    /// When unwritten bytes must have made progress.
+    /// The deadline for progress on unwritten bytes.
     write_deadline: Instant,
-    /// Nothing more is read; appends under way are finished.
+    /// Nothing more is read; open appends are finished.
     draining: bool,
     stop: watch::Receiver<bool>,
 }
@@ -175,7 +175,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> ConnectionTask<S> {
                 self.dispatcher.feed_blocked();
             }
             Activity::Read(Ok(bytes)) if bytes > 0 => metrics.bytes_in.add(bytes as u64),
-            // The client is gone. Some close without a word.
+            // The client has disconnected. Some close without a word.
             Activity::Read(_) | Activity::Wrote(_) => return false,
             Activity::Granted(Some(share)) => {
                 self.share_wait = None;
@@ -257,7 +257,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> ConnectionTask<S> {
         }
     }
 
-    /// Adjusts the memory of the connection to what it holds, or begins to wait for more.
+    /// Adjusts the memory share of the connection to its use, or begins to wait for more.
     fn account(&mut self) {
         let machine = &self.dispatcher.machine;
         let held = self.input.len()

@@ -32,7 +32,7 @@ pub(super) struct Consumer {
     pub(super) ready: VecDeque<Bytes>,
     /// The memory of them.
     pub(super) share: MemoryShare,
-    /// Ends the read that is under way.
+    /// Ends the read in flight.
     pub(super) reading: Option<AbortHandle>,
     pub(super) _lease: ReadLease,
 }
@@ -84,7 +84,7 @@ impl Cursor {
             let mut share = broker.outgoing_memory.take(bytes_max).await;
             let fetched = match self.partition.read(self.next, bytes_max, ISOLATION).await {
                 Ok(fetched) => fetched,
-                // Retention has deleted what the client had not read.
+                // Retention has deleted unread events.
                 Err(ReadError::OutOfRange {
                     start, requested, ..
                 }) if requested < start => {
@@ -102,7 +102,7 @@ impl Cursor {
             let before = self.next;
             self.next = self.encode(&broker, &fetched, &mut encoder)?;
             if !encoder.is_empty() {
-                // The events are here; that their encoding is larger than what was read is no reason to drop them.
+                // The events are here; they are kept even if their encoding is larger than the read.
                 share.shrink_to(encoder.bytes());
                 return Ok(ReadBatch {
                     messages: encoder.finish().collect(),

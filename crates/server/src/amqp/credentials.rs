@@ -1,8 +1,8 @@
-//! Who a client of AMQP is: by tokens for addresses (CBS), by a login of the connection (SASL), or nobody on a node
-//! without keys.
+//! Authentication of AMQP clients: by tokens for addresses (CBS), by a login of the connection (SASL), or anonymous on
+//! a node without keys.
 //!
-//! A client puts a token for each address that it uses. Rights are looked up for every message and every read, so that a
-//! key that is revoked or a token that expires ends the link at its next use.
+//! A client puts a token for each address that it uses. Rights are looked up for every message and every read, so that
+//! a key that is revoked or a token that expires ends the link at its next use.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub(super) struct Credentials {
     refusals: RefusalAudit,
 }
 
-/// Records what is refused to a client.
+/// Records the refusals of a client.
 pub(super) struct RefusalAudit {
     audit: Arc<dyn AuditLog>,
     from: SocketAddr,
@@ -57,7 +57,7 @@ impl RefusalAudit {
     }
 }
 
-/// A right that no login or token of the client gives.
+/// A right that no login or token of the client grants.
 pub(super) struct Denial {
     pub(super) error: AmqpError,
     /// The key that lacks the right, or that the client has shown otherwise.
@@ -104,7 +104,7 @@ impl Credentials {
         self.anonymous || self.keys.is_empty()
     }
 
-    /// Whether the client has shown anything yet.
+    /// Whether the client has presented a credential.
     pub(super) fn is_known(&self) -> bool {
         self.is_trusted() || self.login.is_some() || !self.grants.is_empty()
     }

@@ -79,7 +79,7 @@ impl Replies {
     }
 }
 
-/// A link that is to be accepted.
+/// A link to be accepted.
 pub(super) struct AcceptedLink {
     pub(super) link: Link,
     pub(super) terms: LinkTerms,
@@ -88,7 +88,7 @@ pub(super) struct AcceptedLink {
 }
 
 impl AcceptedLink {
-    /// A link that nobody takes away.
+    /// A link that cannot be taken over.
     pub(super) fn new(link: Link, terms: LinkTerms) -> Box<AcceptedLink> {
         Box::new(AcceptedLink {
             link,
@@ -147,7 +147,7 @@ pub(super) fn check(
 ) -> Result<AttachRequest, AmqpError> {
     let text = attach.address().unwrap_or_default();
     check_length(&attach.name)?;
-    // Java attaches it before it puts a token. What is done in a transaction needs rights.
+    // Java attaches it before it puts a token. Operations in a transaction need rights.
     if attach.is_coordinator() {
         return Ok(ready_link(Link::Coordinator, COORDINATOR_BYTES_MAX));
     }
@@ -209,9 +209,9 @@ pub(super) fn check(
     }
 }
 
-/// Checks the rights of a client to a link of a queue, topic or subscription; `None` if the address is not one of those. A
-/// name is that of a queue or topic if there is one, else that of a hub; a client that says which service it was written for
-/// gets nothing else.
+/// Checks the rights of a client to a link of a queue, topic or subscription; `None` if the address is not one of
+/// those. A name is that of a queue or topic if there is one, else that of a hub; a client that names its service is
+/// limited to that service.
 fn check_queue(
     broker: &Broker,
     credentials: &Credentials,
@@ -295,7 +295,7 @@ fn check_length(text: &str) -> Result<(), AmqpError> {
     Err(AmqpError::new(condition::INVALID_FIELD, description))
 }
 
-/// Named groups are things of their own; the default group belongs to everybody who may read the hub.
+/// Named groups are resources of their own; the default group is open to every reader of the hub.
 pub(super) fn authorize_group(
     credentials: &Credentials,
     path: &str,

@@ -108,7 +108,7 @@ fn log_failure(failed: Option<ProtocolError>, from: SocketAddr) {
     }
 }
 
-/// Serves all listeners until `shutdown`, then finishes what is under way within the stop timeout.
+/// Serves all listeners until `shutdown`, then finishes open work within the stop timeout.
 pub(super) async fn run(
     connections: Arc<Connections>,
     listeners: Vec<Listener>,

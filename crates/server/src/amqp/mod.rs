@@ -1,12 +1,12 @@
-//! AMQP 1.0 for the clients of Event Hubs and Service Bus: hubs, partitions, consumer groups and queues under the addresses
-//! that Microsoft's SDKs use.
+//! AMQP 1.0 for the clients of Event Hubs and Service Bus: hubs, partitions, consumer groups and queues under the
+//! addresses that Microsoft's SDKs use.
 //!
 //! `highwater_amqp` speaks the protocol. Here are the listeners (`listener.rs`), the task of a connection
-//! (`connection.rs`, `dispatcher.rs`), who the client is (`credentials.rs`), what it may do (`operations.rs`), and what its
-//! links do: sending (`producer.rs`), reading (`consumer.rs`), tokens and properties (`request.rs`, `management.rs`).
-//! `websocket.rs` has the clients that come through the HTTP listener. `event/` maps messages to records, `service_bus/` has the queues. *Invariants:* a delivery is accepted when its events are
-//! durable; rights are checked for every delivery and
-//! read; what a client can make the node hold is bounded.
+//! (`connection.rs`, `dispatcher/`), authentication (`credentials.rs`), authorization (`operations.rs`), and links:
+//! sending (`producer.rs`), reading (`consumer.rs`), tokens and properties (`request.rs`, `management.rs`).
+//! `websocket.rs` has the clients that come through the HTTP listener. `event/` maps messages to records,
+//! `service_bus/` has the queues. *Invariants:* a delivery is accepted when its events are durable; rights are checked
+//! for every delivery and read; the memory of a client is bounded.
 
 mod address;
 mod broker;
@@ -117,7 +117,7 @@ pub(crate) async fn bind(
     Ok((!bound.listeners.is_empty()).then_some(bound))
 }
 
-/// `None` if nobody asked for the address and it is taken, such as by another broker of AMQP.
+/// `None` if the default address is taken, such as by another broker of AMQP.
 async fn bind_socket(settings: &AmqpListener) -> Result<Option<TcpListener>, ListenError> {
     let address = settings.listen;
     match listen(address).await {

@@ -1,8 +1,8 @@
 //! The operations of AMQP and the rights that each needs, in one table.
 //!
-//! Links, deliveries, reads and requests ask [`authorize`], which looks the right up here by the operation and the kind of the
-//! resource, so the table is what is enforced. `docs/security.md` has it, generated, and a test walks every row with keys of
-//! every kind.
+//! Links, deliveries, reads and requests ask [`authorize`], which looks the right up here by the operation and the kind
+//! of the resource, so the table is enforced. `docs/security.md` has it, generated, and a test walks every row with
+//! keys of every kind.
 //!
 //! To add an operation, add a variant and its row, name it where the link is checked, and give the test its request.
 
@@ -13,7 +13,7 @@ use super::address::Address;
 use super::credentials::Credentials;
 use super::service_bus::QueueOperation;
 
-/// What a client does on a link.
+/// An operation on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AmqpOperation {
     PutToken,
@@ -25,19 +25,19 @@ pub enum AmqpOperation {
     ReceiveAlone,
     ReadHubProperties,
     ReadPartitionProperties,
-    /// Begins and ends a transaction. What is done in it needs the rights that it needs by itself.
+    /// Begins and ends a transaction. Operations in it need the same rights as outside of it.
     Transact,
     OfQueue(QueueOperation),
 }
 
-/// What a right is needed for.
+/// The kind of resource that a right applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AmqpResource {
     Hub,
     /// A hub that does not exist, and that the client's first link creates.
     NewHub,
     Queue,
-    /// A consumer group other than `$Default`, which belongs to everybody who may read the hub.
+    /// A consumer group other than `$Default`, which is open to every reader of the hub.
     Group,
 }
 

@@ -1,8 +1,9 @@
-//! Owner levels (epochs) of readers: of the readers of a partition in one consumer group, the one with the highest level
-//! reads alone.
+//! Owner levels (epochs) of readers: of the readers of a partition in one consumer group, the one with the highest
+//! level reads alone.
 //!
-//! A reader with a level takes the partition from readers with the same or a lower one, and from those without. A reader
-//! without a level shares the partition with its like, and gets in only while nobody has a level.
+//! A reader with a level takes the partition from readers with the same or a lower one, and from those without. A
+//! reader without a level shares the partition with others of its kind, and is accepted only while no reader has a
+//! level.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,7 +38,7 @@ struct Reader {
     stolen: oneshot::Sender<i64>,
 }
 
-/// The right to read, given back on drop.
+/// The right to read, released on drop.
 #[derive(Debug)]
 pub(super) struct ReadLease {
     levels: OwnerLevels,
@@ -45,7 +46,7 @@ pub(super) struct ReadLease {
     id: u64,
 }
 
-/// A reader with this level is there.
+/// A reader with this level is active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HigherLevel(pub(super) i64);
 
@@ -54,7 +55,7 @@ impl OwnerLevels {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Admits a reader. The receiver gets the level of the reader that takes the partition away.
+    /// Admits a reader. The receiver yields the level of the reader that takes over the partition.
     pub(super) fn admit(
         &self,
         partition: GroupPartition,
@@ -69,7 +70,7 @@ impl OwnerLevels {
             (Some(level), Some(highest)) if highest > level => return Err(HigherLevel(highest)),
             (Some(level), _) => {
                 for reader in readers.drain(..) {
-                    // A reader that has just ended need not be told.
+                    // A reader that has just ended need not be notified.
                     let _ = reader.stolen.send(level);
                 }
             }

@@ -24,7 +24,7 @@ pub(super) enum StartPosition {
 }
 
 impl StartPosition {
-    /// The position that the filters of a source say; the earliest event without one.
+    /// The position in the filters of a source; the earliest event without one.
     pub(super) fn of_filter(filter: Option<&Value<'_>>) -> Result<StartPosition, AmqpError> {
         let Some(selector) = filter.and_then(|filter| filter.get(FILTER)) else {
             return Ok(StartPosition::Earliest);
@@ -82,7 +82,7 @@ impl StartPosition {
                 );
                 Err(AmqpError::new(ARGUMENT_ERROR, description))
             }
-            // Events before the start are gone.
+            // Events before the start were deleted.
             StartPosition::Offset(offset) => Ok((Offset(offset).max(bounds.start), None)),
             StartPosition::Time(time) => {
                 let time = EnqueueTime(time);

@@ -43,7 +43,7 @@ pub(super) struct Producer {
     pub(super) idempotent: Option<ProducerId>,
 }
 
-/// Events that are on their way to the disk.
+/// Events in flight to the disk.
 pub(super) struct PendingAppend {
     pub(super) events: usize,
     pub(super) appended: BoxFuture<Result<AppendInfo, AppendError>>,
@@ -119,7 +119,7 @@ fn headers<'e>(event: &'e IncomingEvent<'_>) -> impl Iterator<Item = Header<'e>>
         .map(|(name, value)| (&**name, value.as_deref()))
 }
 
-/// The records of events, whose headers stand one after the other in `headers`. An event without a key has that of its
+/// The records of events, whose headers follow each other in `headers`. An event without a key has that of its
 /// batch.
 fn records<'e>(
     events: &'e [IncomingEvent<'_>],
@@ -165,7 +165,7 @@ fn append_numbered(
     Ok(partition.append(batch))
 }
 
-/// Numbers for a client that wants to send every event exactly once: those it has from an earlier link, or new ones. `None`
+/// Numbers for a client that wants to send every event exactly once: the ones of an earlier link, or new ones. `None`
 /// if it does not ask. The properties are for the answer.
 pub(super) async fn idempotent_producer(
     broker: &Broker,

@@ -1,10 +1,10 @@
-//! Outcomes of deliveries, told to the client in as few frames as possible.
+//! Outcomes of deliveries, sent to the client in as few frames as possible.
 
 use highwater_amqp::{Connection, LinkId, Outcome};
 
 use super::dispatcher::DeliveryRef;
 
-/// Decided deliveries that the client has not been told about.
+/// Outcomes that are not sent to the client yet.
 #[derive(Default)]
 pub(super) struct Settlements {
     decided: Vec<(DeliveryRef, Outcome)>,

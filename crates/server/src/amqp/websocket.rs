@@ -1,8 +1,9 @@
 //! Clients that speak AMQP over WebSocket, through the HTTP listener.
 //!
-//! Binary messages are pieces of one stream of bytes, whatever their borders. A task moves them between the socket and the
-//! connection, which does not know the difference. A message is no larger than a frame of AMQP, so that what a client makes the node
-//! hold is bounded by the number of sockets; tungstenite answers pings, joins fragments and refuses frames without a mask.
+//! Binary messages are pieces of one stream of bytes, whatever their borders. A task moves them between the socket and
+//! the connection, which does not know the difference. A message is no larger than a frame of AMQP, so that the memory
+//! of clients is bounded by the number of sockets; tungstenite answers pings, joins fragments and refuses frames
+//! without a mask.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

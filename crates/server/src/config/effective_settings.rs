@@ -54,7 +54,8 @@ impl Settings {
         entry.or_insert((Value::Flag(true), origin));
     }
 
-    /// An unknown flag is a problem. An unknown variable is not: a cluster may set `HIGHWATER_PORT` for its own purposes.
+    /// An unknown flag is a problem. An unknown variable is not: a cluster may set `HIGHWATER_PORT` for its own
+    /// purposes.
     pub(super) fn override_by(
         &mut self,
         variables: &[(String, String)],

@@ -1,7 +1,8 @@
 //! The configuration of a node: one TOML file, overridden by `HIGHWATER_…` variables, then by flags.
 //!
-//! [`Settings`] has the values and their origins; `build/` checks them and makes a [`Config`]. Dangerous settings are refused
-//! here, before anything listens: an address beyond this machine needs keys, and keys need TLS (requirement U3).
+//! [`Settings`] has the values and their origins; `build/` checks them and makes a [`Config`]. Dangerous settings are
+//! refused here, before anything listens: an address beyond this machine needs keys, and keys need TLS (requirement
+//! U3).
 
 mod build;
 mod effective_settings;
@@ -68,9 +69,9 @@ pub struct Config {
     pub jobs: Vec<DeclaredJob>,
     /// The largest state of a job.
     pub job_state_bytes_max: u64,
-    /// What webhooks, workflows and outputs of the settings may reach.
+    /// The egress policy of webhooks, workflows and outputs of the settings.
     pub egress: EgressPolicy,
-    /// What jobs deployed over HTTP may reach.
+    /// The egress policy of jobs deployed over HTTP.
     pub deployed_access: OutsideAccess,
     pub workflows: Vec<Workflow>,
     /// Created or changed at the start.

@@ -1,7 +1,7 @@
 //! The table of settings: key, kind, default and help.
 //!
-//! It is the only list. Reading the file, variables and flags, suggestions for misspelt keys, `highwater config show` and
-//! the test of docs/config.md use it.
+//! It is the only list. Reading the file, variables and flags, suggestions for misspelt keys, `highwater config show`
+//! and the test of docs/config.md use it.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -47,7 +47,7 @@ settings! {
     "log": Text = "",
         "the log, `kafka://host:port,host:port`: a Kafka cluster in place of the data folder; unset: the node's own";
     "cluster.prefix": Text = "",
-        "stands before the topics, groups and transactional ids of the node on the cluster; other topics are not its hubs";
+        "precedes the topics, groups and transactional ids of the node on the cluster; other topics are not its hubs";
     "cluster.client_id": Text = "highwater",
         "shown in the logs and metrics of brokers";
     "cluster.replication": Count(1, 100) = "",
@@ -144,7 +144,7 @@ settings! {
     "kafka.timestamp_type": Choice(&["CreateTime", "LogAppendTime"]) = "CreateTime",
         "the `message.timestamp.type` of topics that Kafka clients create, automatically or explicitly without it";
     "kafka.node_id": Count(0, 2_147_483_647) = "1",
-        "the id that Kafka clients know the node by (`node.id`)";
+        "the id of the node for Kafka clients (`node.id`)";
     "kafka.session_min": Time = "6s",
         "the shortest session timeout of a member of a classic consumer group (`group.min.session.timeout.ms`)";
     "kafka.advertised": Text = "",
@@ -245,7 +245,7 @@ settings! {
         "the cleanup policy: `delete` old events, `compact` to the last one of each key, or both: `compact,delete`";
 
     "sharded.*.hubs": List = "",
-        "the member hubs, which share the events sent to this name by key; their order decides where a key goes";
+        "the member hubs, which share the events sent to this name by key; their order decides the hub of a key";
 
     "jobs.folders": List = "",
         "folders below which jobs deployed over HTTP may read and write files; unset: none";
@@ -282,9 +282,9 @@ settings! {
     "queues.*.duplicates_within": Time = "",
         "the window of duplicate detection by message id; unset: off";
     "queues.*.forward_to": Text = "",
-        "the queue or topic that gets all messages; unset: they stay";
+        "the queue or topic that receives all messages; unset: they stay";
     "queues.*.forward_dead_letters_to": Text = "",
-        "the queue or topic that gets all dead letters; unset: they stay";
+        "the queue or topic that receives all dead letters; unset: they stay";
     "queues.*.sessions": Flag = "false",
         "messages belong to sessions, each received in order by one receiver at a time";
     "queues.*.bytes_max": Size = "1GiB",
@@ -292,7 +292,7 @@ settings! {
     "queues.*.message_bytes_max": Size = "1MiB",
         "the largest message accepted";
     "queues.*.auto_delete_on_idle": Time = "",
-        "delete the queue when nobody has used it for this time, 5 minutes at least; unset: never";
+        "delete the queue when it has not been used for this time, 5 minutes at least; unset: never";
     "queues.*.feed": Text = "",
         "the hub whose events become messages of the queue";
 
@@ -301,11 +301,11 @@ settings! {
     "topics.*.duplicates_within": Time = "",
         "the window of duplicate detection by message id; unset: off";
     "topics.*.bytes_max": Size = "1GiB",
-        "the most bytes of messages that are scheduled or that a subscription is not done with; beyond it senders are refused";
+        "the most bytes of messages that are scheduled or that a subscription has not released; beyond it senders are refused";
     "topics.*.message_bytes_max": Size = "1MiB",
         "the largest message accepted, 1 MiB at most";
     "topics.*.auto_delete_on_idle": Time = "",
-        "delete the topic when nobody has used it for this time, 5 minutes at least; unset: never";
+        "delete the topic when it has not been used for this time, 5 minutes at least; unset: never";
     "topics.*.subscriptions.*.lock": Time = "60s",
         "how long a received message is locked";
     "topics.*.subscriptions.*.deliveries_max": Count(1, 4_294_967_295) = "10",
@@ -315,15 +315,15 @@ settings! {
     "topics.*.subscriptions.*.dead_letter_expired": Flag = "false",
         "turn expired messages into dead letters";
     "topics.*.subscriptions.*.forward_to": Text = "",
-        "the queue or topic that gets all messages; unset: they stay";
+        "the queue or topic that receives all messages; unset: they stay";
     "topics.*.subscriptions.*.forward_dead_letters_to": Text = "",
-        "the queue or topic that gets all dead letters; unset: they stay";
+        "the queue or topic that receives all dead letters; unset: they stay";
     "topics.*.subscriptions.*.sessions": Flag = "false",
         "messages belong to sessions, each received in order by one receiver at a time";
     "topics.*.subscriptions.*.bytes_max": Size = "1GiB",
         "the most bytes of messages, which are in memory too; beyond it the topic keeps them for the subscription";
     "topics.*.subscriptions.*.auto_delete_on_idle": Time = "",
-        "delete the subscription when nobody has used it for this time, 5 minutes at least; unset: never";
+        "delete the subscription when it has not been used for this time, 5 minutes at least; unset: never";
     "topics.*.subscriptions.*.rules.*.sql": Text = "",
         "the rule selects messages for which this SQL expression is true; a rule without it and without conditions selects all";
     "topics.*.subscriptions.*.rules.*.action": Text = "",
@@ -450,7 +450,8 @@ struct Pattern {
     setting: &'static Setting,
 }
 
-/// The settings by the first part of their keys: a file may have thousands of tables, each with a dozen keys to look up.
+/// The settings by the first part of their keys: a file may have thousands of tables, each with a dozen keys to look
+/// up.
 static PATTERNS: LazyLock<BTreeMap<&'static str, Vec<Pattern>>> = LazyLock::new(|| {
     let mut patterns = BTreeMap::<_, Vec<Pattern>>::new();
     for setting in SETTINGS {

@@ -54,7 +54,7 @@ pub enum Raw {
 }
 
 impl Kind {
-    /// Checks a value. The error says what the setting expects.
+    /// Checks a value. The error names the expected value.
     pub fn read(self, raw: &Raw) -> Result<Value, String> {
         let wrong = || Err(format!("expected {}", self.expected()));
         match (self, raw) {

@@ -149,7 +149,8 @@ impl App {
         let _ = self.tokens.set(tokens);
     }
 
-    /// Shows the counters of AMQP among the metrics, and serves its clients over WebSocket. A second call has no effect.
+    /// Shows the counters of AMQP among the metrics, and serves its clients over WebSocket. A second call has no
+    /// effect.
     pub(crate) fn serve_amqp(&self, metrics: Arc<amqp::Metrics>, sockets: Arc<amqp::WebSockets>) {
         let _ = self.amqp_metrics.set(metrics);
         let _ = self.amqp_sockets.set(sockets);
@@ -286,7 +287,7 @@ impl App {
         }
     }
 
-    /// Refuses a name for a queue or topic that could not be told from a path of the API.
+    /// Refuses a name for a queue or topic that collides with a path of the API.
     pub(super) fn check_entity_name(&self, name: &str) -> Result<(), Error> {
         match begins_paths(name) {
             true => Err(Error::bad(reserved_name(name), "choose another name")),
@@ -294,8 +295,8 @@ impl App {
         }
     }
 
-    /// Refuses the name of a queue or topic that exists, in any case: clients of Service Bus address both by name alone.
-    /// The caller holds `entity_names`.
+    /// Refuses the name of a queue or topic that exists, in any case: clients of Service Bus address both by name
+    /// alone. The caller holds `entity_names`.
     pub(super) fn check_entity_is_new(&self, name: &str) -> Result<(), Error> {
         let backend = self.backend()?;
         let queues = backend.queues.iter().flat_map(Queues::list);

@@ -1,5 +1,5 @@
-//! Authenticates the caller: by the secret or a signature of a key, by a token or a certificate that names a key, by the
-//! session of a browser, or not at all on a node without keys.
+//! Authenticates the caller: by the secret or a signature of a key, by a token or a certificate that names a key, by
+//! the session of a browser, or not at all on a node without keys.
 
 use std::sync::Arc;
 
@@ -90,8 +90,8 @@ pub(super) async fn authenticate(
     Ok(Principal::Key(key))
 }
 
-/// The key of a browser's session, or of the client's certificate. A request of a session that changes something carries the
-/// session's token too.
+/// The key of a browser's session, or of the client's certificate. A request of a session that changes something
+/// carries the session's token too.
 fn authenticate_session(
     app: &App,
     head: &Parts,
@@ -186,8 +186,8 @@ fn refused(message: &str) -> Error {
     Error::new(Code::Unauthorized, message, hint)
 }
 
-/// A node without keys listens on this machine only, but a browser there runs scripts of foreign sites. Their requests have
-/// a foreign origin, or a host name that was rebound to this machine.
+/// A node without keys listens on this machine only, but a browser there runs scripts of foreign sites. Their requests
+/// have a foreign origin, or a host name that was rebound to this machine.
 pub(super) fn local_caller(headers: &HeaderMap) -> Result<Principal, Error> {
     let foreign = |name: HeaderName| {
         let value = headers.get(name)?.to_str().unwrap_or("?");

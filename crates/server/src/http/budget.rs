@@ -1,4 +1,4 @@
-//! The part of the budget of requests and answers that bytes on their way to the socket hold.
+//! The share of queued answer bytes in the budget of requests and answers.
 
 use bytes::Bytes;
 use highwater_env::MemoryShare;

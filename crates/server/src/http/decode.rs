@@ -19,8 +19,8 @@ pub(crate) enum DecodeError {
     Exhausted(BudgetExhausted),
 }
 
-/// Calls `take` for each record from `from` until it returns false, a batch is damaged or the budget has no bytes to unpack
-/// the next one. Returns the next offset to read.
+/// Calls `take` for each record from `from` until it returns false, a batch is damaged or the budget has no bytes to
+/// unpack the next one. Returns the next offset to read.
 pub(crate) fn records(
     fetched: &FetchData,
     from: Offset,
@@ -116,7 +116,7 @@ impl UnpackedShare<'_> {
         }
     }
 
-    /// Takes what is missing of these bytes. The largest batch counts, because its buffer is used again.
+    /// Grows the share to this size. The largest batch decides, because its buffer is reused.
     fn grant(&mut self, bytes: usize) -> bool {
         let missing = bytes.saturating_sub(self.share.bytes());
         match self.budget.try_take(missing) {

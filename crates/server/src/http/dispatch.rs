@@ -58,7 +58,7 @@ impl Connection {
     fn admit(&self, limiter: &Arc<Limiter>, now: Duration) -> Result<(), Error> {
         let mut counted = self.counted.lock().expect("no thread panics with the lock");
         if !matches!(&*counted, Some((known, _)) if Arc::ptr_eq(known, limiter)) {
-            // The permit for another key is given back first.
+            // The permit for another key is released first.
             *counted = None;
             let permit = limiter.connect();
             let too_many = || Error::over_quota(Duration::from_secs(1));
@@ -231,8 +231,8 @@ fn lacks_needed_key(app: &App, connection: &Connection, headers: &HeaderMap) -> 
     connection.needs_key && connection.certificate.is_none() && !auth::has_credentials(app, headers)
 }
 
-/// The answer to a caller who is not known. A wrong key is delayed, a request without any key is not; a person who opens
-/// a page of the console is led to the login.
+/// The answer to an unauthenticated caller. A wrong key is delayed, a request without any key is not; a browser that
+/// opens a page of the console is redirected to the login.
 #[cold]
 async fn refuse_caller(
     app: &App,
@@ -360,7 +360,7 @@ impl<'a> ApiRequest<'a> {
         self.connection.peer
     }
 
-    /// The scheme by which the caller has come.
+    /// The scheme of the request.
     pub(super) fn scheme(&self) -> &'static str {
         match self.connection.is_tls {
             true => "https",
@@ -388,7 +388,7 @@ impl<'a> ApiRequest<'a> {
         }
     }
 
-    /// The name that the body gives to the thing it creates, for the audit log.
+    /// The name of the new resource in the body, for the audit log.
     pub(super) fn set_audited(&self, name: &str) {
         if let Some(pending) = self.pending_audit {
             // Only the first name counts.

@@ -33,7 +33,7 @@ pub enum Code {
     Internal,
     Starting,
     Stopped,
-    /// Another node must be asked, and this one cannot do it for the caller.
+    /// Another node owns the resource, and this one cannot forward the request.
     Misdirected,
 }
 

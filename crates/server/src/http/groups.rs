@@ -44,14 +44,14 @@ pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
     answer.finish()
 }
 
-/// A group with its members, and the memory for it and for what is shown of it.
+/// A group with its members, and the memory for it and for its answer.
 struct DescribedGroup {
     info: GroupInfo,
     _share: MemoryShare,
 }
 
-/// Takes the memory before the members are copied: clients decide how many there are, and how long their names. `None` if
-/// the group has gone.
+/// Takes the memory before the members are copied: clients decide how many there are, and how long their names. `None`
+/// if the group was deleted.
 async fn described(app: &App, group: GroupSummary) -> Result<Option<DescribedGroup>, Error> {
     let share = app.budget.try_take(SHOWN_RATIO * group.info_bytes)?;
     let info = groups(app)?.describe(group.group).await;

@@ -244,7 +244,7 @@ pub(super) async fn punctuate(request: ApiRequest<'_>) -> Result<Reply, Error> {
         Err(AppendError::Malformed(BatchError::Control)) => {
             return Err(Error::bad(
                 "the log is a cluster, which has no punctuations",
-                "a job over a cluster tells silence by itself",
+                "a job over a cluster writes punctuation to its time journal",
             ));
         }
         appended => appended?,

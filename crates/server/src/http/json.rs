@@ -1,7 +1,7 @@
 //! Stored records as JSON.
 //!
-//! A JSON value is in `value` as it was sent; any other is base64 in `value_base64`. Keys and header values are strings, or
-//! base64 if they are not UTF-8.
+//! A JSON value is in `value` as it was sent; any other is base64 in `value_base64`. Keys and header values are
+//! strings, or base64 if they are not UTF-8.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -1,8 +1,8 @@
 //! Answers with rows of JSON that take their bytes from the budget of answers before they are written.
 //!
 //! A list of hubs or groups has as many rows as the node has hubs or groups, so its size is not known before. Rows are
-//! made one at a time, and the buffer takes from the budget before it grows: however many clients ask for large lists, what they
-//! make the node hold is counted, and the one that does not fit is refused.
+//! made one at a time, and the buffer takes from the budget before it grows: the memory of all large lists is counted,
+//! and a list that does not fit is refused.
 
 use std::io::{self, Write};
 

@@ -100,7 +100,7 @@ pub(super) async fn add(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
     Ok(reply::json(StatusCode::CREATED, &body))
 }
 
-/// A key gives no right that it does not have.
+/// A key cannot grant a right that it lacks.
 fn check_rights(caller: &Principal, rights: &[String]) -> Result<(), Error> {
     if rights.is_empty() {
         let hint = "rights are send, listen, manage and deploy";

@@ -1,13 +1,13 @@
 //! The HTTP API of a node.
 //!
-//! `operations/` is the table of all operations; `dispatch.rs` finds the operation of a request, checks the right of the
-//! caller and calls the handler, over plain hyper. There is no framework between the socket and the append, because most
-//! senders post one event a request, and a node takes fifty thousand of them a second. HTTP/1.1 only: the protocol of
-//! curl and of every device, with one small parser to trust.
+//! `operations/` is the table of all operations; `dispatch.rs` finds the operation of a request, checks the right of
+//! the caller and calls the handler, over plain hyper. There is no framework between the socket and the append, because
+//! most senders post one event a request, and a node takes fifty thousand of them a second. HTTP/1.1 only: the protocol
+//! of curl and of every device, with one small parser to trust.
 //!
-//! Nothing is buffered without a bound: bodies count against `in_flight_bytes_max` from their first byte to their answer,
-//! and answers until they are written to the socket; connections and headers are limited, and slow heads, bodies and
-//! readers time out. A connection has one answer in flight, however many requests it pipelines.
+//! Nothing is buffered without a bound: bodies count against `in_flight_bytes_max` from their first byte to their
+//! answer, and answers until they are written to the socket; connections and headers are limited, and slow heads,
+//! bodies and readers time out. A connection has one answer in flight, however many requests it pipelines.
 
 mod app;
 mod atom;

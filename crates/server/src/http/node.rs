@@ -15,7 +15,7 @@ pub(super) async fn health(_: ApiRequest<'_>) -> Result<Reply, Error> {
 pub(super) async fn ready(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let status = request.app.backend()?.hub.as_ref().map(|hub| hub.status());
     let partitions = status.iter().flat_map(|status| &status.partitions);
-    // This needs no key, so it does not say why partitions have stopped.
+    // This needs no key, so it gives no reason for stopped partitions.
     let stopped: Vec<String> = partitions
         .filter(|partition| partition.stopped.is_some())
         .map(|partition| partition.topic_partition.to_string())

@@ -1,16 +1,16 @@
 //! Refuses requests that a browser sends for pages of other sites.
 //!
-//! A browser remembers the key of a user, and sends it along with requests that foreign pages make; a node without keys it
-//! reaches anyway, also for pages of other servers on this machine. Such requests say where they come from, in `Origin` and
-//! `Sec-Fetch-Site`. Other clients send neither.
+//! A browser remembers the key of a user, and sends it along with requests that foreign pages make; a node without keys
+//! it reaches anyway, also for pages of other servers on this machine. Such requests say where they come from, in
+//! `Origin` and `Sec-Fetch-Site`. Other clients send neither.
 
 use hyper::header::{HOST, ORIGIN};
 use hyper::{HeaderMap, Method};
 
 use super::error::{Code, Error};
 
-/// `allowed` are the origins of pages that may call the API. A link of another site may lead to a page of the node: the person
-/// sees what it answers, the site does not.
+/// `allowed` are the origins of pages that may call the API. A link of another site may lead to a page of the node: the
+/// person sees what it answers, the site does not.
 pub(super) fn check(method: &Method, headers: &HeaderMap, allowed: &[String]) -> Result<(), Error> {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let origin = text(ORIGIN.as_str());

@@ -189,8 +189,8 @@ impl Page {
         }
     }
 
-    /// Adds records until the page has its number of records or of bytes; compressed records may unpack to more than was
-    /// read. A page has at least one record if there is any, and the share grows with it.
+    /// Adds records until the page has its number of records or of bytes; compressed records may unpack to more than
+    /// was read. A page has at least one record if there is any, and the share grows with it.
     async fn fill(
         &mut self,
         app: &App,

@@ -20,8 +20,8 @@ use super::serve::TOO_MANY;
 
 pub(super) type Reply = Response<Payload>;
 
-/// Larger answers take from the budget. A connection has one answer in flight, so smaller ones are bounded by the number of
-/// connections.
+/// Larger answers take from the budget. A connection has one answer in flight, so smaller ones are bounded by the
+/// number of connections.
 const UNMETERED_BYTES_MAX: usize = 16 << 10;
 
 /// The body of an answer.
@@ -65,7 +65,7 @@ impl Payload {
         }
     }
 
-    /// The answer of another node; the permit is given back with its last byte.
+    /// The answer of another node; the permit is released with its last byte.
     pub(super) fn relayed(body: Incoming, permit: OwnedSemaphorePermit) -> Payload {
         Payload {
             content: Content::Relayed {
@@ -82,7 +82,7 @@ impl Payload {
         self
     }
 
-    /// Keeps as much of what was reserved for the answer as it needs, and takes what is missing.
+    /// Adjusts the memory reserved for the answer to its size.
     pub(super) fn settle(&mut self, mut reserved: MemoryShare) -> Result<(), Error> {
         if reserved.bytes() > 0
             && let (Content::Whole(Some(bytes)), None) = (&self.content, &self.share)

@@ -1,8 +1,8 @@
 //! Finds events of a partition by offset, time, key and condition, for people who browse a hub.
 //!
-//! A search is bounded in events, bytes and time, and says how far it looked. Keys and conditions have no index: a search
-//! reads the partition. A condition is evaluated on a thread for blocking work, with a permit of the playground, because
-//! any reader may write one.
+//! A search is bounded in events, bytes and time, and returns the searched range. Keys and conditions have no index: a
+//! search reads the partition. A condition is evaluated on a thread for blocking work, with a permit of the playground,
+//! because any reader may write one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ const BLOCK_OFFSETS_MIN: i64 = 64;
 /// Bytes that one search reads.
 const SCAN_BYTES_MAX: usize = 16 << 20;
 
-/// How long a search goes on.
+/// The time limit of a search.
 const SCAN_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// How long the conditions of a search may take before it fails.
@@ -102,15 +102,15 @@ impl StoredEvent {
     }
 }
 
-/// The events that were found, and how far the search looked.
+/// The found events, and the searched range.
 #[derive(Debug, Default)]
 pub(super) struct FoundEvents {
     /// In the order of the partition.
     pub(super) events: Vec<StoredEvent>,
     pub(super) looked_at: u64,
-    /// The search looked at all offsets from here
+    /// The first offset searched.
     pub(super) from: i64,
-    /// up to here.
+    /// The end of the searched range (exclusive).
     pub(super) next: i64,
 }
 
@@ -156,7 +156,7 @@ async fn wait_for_permit(app: &App) -> Result<impl Send + use<>, Error> {
     permit.map_err(|_| full())?.map_err(|_| full())
 }
 
-/// A search under way.
+/// A running search.
 struct Search<'a> {
     app: &'a App,
     partition: &'a dyn Partition,
@@ -170,7 +170,7 @@ struct Search<'a> {
 /// The events of one read that match.
 struct ReadEvents {
     events: Vec<StoredEvent>,
-    /// Offsets of all events that were looked at.
+    /// Offsets of all searched events.
     offsets: Vec<i64>,
     next: i64,
 }
@@ -200,8 +200,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Looks for the last events before `before`, a block of offsets at a time. Offsets of punctuations, markers and compacted
-    /// records have no event, so the last events may lie far back.
+    /// Looks for the last events before `before`, a block of offsets at a time. Offsets of punctuations, markers and
+    /// compacted records have no event, so the last events may lie far back.
     async fn run_back(&mut self, start: i64, before: i64) -> Result<(), Error> {
         (self.found.from, self.found.next) = (before, before);
         let mut width = BLOCK_OFFSETS_MIN;

@@ -28,10 +28,11 @@ use crate::tls;
 /// hyper's buffer of a connection.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
 
-/// How long a stop waits for requests under way.
+/// How long a stop waits for open requests.
 const STOP_WAIT: Duration = Duration::from_secs(10);
 
-/// How long a connection of the reserve may take for the head of a request: strangers must not hold the reserve.
+/// How long a connection of the reserve may take for the head of a request: unauthenticated clients must not use the
+/// reserve.
 const RESERVE_HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The body of the answer 503 to a connection too many.
@@ -118,7 +119,7 @@ impl Server {
         addresses.filter_map(Result::ok).collect()
     }
 
-    /// Serves until [`App::stop`], then waits up to `STOP_WAIT` for requests under way.
+    /// Serves until [`App::stop`], then waits up to `STOP_WAIT` for open requests.
     pub async fn run(self) {
         let slots = Slots::new(&self.app);
         let mut stopped = std::pin::pin!(self.app.stopped());
@@ -153,7 +154,7 @@ impl Server {
         }
     }
 
-    /// Too many open files, or the client is gone: neither is a reason to stop.
+    /// Too many open files, or the client has disconnected: neither is a reason to stop.
     async fn pause_after(&self, error: io::Error) {
         tracing::warn!(%error, "a connection cannot be accepted");
         tokio::time::sleep(Duration::from_millis(50)).await;

@@ -1,8 +1,9 @@
 //! Live streams of server-sent events, from one partition or from all of a hub or a sharded one, with resume.
 //!
-//! Every event is `id`, `data` and a blank line. The id has the next offset of each partition of the stream (`0:17,3:9`, or
-//! `a/0:17,b/3:9` for a sharded hub); a client that reconnects with it as `Last-Event-ID` misses nothing. In a stream of
-//! several partitions the id follows the last event of each read, so such a client may see the events of one read again.
+//! Every event is `id`, `data` and a blank line. The id has the next offset of each partition of the stream
+//! (`0:17,3:9`, or `a/0:17,b/3:9` for a sharded hub); a client that reconnects with it as `Last-Event-ID` misses
+//! nothing. In a stream of several partitions the id follows the last event of each read, so such a client may see the
+//! events of one read again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -178,8 +179,8 @@ impl LiveStream {
         positions.map(|next| next.0).sum()
     }
 
-    /// The events of the first partition that has any. With `force`, partitions that seem empty are read too: a deleted one
-    /// fails only then.
+    /// The events of the first partition that has any. With `force`, partitions that seem empty are read too: a deleted
+    /// one fails only then.
     async fn poll_partitions(&mut self, force: bool) -> Result<Option<Bytes>, Error> {
         let count = self.cursors.len();
         for step in 0..count {
@@ -292,7 +293,8 @@ fn error_event(error: &Error) -> Vec<u8> {
     format!("event: error\ndata: {}\n\n", error.to_json()).into_bytes()
 }
 
-/// Replaces line ends by spaces. Between the tokens of JSON they mean the same, and inside a JSON string there are none.
+/// Replaces line ends by spaces. Between the tokens of JSON they mean the same, and inside a JSON string there are
+/// none.
 fn fold_lines(out: &mut [u8], begin: usize) {
     for byte in &mut out[begin..] {
         if matches!(byte, b'\n' | b'\r') {

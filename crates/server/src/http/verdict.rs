@@ -8,7 +8,7 @@ pub(super) fn millis(time: Instant) -> Option<i64> {
     time.is_in_calendar().then(|| time.to_unix_millis())
 }
 
-/// The verdict for programs; whether the event was adjusted or dropped stands beside it.
+/// The verdict for programs; whether the event was adjusted or dropped is beside it.
 pub(super) fn verdict_name(verdict: Verdict) -> &'static str {
     let out_of_order = verdict.violates(Violation::OutOfOrder);
     match (

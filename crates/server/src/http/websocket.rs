@@ -1,4 +1,4 @@
-//! The handshake of AMQP over WebSocket. What follows it is AMQP: clients show who they are there.
+//! The handshake of AMQP over WebSocket. Clients authenticate inside AMQP.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -61,7 +61,7 @@ fn wrong(message: &str) -> Error {
     )
 }
 
-/// What a client has asked for.
+/// The accept key and the subprotocol of a handshake.
 #[derive(Debug, PartialEq, Eq)]
 struct Handshake {
     accept: String,

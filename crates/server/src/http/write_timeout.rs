@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// The least progress within the timeout: without it, a peer that reads a byte now and then would keep an answer for ever.
+/// The least progress within the timeout: without it, a peer that reads a byte now and then would keep an answer for
+/// ever.
 const PROGRESS_BYTES_MIN: usize = 16 << 10;
 
 /// Fails a write during which the peer takes less than [`PROGRESS_BYTES_MIN`] within the timeout.

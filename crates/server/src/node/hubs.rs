@@ -30,8 +30,9 @@ pub(super) async fn ensure_all(config: &Config, log: &dyn Log) -> Result<(), Nod
     Ok(())
 }
 
-/// Waits until no other process has the folder: a node that was just killed holds its lock a little longer than `kill` takes.
-/// A folder that does not exist is left so, because nothing is written before the listeners have their addresses.
+/// Waits until no other process has the folder: a node that was just killed holds its lock a little longer than `kill`
+/// takes. A folder that does not exist is left so, because nothing is written before the listeners have their
+/// addresses.
 pub(super) async fn wait_for_predecessor(folder: &Path) {
     if !folder.exists() {
         return;

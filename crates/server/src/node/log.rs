@@ -22,7 +22,7 @@ use crate::http::App;
 /// How often the ends of partitions are read for metrics and the console.
 const BOUNDS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// In the data folder: the log of what Event Hubs cannot have.
+/// In the data folder: the log of resources that Event Hubs cannot hold.
 const STATE_FOLDER: &str = "state";
 
 pub(super) enum NodeLog {

@@ -1,8 +1,8 @@
 //! A node: its parts assembled, started and stopped.
 //!
-//! Every address is bound before the log is recovered, so that one in use is reported at once. HTTP answers `/healthz` and
-//! `/readyz` meanwhile, and serves events as soon as it has a [`Backend`]; Kafka clients that connect wait until then.
-//! A stop closes the listeners first, then the services, and the hubs last, when nothing uses them any more.
+//! Every address is bound before the log is recovered, so that one in use is reported at once. HTTP answers `/healthz`
+//! and `/readyz` meanwhile, and serves events as soon as it has a [`Backend`]; Kafka clients that connect wait until
+//! then. A stop closes the listeners first, then the services, and the hubs last, when nothing uses them any more.
 
 mod hubs;
 mod log;
@@ -189,7 +189,7 @@ fn dynamic_settings(data: &Path, hub: Option<&Hub>) -> Result<StoredSettings, No
     StoredSettings::open(data, apply).map_err(NodeError::DynamicSettings)
 }
 
-/// What the listeners of all protocols share.
+/// The shared state of all listeners.
 struct SharedParts {
     log: Arc<dyn Log>,
     keys: Arc<Keys>,
@@ -366,7 +366,7 @@ impl Node {
         self.amqp.as_ref().map_or(&[], |amqp| &amqp.addresses)
     }
 
-    /// Refuses new requests, waits for those under way, and closes the files.
+    /// Refuses new requests, waits for open ones, and closes the files.
     pub async fn stop(self) {
         self.app.stop();
         self.stop_listeners.send_replace(true);

@@ -1,5 +1,5 @@
 //! Workflows, queues and topics of a node. On a log of its own the node has them all; over a cluster the nodes of the
-//! prefix share queues and workflows, and this one opens what the group gives to it.
+//! prefix share queues and workflows, and this one opens the resources that the group assigns to it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,11 +26,11 @@ use crate::workflows::Workflows;
 
 /// How many heartbeats fit into a session.
 const HEARTBEATS: u32 = 10;
-/// How long the nodes may take to close what they give up.
+/// How long nodes may take to close revoked resources.
 const REBALANCE_TIMEOUT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What has one owner.
+/// Resources owned by exactly one node.
 pub(super) struct OwnedServices {
     pub(super) workflows: Workflows,
     pub(super) queues: RunningQueues,
@@ -39,7 +39,7 @@ pub(super) struct OwnedServices {
     membership: Option<RunningMembership>,
 }
 
-/// What only a node with a log of its own has: it uses several queues at once.
+/// Services of a node with a log of its own: it uses several queues at once.
 pub(super) struct LocalServices {
     pub(super) topics: Topics,
     pub(super) transactions: Transactions,
@@ -138,7 +138,7 @@ async fn open_all(
     })
 }
 
-/// Forwards messages. What the settings forward must be possible.
+/// Forwards messages. Forwarding targets of the settings must be valid.
 async fn start_forwarding(
     queues: &Queues,
     topics: &Topics,
@@ -167,7 +167,7 @@ async fn start_forwarding(
     Ok(forwarding)
 }
 
-/// Joins the nodes of the prefix. Completes when everything that this node got is open.
+/// Joins the nodes of the prefix. Completes when all assigned resources are open.
 async fn share(
     remote: &Remote,
     cluster: &ClusterSettings,

@@ -1,4 +1,5 @@
-//! The services on top of a node's log: coordinators of groups and transactions, workflows, queues, jobs and processors.
+//! The services on top of a node's log: coordinators of groups and transactions, workflows, queues, jobs and
+//! processors.
 //!
 //! They start in the order of their dependencies, and stop in reverse.
 
@@ -108,7 +109,7 @@ impl Services {
         });
     }
 
-    /// Deletes queues, topics and subscriptions that nobody uses.
+    /// Deletes idle queues, topics and subscriptions.
     pub(super) fn watch_idle_entities(&mut self, audit: Arc<dyn AuditLog>) {
         if let Some(local) = &self.owned.local {
             let (queues, topics) = (self.owned.queues.queues.clone(), local.topics.clone());

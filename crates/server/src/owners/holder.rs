@@ -1,9 +1,9 @@
-//! Opens what is in the slots of this node, and closes the rest.
+//! Opens the resources in the slots of this node, and closes the rest.
 //!
-//! One task compares what should be open with what is, at every assignment and every few seconds: so a queue that another
-//! node created, one whose opening failed, and one whose claim was lost by mistake are opened at the next look. A look that
-//! finds something first waits for two heartbeats: a node that was frozen, and whose slots others have by now, learns it
-//! from them, and does not take the journals back from their owners.
+//! One task reconciles open resources with the assignment, at every assignment and every few seconds: so a queue that
+//! another node created, one whose opening failed, and one whose claim was lost by mistake are opened at the next
+//! reconciliation. A reconciliation that finds something first waits for two heartbeats: a node that was frozen, and
+//! whose slots others have by now, learns it from them, and does not take the journals back from their owners.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -25,16 +25,16 @@ use crate::processors::notify::Notifier;
 use crate::queues::{self, DeclaredQueue};
 use crate::workflows::{Workflow, Workflows};
 
-/// How often the slots are looked through.
+/// The reconcile interval.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Heartbeats that confirm the slots: the first one may have been on its way already.
+/// Heartbeats that confirm the slots: the first one may have been in flight already.
 const CONFIRMATIONS: u64 = 2;
 
 /// Queues that are opened at the same time.
 const CONCURRENCY: usize = 8;
 
-/// What resources are opened with.
+/// The dependencies for opening resources.
 pub(crate) struct HolderParts {
     pub remote: Remote,
     pub queues: Queues,
@@ -55,7 +55,7 @@ struct DesiredSlots {
     slots: SlotSet,
 }
 
-/// How far the task is: the last version for which everything else is closed, and for which everything is open.
+/// The last reconciled versions: everything else is closed, and everything is open.
 #[derive(Clone, Copy, Default)]
 struct Progress {
     closed: u64,
@@ -154,7 +154,7 @@ impl SlotHolder for Holder {
 }
 
 impl Reconciler {
-    /// Ends at `shutdown`; what is open then must have been closed by [`Holder::hold`].
+    /// Ends at `shutdown`; [`Holder::hold`] must have closed all resources before.
     pub(crate) async fn run(
         mut self,
         shutdown: impl Future<Output = ()>,
@@ -187,7 +187,7 @@ impl Reconciler {
     async fn close_outside(&mut self, slots: &SlotSet) {
         for queue in self.parts.queues.list() {
             if !slots.contains(OwnedKind::Queue.slot(queue.name())) {
-                tracing::info!("queue `{}` is given up", queue.name());
+                tracing::info!("queue `{}` is released", queue.name());
                 self.ensured.remove(queue.name());
                 self.parts.queues.release(queue.name()).await;
             }
@@ -200,7 +200,7 @@ impl Reconciler {
             .cloned()
             .collect();
         for name in outside {
-            tracing::info!("workflow `{name}` is given up");
+            tracing::info!("workflow `{name}` is released");
             self.close_workflow(&name).await;
         }
     }
@@ -219,7 +219,7 @@ impl Reconciler {
         }
     }
 
-    /// May be dropped at any time: what is open is in its list.
+    /// May be dropped at any time: open resources are in its list.
     async fn open_missing(&mut self, slots: &SlotSet, is_new: bool) {
         if slots.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! Who a node is among the nodes over a cluster.
+//! The identity of a node in a cluster.
 
 use std::io;
 use std::path::Path;

@@ -1,7 +1,8 @@
-//! What has one owner among the nodes over a cluster: queues and workflows.
+//! Resources owned by one node of a cluster: queues and workflows.
 //!
-//! The nodes of a prefix are members of a group, which gives each of them slots (`highwater_flow::SlotSet`); `holder.rs`
-//! opens and closes what is in them. [`Owners`] tells where a resource is, for requests that must be handed on.
+//! The nodes of a prefix are members of a group, which assigns slots to each of them (`highwater_flow::SlotSet`);
+//! `holder.rs` opens and closes their resources. [`Owners`] finds the owner of a resource, for requests that must be
+//! forwarded.
 
 mod holder;
 mod identity;
@@ -49,7 +50,7 @@ pub struct PeerSettings {
     pub advertise: Option<String>,
     /// PEM file with the authorities of the other nodes' certificates, beside those of the system.
     pub ca: Option<std::path::PathBuf>,
-    /// A node that is silent for this long has lost what it owns.
+    /// A node that is silent for this long has lost its resources.
     pub session: Duration,
     /// Callers' secrets may go to another machine without encryption.
     pub insecure: bool,
@@ -84,7 +85,7 @@ impl Failures {
 pub struct Owners {
     directory: watch::Receiver<Directory>,
     failures: Failures,
-    /// The workflows of the settings, which exist before anybody has opened them.
+    /// The workflows of the settings, which exist before any node has opened them.
     workflows: Arc<[String]>,
     peers: Arc<Peers>,
 }
@@ -128,7 +129,7 @@ impl Owners {
         self.failures.of(kind, name)
     }
 
-    /// The way to the other nodes.
+    /// The connections to the other nodes.
     pub(crate) fn peers(&self) -> &Peers {
         &self.peers
     }

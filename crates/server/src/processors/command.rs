@@ -6,9 +6,10 @@
 //! {"id":"orders/0@8","error":"no stock","transient":true,"retry_after":5}
 //! ```
 //!
-//! Answers may come in any order, and the process gets as many events as may be under way at once. When it exits, its
-//! unanswered events have failed transiently, and it is restarted with exponential back-off. An event without an answer
-//! in time has failed too; if the process has written nothing at all since it got that event, it hangs, and is killed.
+//! Answers may come in any order, and the process receives as many events as may be in flight at once. When it exits,
+//! its unanswered events have failed transiently, and it is restarted with exponential back-off. An event without an
+//! answer in time has failed too; if the process has written nothing at all since it got that event, it hangs, and is
+//! killed.
 
 use std::collections::HashMap;
 use std::process::Stdio;
@@ -160,7 +161,7 @@ impl Shared {
             }
         };
         if let Some(waiting) = self.waiting().remove(&answer.id) {
-            // The receiver is gone if the wait timed out.
+            // The receiver was dropped if the wait timed out.
             let _ = waiting.send(answer.outcome());
         }
     }

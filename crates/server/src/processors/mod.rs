@@ -1,7 +1,7 @@
 //! The processors of a node: hubs whose events go to handlers.
 //!
 //! Every processor has a circuit of its name on the hub `__circuits` and a dead-letter hub of its own. [`Processors`]
-//! starts them, has their state, and stops them: it waits for attempts under way and stores positions.
+//! starts them, has their state, and stops them: it waits for attempts in progress and stores positions.
 
 mod command;
 pub mod notify;
@@ -178,7 +178,7 @@ impl Processors {
         &self.clock
     }
 
-    /// Completes when the attempts under way have ended and positions and circuits are stored.
+    /// Completes when the attempts in progress have ended and positions and circuits are stored.
     pub async fn stop(&self) {
         let tasks = {
             let mut tasks = self

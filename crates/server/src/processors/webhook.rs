@@ -1,7 +1,7 @@
 //! The webhook handler: posts events, one a request as it came, or a batch as a JSON array.
 //!
-//! A status of 2xx means success. Headers identify the event, so that a receiver can detect duplicates: `Idempotency-Key`
-//! and `Highwater-Id` stay the same in all deliveries of an event.
+//! A status of 2xx means success. Headers identify the event, so that a receiver can detect duplicates:
+//! `Idempotency-Key` and `Highwater-Id` stay the same in all deliveries of an event.
 
 use bytes::Bytes;
 use highwater_connect::http::{Client, HttpError};

@@ -7,8 +7,8 @@ use crate::http::json::{write_headers, write_named, write_text, write_value};
 use crate::text::write_time;
 
 /// `{"id":"orders/0@7","attempt":1,"hub":"orders","partition":0,"offset":7,"enqueued":"..","key":"k",
-/// "headers":{..},"value":..}`. A key or header that is not UTF-8 and a value that is not JSON are base64, under a name that
-/// says so.
+/// "headers":{..},"value":..}`. A key or header that is not UTF-8 and a value that is not JSON are base64, under a name
+/// that says so.
 pub(super) fn write_delivery(out: &mut Vec<u8>, delivery: &Delivery<Event>) {
     let event = &delivery.event;
     out.extend_from_slice(b"{\"id\":");

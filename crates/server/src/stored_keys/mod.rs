@@ -1,7 +1,8 @@
 //! Keys that are added, rotated and revoked while the node runs.
 //!
-//! They are in `keys.json` in the data folder, which a node creates for its owner alone. It has the verifiers of secrets, and
-//! a secret itself only if the key signs shared access signatures. A change is on the disk before it counts.
+//! They are in `keys.json` in the data folder, which a node creates for its owner alone. It has the verifiers of
+//! secrets, and a secret itself only if the key signs shared access signatures. A change is durable before it takes
+//! effect.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -73,7 +74,7 @@ const VERSION: u32 = 1;
 /// All of them are read for a list and written with every change.
 const KEYS_MAX: usize = 10_000;
 
-/// All of them may be looked at for every request of the key.
+/// Every request of the key may scan all of them.
 const GRANTS_MAX: usize = 1_000;
 
 impl StoredKeys {
@@ -155,7 +156,7 @@ impl StoredKeys {
         self.store(records, changed, name)
     }
 
-    /// Stores the records, and then lets the key `name`, which was added, changed or removed, count.
+    /// Stores the records, and then applies the change of the key `name`.
     fn store(
         &self,
         mut records: MutexGuard<'_, Vec<KeyRecord>>,

@@ -17,8 +17,8 @@ pub struct KeyRecord {
     #[serde(flatten)]
     pub spec: KeySpec,
     pub created_ms: i64,
-    /// Base64. All secrets share it: a client of SCRAM learns the salt before it shows which secret it has. Verifiers that came
-    /// from a client of Kafka have salts of their own.
+    /// Base64. All secrets share it: a client of SCRAM learns the salt before it shows which secret it has. Verifiers
+    /// that came from a client of Kafka have salts of their own.
     salt: String,
     iterations: u32,
     /// The newest first.
@@ -116,7 +116,7 @@ impl KeyRecord {
         })
     }
 
-    /// Whether nothing would be lost without it: it gives no right, limits nothing and lets nobody log in.
+    /// Whether nothing would be lost without it: it has no right, no limit and no login.
     pub(super) fn is_empty(&self) -> bool {
         let spec = &self.spec;
         self.secrets.is_empty()
@@ -239,7 +239,7 @@ impl KeyRecord {
 }
 
 impl KeySpec {
-    /// The rights of the key, whatever they are limited to. Unknown words are left out: they give nothing.
+    /// The rights of the key, without their scope. Unknown words are left out: they grant nothing.
     pub(crate) fn all_rights(&self) -> Rights {
         let rights = self.rights.iter().filter_map(|word| Right::parse(word));
         rights

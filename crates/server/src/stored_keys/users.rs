@@ -1,7 +1,8 @@
 //! Changes of keys that Kafka's tools ask for: ACLs, SCRAM credentials and quotas of a user, which is a key.
 //!
-//! A user is there from its first ACL, credential or quota on, as in Kafka, and goes with the last of them. A key of the
-//! settings is changed there, and the first key of a node cannot be made here: without rights it would lock everybody out.
+//! A user exists from its first ACL, credential or quota, as in Kafka, and is removed with its last one. A key of the
+//! settings is changed there, and the first key of a node cannot be made here: without rights it would lock out every
+//! client.
 
 use highwater_access::{Grant, Right, Rights, Usage};
 use highwater_kafka::UserChange;
@@ -12,7 +13,7 @@ use super::{GRANTS_MAX, KEYS_MAX, KeyError, KeyRecord, KeySpec, StoredKeys, chec
 pub(crate) struct UserUpdate {
     pub(crate) user: String,
     pub(crate) changes: Vec<UserChange>,
-    /// The rights of the client, which gives and takes over no others.
+    /// The rights of the client, which can neither grant nor take over others.
     pub(crate) client_rights: Rights,
     pub(crate) now_ms: i64,
     /// Whether everything is checked and nothing is changed.
@@ -103,8 +104,8 @@ fn add_grant(record: &mut KeyRecord, grant: &Grant, client: Rights) -> Result<()
     Ok(())
 }
 
-/// Who sets the secret of a key has all of its rights, so only a client that has them may. A key that signs needs its secret
-/// itself, which these requests do not have.
+/// A client that sets the secret of a key gains all of its rights, so it must have them already. A key that signs needs
+/// its secret itself, which these requests do not have.
 fn check_credential(record: &KeyRecord, client: Rights) -> Result<(), KeyError> {
     let spec = &record.spec;
     if spec.sas {

@@ -1,7 +1,7 @@
 //! Fetches the JWKS of an issuer: at the start, regularly, and when a token is signed by an unknown key.
 //!
-//! Strangers can send tokens of unknown keys, so fetches have a pause between them, and no login waits long for one. A fetch
-//! that fails changes nothing: the keys of the last good one stay in use.
+//! Strangers can send tokens of unknown keys, so fetches have a pause between them, and no login waits long for one. A
+//! fetch that fails changes nothing: the keys of the last good one stay in use.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -82,8 +82,8 @@ impl JwksFetcher {
         self.finished.borrow().counts
     }
 
-    /// Requests a fetch and waits for its end, for a bounded time. If one ended a moment ago, nothing is waited for: the next
-    /// begins after the pause.
+    /// Requests a fetch and waits for its end, for a bounded time. If one ended a moment ago, nothing is waited for:
+    /// the next begins after the pause.
     pub(super) async fn next_fetch(&self) {
         let mut finished = self.finished.subscribe();
         let earliest = finished.borrow_and_update().next_earliest;

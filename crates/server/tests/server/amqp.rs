@@ -1,4 +1,5 @@
-//! Event Hubs over AMQP against a whole node, with a client of a few lines. `tests/azure` does the same with Microsoft's SDKs.
+//! Event Hubs over AMQP against a whole node, with a client of a few lines. `tests/azure` does the same with
+//! Microsoft's SDKs.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -545,7 +546,7 @@ async fn a_client_without_a_token_makes_the_node_keep_little() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_in_use_is_an_error_only_if_the_settings_name_it() {
     let folder = tempfile::tempdir().unwrap();
-    // Taken by this test or by somebody else.
+    // Taken by this test or by another process.
     let _taken = TcpListener::bind("127.0.0.1:5672").await;
     let node = start(folder.path(), "", "").await.unwrap();
     assert_eq!(node.amqp_addresses(), []);

@@ -1,5 +1,5 @@
-//! The table of AMQP operations against a whole node: every row is enforced for keys of every combination of rights, for keys
-//! that are limited to names, and for clients without a valid token.
+//! The table of AMQP operations against a whole node: every row is enforced for keys of every combination of rights,
+//! for keys that are limited to names, and for clients without a valid token.
 // proves U3, G1
 
 use std::collections::HashSet;
@@ -46,7 +46,7 @@ enum Outcome {
     NotAllowed,
 }
 
-/// What a client tries.
+/// An attempt of a client.
 #[derive(Clone, Debug)]
 struct Attempt {
     operation: Op,
@@ -282,7 +282,7 @@ impl Walker {
             false => QUEUE_REQUESTS,
         };
         let name = format!("com.microsoft:{request}");
-        // A request without its arguments is refused for that by whoever may make it.
+        // A permitted request without its arguments is refused for that.
         match self.request(link, &[("operation", &name)]).await {
             401 => Outcome::Unauthorized,
             404 => Outcome::NotFound,
@@ -316,7 +316,7 @@ impl Walker {
             hub,
             group,
         } = attempt;
-        // Readers with a level have a partition of their own, so that they take it from nobody else here.
+        // Readers with a level have a partition of their own, so that they take it from no other reader here.
         let reader = |partition| format!("{hub}/ConsumerGroups/{group}/Partitions/{partition}");
         match operation {
             Op::PutToken => self.attach(true, "$cbs", AttachMore::default()).await,
@@ -458,7 +458,8 @@ async fn without_a_valid_token_every_row_is_refused() {
         };
         for attempt in attempts(0) {
             let expected = match attempt.operation {
-                // Anybody may begin a transaction, in which only what is allowed by itself may be done.
+                // Every client may begin a transaction, in which only operations that are allowed outside of it are
+                // allowed.
                 Op::PutToken | Op::Transact => Outcome::Allowed,
                 _ => Outcome::Unauthorized,
             };

@@ -266,7 +266,7 @@ pub(crate) fn workflow(receiver: &Receiver) -> String {
     )
 }
 
-/// Processor, queue and workflow journal to topics, and go on where they were after a restart.
+/// Processor, queue and workflow journal to topics, and resume at their positions after a restart.
 #[tokio::test(flavor = "multi_thread")]
 async fn processors_queues_and_workflows_go_on_after_a_restart() {
     check_services(&Cluster::start().await).await;
@@ -341,7 +341,7 @@ async fn check_services(cluster: &Cluster) {
     node.stop().await;
 }
 
-/// Two nodes share the queues of the prefix: a request for a queue is answered whichever of them gets it.
+/// Two nodes share the queues of the prefix: each of them answers a request for any queue.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_node_shares_the_queues() {
     check_sharing(&Cluster::start().await).await;
@@ -370,7 +370,7 @@ async fn check_sharing(cluster: &Cluster) {
         .map(|m| &m["body"])
         .collect();
     assert_eq!(bodies, [1, 2, 3], "{received}");
-    // A stop hands over what the node had, and its locks stay.
+    // A stop hands over the node's resources, and its locks stay.
     first.stop().await;
     owners::until_settled(&[two], 1).await;
     let none = call(two, receive, "").await;

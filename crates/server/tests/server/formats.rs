@@ -1,7 +1,7 @@
 //! Data of released versions opens in this one.
 //!
 //! `tests/formats/VERSION` holds the data folder of a node of that version and the node's own answers about it
-//! (`tests/formats/make`). This version must give the same answers, and its jobs must go on with the same rows.
+//! (`tests/formats/make`). This version must give the same answers, and its jobs must continue with the same rows.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -28,7 +28,8 @@ const JOBS: [&str; 1] = ["0.1-patterns"];
 /// Further data of these versions that has topics and groups of Kafka clients only.
 const KAFKA: [&str; 1] = ["0.1-kafka"];
 
-/// Further data of these versions that has a topic of Service Bus only, whose subscriptions have copies of its messages.
+/// Further data of these versions that has a topic of Service Bus only, whose subscriptions have copies of its
+/// messages.
 const TOPICS: [&str; 1] = ["0.1-topics"];
 
 /// A copy of a version's data, and the answers expected about it.
@@ -200,8 +201,8 @@ async fn topics_and_groups_of_kafka_clients_of_released_versions_are_read() {
     }
 }
 
-/// Before a body was stored once for all subscriptions, each had copies of its own. Copies and references are delivered in
-/// their order, also after a restart.
+/// Before a body was stored once for all subscriptions, each had copies of its own. Copies and references are delivered
+/// in their order, also after a restart.
 #[tokio::test(flavor = "multi_thread")]
 async fn copies_of_messages_in_subscriptions_of_released_versions_mix_with_references() {
     // proves A3
@@ -277,7 +278,8 @@ async fn locked_messages_can_be_settled(client: &Client, tokens: &Value) {
     assert_eq!(parked["state"], "resolved");
 }
 
-/// Windows, joins, patterns, substreams and held events are restored from the checkpoint as if the job had never stopped.
+/// Windows, joins, patterns, substreams and held events are restored from the checkpoint as if the job had never
+/// stopped.
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_resume_from_the_checkpoints_of_released_versions() {
     for version in VERSIONS.into_iter().chain(JOBS) {

@@ -243,7 +243,7 @@ async fn a_job_reads_new_partitions_of_its_hub() {
     let mut rows = numbers(&client.rows("out", 5).await);
     rows.sort();
     assert_eq!(rows, [0, 2, 4, 20, 40]);
-    // A row may be out before it is counted. Counts go on.
+    // A row may be out before it is counted. Counts continue.
     let counted = |job: &Value| job["events"] == 5 && job["rows"] == 5 && job["state"] == "running";
     let seen = client.until("GET /api/jobs/double", counted).await;
     let partitions = seen["inputs"][0]["partitions"].as_array();
@@ -569,7 +569,7 @@ async fn a_job_of_a_node_without_keys_reaches_listed_folders_only() {
             "{project}: {refused}"
         );
     }
-    // Whatever the node can connect to, its clients can, who are on the same machine.
+    // Clients are on the same machine, so they can connect wherever the node can.
     let hook =
         format!("{sql}{hub}[outputs.out]\ntype = \"webhook\"\nurl = \"http://127.0.0.1:9/\"\n");
     let (status, made) = put(&hook).await;

@@ -170,7 +170,7 @@ async fn two_nodes_share_a_job_and_one_goes_on_when_the_other_leaves() {
     let second = instance(folders[2].path(), state, &address).await;
     until_logged(&Client::of(&second), &["takes `in/"]).await;
     // It learns of it from the group, or from the store, which comes first.
-    let ends = ["has given up `in/", "has lost `in/"];
+    let ends = ["has released `in/", "has lost `in/"];
     until_logged(&Client::of(&first), &ends).await;
     far.send("in", &events(10..20)).await;
     let rows = far.rows("out", 20).await;

@@ -1,4 +1,5 @@
-//! Several nodes over one cluster, which a third node plays: who owns what, requests that are handed on, owners that die.
+//! Several nodes over one cluster, which a third node plays: the owners of resources, forwarded requests, owners that
+//! die.
 // proves X1
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -277,7 +278,7 @@ async fn when_an_owner_dies_another_node_takes_over_in_time() {
     }
 }
 
-/// The owner checks the caller's key itself, and what cannot be handed on is refused with the way out.
+/// The owner checks the caller's key itself, and a request that cannot be forwarded is refused with the remedy.
 // proves X1, G2
 #[tokio::test(flavor = "multi_thread")]
 async fn the_callers_rights_are_checked_where_the_queue_is() {

@@ -1,4 +1,5 @@
-//! Service Bus over AMQP against a whole node, with a client of a few lines. `tests/azure` does the same with Microsoft's SDKs.
+//! Service Bus over AMQP against a whole node, with a client of a few lines. `tests/azure` does the same with
+//! Microsoft's SDKs.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! What a running job shows: samples of its events, the fate of each, its plan with figures, data errors and history.
+//! The telemetry of a running job: samples of its events, the fate of each, its plan with figures, data errors and
+//! history.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the crate promises, seen from outside.
+//! The guarantees of the crate, tested through its public API.
 //!
 //! `worked_examples` are tables that can be checked by hand, `rules` has a test for each rule, and
 //! the `laws` hold random streams against an oracle of a few lines.

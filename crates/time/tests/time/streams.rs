@@ -18,7 +18,7 @@ pub(crate) enum Step {
     },
 }
 
-/// What is known of arrivals.
+/// The known arrivals.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Known {
     Each,
@@ -126,7 +126,7 @@ impl Batch {
     }
 }
 
-/// What happens next to a timeline.
+/// The next operation on a timeline.
 pub(crate) enum Act {
     Push(Batch),
     Punctuate(Instant),
@@ -218,7 +218,7 @@ pub(crate) fn judge(
     (verdict, Some(time), floor)
 }
 
-/// What the counters must be, given every event's fate.
+/// The expected counters, given every event's fate.
 pub(crate) fn count(fates: &[JudgedEvent]) -> VerdictCounts {
     let mut counts = VerdictCounts {
         read: fates.len() as u64,

@@ -1,8 +1,8 @@
 //! Calls to services: rendering, concurrency limits, and the classification of responses.
 //!
-//! Every service of a definition has a *pool*: a queue of calls and a limited number of connections, each of which
-//! takes the next call when it has finished one. The pool is the bulkhead: a slow service fills its own pool and
-//! no other. A circuit breaker guards each pool. While it is open, calls wait without using up their tries.
+//! Every service of a definition has a *pool*: a queue of calls and a limited number of connections. A free connection
+//! takes the next call. The pool is the bulkhead: a slow service fills its own pool and no other. A circuit breaker
+//! guards each pool. While it is open, calls wait without using up their tries.
 
 mod classify;
 mod connection;

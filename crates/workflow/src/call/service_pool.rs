@@ -160,7 +160,7 @@ impl ServicePool {
         }
     }
 
-    /// The next call, unless there is none or the circuit forbids it. A worker that gets none counts as idle.
+    /// The next call, unless there is none or the circuit forbids it. A worker without a call is idle.
     fn next(self: &Arc<ServicePool>) -> Next {
         let now = self.now();
         let mut state = self.lock();
@@ -180,7 +180,7 @@ impl ServicePool {
         match may.then(|| state.waiting.pop_front()).flatten() {
             Some(request) => {
                 state.under_way += 1;
-                // One wake-up may stand for several calls.
+                // One wake-up may cover several calls.
                 if !state.waiting.is_empty() && circuit == CircuitState::Closed {
                     self.wake_worker(state);
                 }
@@ -285,7 +285,7 @@ impl ServicePool {
                         tracing::warn!(service, why, "calls to a service wait: its circuit opened");
                     }
                     Some(Transition::Closed) => {
-                        tracing::info!(service, "calls to a service go on: its circuit closed");
+                        tracing::info!(service, "calls to a service resume: its circuit closed");
                     }
                     None => {}
                 }

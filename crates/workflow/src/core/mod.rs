@@ -6,7 +6,7 @@
 //! instances; they differ in the phases they handle. With supervisors in other processes there are two cores: a
 //! dispatcher beside the journal lets them claim instances (`claims`), and a remote supervisor undoes them.
 //! State may run ahead of the disk, effects never do: replies, calls and hand-overs happen after their records
-//! are durable. So the owner may append many inputs at once, and a crash loses only what was not announced.
+//! are durable. So the owner may append many inputs at once, and a crash loses only effects that were not performed.
 
 mod advance;
 mod claims;
@@ -103,7 +103,7 @@ pub enum OperatorCommand {
 pub enum OperatorCommandError {
     #[error("there is no such instance in progress here")]
     Unknown,
-    #[error("it is {0}, so that cannot be done")]
+    #[error("the instance is {0}; this command is not allowed")]
     State(&'static str),
     #[error("there is no step `{0}` that could not be undone")]
     Step(String),
@@ -159,7 +159,7 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    /// Sends the reply. The receiver may be gone.
+    /// Sends the reply. The receiver may have been dropped.
     pub(crate) fn send(self) {
         match self {
             Reply::Start(reply, outcome) => drop(reply.send(outcome)),

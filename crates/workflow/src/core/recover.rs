@@ -61,7 +61,7 @@ impl Core {
         Ok(())
     }
 
-    /// Instances that may be in the history although the journal does not say so.
+    /// Instances that may be in the history without a journal record of it.
     pub(crate) fn possibly_archived(&self) -> Vec<Arc<str>> {
         let may_be_archived = |live: &LiveInstance| match &live.ownership {
             Ownership::Own(instance) => self.role != Role::Scheduler || instance.end().is_some(),

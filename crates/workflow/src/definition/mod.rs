@@ -123,7 +123,7 @@ impl Definition {
         serde_json::to_vec(self).expect("names are texts and nothing else can fail")
     }
 
-    /// What [`Definition::to_json`] wrote, checked again.
+    /// Decodes the output of [`Definition::to_json`] and checks it again.
     pub(crate) fn from_json(json: &[u8]) -> Result<Definition, DefinitionError> {
         let definition: Definition = serde_json::from_slice(json)
             .map_err(|error| DefinitionError::Stored(error.to_string()))?;

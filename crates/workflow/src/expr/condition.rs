@@ -53,7 +53,9 @@ impl Condition {
                 source: source.to_owned(),
                 expr,
             }),
-            Some(token) => Err(ExprError(format!("`{token}` stands where nothing should"))),
+            Some(token) => Err(ExprError(format!(
+                "unexpected `{token}` after the condition"
+            ))),
         }
     }
 
@@ -294,7 +296,7 @@ impl Parser {
                 "null" => Ok(Expr::Value(Value::Null)),
                 path => Path::parse(path).map(Expr::Path),
             },
-            Some(token) => Err(ExprError(format!("`{token}` stands where a value should"))),
+            Some(token) => Err(ExprError(format!("expected a value, found `{token}`"))),
             None => Err(ExprError("a value is missing at the end".into())),
         }
     }
@@ -349,7 +351,10 @@ mod tests {
             ("input.a ==", "a value is missing at the end"),
             ("input.a = 1", "`= 1` cannot be read: write `==` to compare"),
             ("(input.a", "a bracket is not closed"),
-            ("input.a input.b", "`input.b` stands where nothing should"),
+            (
+                "input.a input.b",
+                "unexpected `input.b` after the condition",
+            ),
             ("'x", "the text that begins at 'x has no end"),
         ] {
             assert_eq!(Condition::parse(condition).unwrap_err().0, reason);

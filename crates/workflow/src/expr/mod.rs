@@ -1,8 +1,8 @@
 //! Expressions of a definition: paths, templates and conditions over the input of an instance and the answers of its
 //! steps.
 //!
-//! They are written as text (`{{steps.drone.body.id}}`, `input.weight > 20`), validated when a definition is read, and pure
-//! functions of a [`Scope`].
+//! They are written as text (`{{steps.drone.body.id}}`, `input.weight > 20`), validated when a definition is read, and
+//! pure functions of a [`Scope`].
 
 mod body;
 mod condition;

@@ -71,8 +71,8 @@ impl Template {
         self.filled(scope, |out, text| out.push_str(text))
     }
 
-    /// The text with its variables and its references to secrets resolved. Only references of the definition count, never
-    /// those in a value.
+    /// The text with its variables and its references to secrets resolved. Only references of the definition count,
+    /// never those in a value.
     pub(crate) fn text_with_secrets(
         &self,
         scope: &Scope<'_>,

@@ -1,17 +1,17 @@
-//! One instance of a workflow as a pure state machine: events fold into an [`Instance`], and an
-//! instance says what is to be done next. No clock, no I/O.
+//! One instance of a workflow as a pure state machine: events fold into an [`Instance`], and an instance decides its
+//! next actions. No clock, no I/O.
 //!
 //! Only external facts are events: an answer arrived, an attempt failed, an operator decided, a deadline passed.
-//! The fold computes what follows (which steps are skipped, which are next, whether the instance has failed,
-//! what must be undone), so the journal is short and a replay cannot disagree with the original run.
+//! The fold computes the consequences (skipped steps, next steps, failure, compensations), so the journal is short and
+//! a replay cannot disagree with the original run.
 //!
 //! Two rules imply the rest:
 //!
 //! - **A step whose outcome is known is never begun again.** [`Instance::tasks`] returns only steps that are
 //!   [`Status::Ready`], and an outcome ends that.
-//! - **A step that may have been done is undone.** That is a step that succeeded, or one *in doubt*: an attempt
-//!   was or may have been sent, and no answer says that it was not carried out. A time-out leaves a step in
-//!   doubt, a refused connection does not. Compensations run from the last step to the first.
+//! - **A step that may have been done is undone.** That is a step that succeeded, or one *in doubt*: an attempt was or
+//!   may have been sent, and no answer proves that it was not carried out. A time-out leaves a step in doubt, a refused
+//!   connection does not. Compensations run from the last step to the first.
 
 mod event;
 mod fold;

@@ -64,7 +64,7 @@ fn surrendered(doubtful: u64) -> Event {
     }
 }
 
-/// Steps that are to be done, or undone, now or later.
+/// Steps to execute or compensate, now or later.
 fn tasks(instance: &Instance) -> Vec<(u16, bool, Millis, u32)> {
     let all = |task: Task| (task.step, task.undo, task.due_ms, task.attempt);
     instance.tasks().map(all).collect()

@@ -59,7 +59,7 @@ pub struct Times {
     /// When the next attempt is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_ms: Option<i64>,
-    /// What is sent, once an attempt has begun. Headers are left out: they may have secrets.
+    /// The request, once an attempt has begun. Headers are left out: they may have secrets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestView>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

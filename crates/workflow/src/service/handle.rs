@@ -163,8 +163,8 @@ impl Handle {
         Ok(found.map(|instance| instance.view()))
     }
 
-    /// A page of instances: those in progress, then ended ones, each the newest first. The instance whose id is that of the
-    /// filter comes before the others.
+    /// A page of instances: those in progress, then ended ones, each the newest first. The instance whose id is that of
+    /// the filter comes before the others.
     pub async fn list(&self, filter: &ListFilter) -> Result<InstancePage, JournalError> {
         let exact = match (&filter.id, &filter.after) {
             (Some(id), None) => self.show(id).await?,

@@ -1,7 +1,7 @@
 //! The memory of the inputs of instances in progress, which their clients choose the size of.
 //!
 //! A new input is refused when the budget is used up. One that is on a journal is not: it was accepted. It counts
-//! nevertheless, so that a restart does not double what may be in memory.
+//! nevertheless, so that a restart does not double the memory in use.
 
 use bytes::Bytes;
 use highwater_env::{BudgetExhausted, MemoryBudget, MemoryShare};
@@ -11,7 +11,7 @@ use crate::machine::Instance;
 #[derive(Clone, Debug)]
 pub(crate) struct InputMemory(MemoryBudget);
 
-/// An input, which counts as long as an instance has it.
+/// An input, which is charged as long as an instance holds it.
 struct MeteredInput {
     bytes: Bytes,
     _share: MemoryShare,

@@ -357,7 +357,7 @@ impl BackwardReader<'_> {
         self.unread = begin;
         let instances = self.history.range(range).await?;
         let count = instances.len();
-        // What ended before this time was started before it, too.
+        // Instances that ended before this time started before it, too.
         let first_ended = instances.first().map(|(_, instance)| instance.changed_ms);
         if filter.from_ms.is_some_and(|from| first_ended < Some(from)) && count > 0 {
             self.unread = self.history.start();

@@ -221,12 +221,12 @@ struct ServiceParts {
     input_memory: InputMemory,
     running: Arc<AtomicUsize>,
     failed: Arc<AtomicUsize>,
-    /// Not shards yet: those cannot be shared between threads, and whoever opens a workflow may be on several.
+    /// Not shards yet: those cannot be shared between threads, and a workflow may be opened on several.
     shards: Vec<shard::ShardParts>,
     tails: Vec<tail::Tail>,
 }
 
-/// What is needed of all partitions to reach their instances.
+/// The handles of all partitions for reaching their instances.
 #[derive(Default)]
 struct OpenPartitions {
     schedulers: Vec<ShardSender>,

@@ -161,7 +161,7 @@ impl Shard {
                 self.parts.tailed = Some(next);
             }
             Message::Show { id, reply } => {
-                // The caller may have gone.
+                // The caller may have been dropped.
                 let _ = reply.send(self.parts.core.get(&id).map(Instance::view));
             }
             Message::List { filter, reply } => {

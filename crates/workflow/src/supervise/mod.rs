@@ -2,7 +2,8 @@
 //! outcome before it continues.
 //!
 //! It runs the same core as a supervisor beside the journal, but its journal is behind a [`FailedInstanceSource`]. It
-//! keeps no state: after losing its lock, or when the outcome of a request is unknown, it drops everything and claims anew.
+//! keeps no state: after losing its lock, or when the outcome of a request is unknown, it drops everything and claims
+//! anew.
 
 mod session;
 mod wire;

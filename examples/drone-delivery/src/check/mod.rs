@@ -5,8 +5,8 @@
 //! - No drone and no parcel is held for a delivery that failed, was refused or cancelled.
 //! - The history has every delivery once, with at most one end.
 //!
-//! It trusts no service's answers and no summary: [`gather`] reads journals event by event, and [`verify`] is a function of
-//! them alone.
+//! It trusts no service's answers and no summary: [`gather`] reads journals event by event, and [`verify`] is a
+//! function of them alone.
 
 mod gather;
 #[cfg(test)]

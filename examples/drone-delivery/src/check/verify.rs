@@ -291,7 +291,7 @@ impl Checker {
         }
     }
 
-    /// Every delivery is in the history, with what happened to it, once.
+    /// Every delivery is in the history with its outcome, once.
     fn histories(&mut self) {
         let mut missing = Vec::new();
         for (id, delivery) in &self.deliveries.by_id {

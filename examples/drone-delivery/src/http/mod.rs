@@ -1,7 +1,7 @@
 //! A small HTTP server for services: complete bodies in, complete responses out, with fault injection between.
 //!
-//! The public API handles tens of thousands of small requests a second, so the path from socket to service is as short as
-//! HTTP/1.1 allows: a request is parsed in place in the connection's buffer (`parse`), and a response is one write
+//! The public API handles tens of thousands of small requests a second, so the path from socket to service is as short
+//! as HTTP/1.1 allows: a request is parsed in place in the connection's buffer (`parse`), and a response is one write
 //! (`connection`). [`ServiceServer`] listens.
 
 mod answer;

@@ -1,7 +1,7 @@
 //! Serves a service over HTTP, with fault injection.
 //!
-//! `GET` and `PUT /chaos` read and set the faults, `POST /chaos/down {"seconds": 20}` simulates an outage: the listener is
-//! closed and connections are cut. All other requests go to the service.
+//! `GET` and `PUT /chaos` read and set the faults, `POST /chaos/down {"seconds": 20}` simulates an outage: the listener
+//! is closed and connections are cut. All other requests go to the service.
 
 use std::io;
 use std::net::SocketAddr;
@@ -51,7 +51,7 @@ impl<S: Service> ServiceServer<S> {
             tokio::select! {
                 accepted = listener.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
                     Ok((stream, _)) => drop(connections.spawn(self.clone().connection(stream))),
-                    // Out of file descriptors, or the client has gone.
+                    // Out of file descriptors, or the client has disconnected.
                     Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
                 },
                 Some(_) = connections.join_next() => {}

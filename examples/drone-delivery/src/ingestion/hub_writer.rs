@@ -1,14 +1,14 @@
 //! Group commit to a hub: requests that arrive during an append share the next one.
 //!
-//! A writer belongs to one hub. Requests write their events into the current batch and wait for it as a whole, so a request
-//! needs no memory of its own and a batch answers all its requests at once. A few senders, each with a connection to the
-//! node, take turns. A batch is sent when it reaches its target size, or a while after the previous one: every append
-//! syncs each partition it touches, and small appends cost the node more than the requests do. The target is a fixed
-//! number, or the number in flight if that is larger, so that batches grow when the node is slow. A single request is sent
-//! at once.
+//! A writer belongs to one hub. Requests write their events into the current batch and wait for it as a whole, so a
+//! request needs no memory of its own and a batch answers all its requests at once. A few senders, each with a
+//! connection to the node, take turns. A batch is sent when it reaches its target size, or a while after the previous
+//! one: every append syncs each partition it touches, and small appends cost the node more than the requests do. The
+//! target is a fixed number, or the number in flight if that is larger, so that batches grow when the node is slow. A
+//! single request is sent at once.
 //!
-//! A failed batch is retried for a while: events that the node appended at the first attempt are then there twice, with the
-//! same ids.
+//! A failed batch is retried for a while: events that the node appended at the first attempt are then there twice, with
+//! the same ids.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -53,7 +53,8 @@ type Outcome = Option<Result<(), SendError>>;
 pub(super) enum Partitioning {
     /// By key, so that events of a delivery stay in order.
     ByKey,
-    /// One partition per batch, for hubs with one event per delivery: a batch then costs one sync instead of one per partition.
+    /// One partition per batch, for hubs with one event per delivery: a batch then costs one sync instead of one per
+    /// partition.
     ByBatch,
 }
 

@@ -7,9 +7,9 @@
 //! | `DELETE /api/deliveryrequests/{id}` | cancel: 204 |
 //! | `GET /api/probe` | 200 |
 //!
-//! Every kind of request has its own hub, partitioned by delivery, so a cancellation is never taken for a delivery. A client
-//! without an answer may repeat the request with the same `Idempotency-Key`: the same key makes the same `deliveryId`, and
-//! one id is one delivery.
+//! Every kind of request has its own hub, partitioned by delivery, so a cancellation is never taken for a delivery. A
+//! client without an answer may repeat the request with the same `Idempotency-Key`: the same key makes the same
+//! `deliveryId`, and one id is one delivery.
 
 mod hub_writer;
 mod request;

@@ -19,7 +19,7 @@ pub struct LoadReport {
     pub refused: u64,
     pub timed_out: u64,
     pub broken: u64,
-    /// Requests sent again, and requests given up.
+    /// Retried requests, and requests that failed for good.
     pub repeated: u64,
     pub lost: u64,
     first_error: Option<String>,

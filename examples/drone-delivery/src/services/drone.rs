@@ -1,7 +1,7 @@
 //! The drone scheduler: assigns one drone per delivery, however often it is called.
 //!
-//! `PUT /api/dronedeliveries/{deliveryId}` returns the id of the drone, `DELETE` cancels, and `POST .../return` reports that
-//! the drone is back. A drone that is back can be assigned again.
+//! `PUT /api/dronedeliveries/{deliveryId}` returns the id of the drone, `DELETE` cancels, and `POST .../return` reports
+//! that the drone is back. A drone that is back can be assigned again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

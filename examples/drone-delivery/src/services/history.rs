@@ -1,8 +1,8 @@
 //! Delivery history: the events of every delivery, collected from the hub.
 //!
-//! `GET /api/deliveryhistory/{id}` returns all events of a delivery, `GET /api/deliveryhistory` a summary. Events and read
-//! position are one journal event, so a crash neither loses nor repeats anything; duplicates on the hub are detected by
-//! their stage.
+//! `GET /api/deliveryhistory/{id}` returns all events of a delivery, `GET /api/deliveryhistory` a summary. Events and
+//! read position are one journal event, so a crash neither loses nor repeats anything; duplicates on the hub are
+//! detected by their stage.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 //!
 //! - The caller chooses the id; a repetition gets the same answer and has no further effect.
 //! - What was undone stays undone. A cancellation closes its id even if there is nothing to cancel yet, because the
-//!   request it undoes may still be in flight, and would otherwise take effect after everybody has forgotten it.
+//!   request it undoes may still be in flight, and would otherwise take effect later.
 
 pub mod account;
 pub mod delivery;

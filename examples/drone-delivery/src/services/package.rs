@@ -1,8 +1,8 @@
 //! Parcels, each held by one delivery at a time.
 //!
-//! A parcel belongs to the delivery named by `deliveryId`. Another delivery cannot take it meanwhile (409), which prevents
-//! two drones for one parcel. `DELETE /api/packages?delivery={deliveryId}` is the compensation: the delivery releases its
-//! parcels and cannot take any more.
+//! A parcel belongs to the delivery named by `deliveryId`. Another delivery cannot take it meanwhile (409), which
+//! prevents two drones for one parcel. `DELETE /api/packages?delivery={deliveryId}` is the compensation: the delivery
+//! releases its parcels and cannot take any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 //! Third-party transport: is another carrier needed for this destination?
 //!
-//! `PUT /api/thirdparty/{uuid}` with a location returns `true` if it is out of the drones' range. The answer for an id never
-//! changes, even if the range is changed later.
+//! `PUT /api/thirdparty/{uuid}` with a location returns `true` if it is out of the drones' range. The answer for an id
+//! never changes, even if the range is changed later.
 
 use std::collections::BTreeMap;
 

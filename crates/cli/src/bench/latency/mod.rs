@@ -1,9 +1,10 @@
 //! `highwater bench latency`: the latency from an event to its rows, at a fixed rate.
 //!
 //! A node in this process, with its hubs on disk, runs a job without tolerances. The load is open loop: the rate alone
-//! decides when events are due; they carry that time and are sent in batches of a millisecond. A reader of the output hub
-//! compares the time in a row with the time at which it reads the row. So the latency starts before the first byte is sent,
-//! and the latency of a window starts at its end. The CPU time includes sender and reader, which share this process.
+//! decides when events are due; they carry that time and are sent in batches of a millisecond. A reader of the output
+//! hub compares the time in a row with the time at which it reads the row. So the latency starts before the first byte
+//! is sent, and the latency of a window starts at its end. The CPU time includes sender and reader, which share this
+//! process.
 
 mod reader;
 mod sender;

@@ -1,9 +1,9 @@
 //! Rows in files, below a folder or in an object store: exactly once, because the same rows always make the same files.
 //!
-//! [`open_files`] assigns rows to files, [`template`] decides the folder of a file, and a file is named after the number of
-//! its first row. A complete file is written in one step ([`store`], `remote`). After a restart the rows of incomplete
-//! files come back from the endpoint's state, and the rows after the checkpoint are written again; an existing file
-//! must have exactly the bytes that would be written, and is left alone.
+//! [`open_files`] assigns rows to files, [`template`] decides the folder of a file, and a file is named after the
+//! number of its first row. A complete file is written in one step ([`store`], `remote`). After a restart the rows of
+//! incomplete files come back from the endpoint's state, and the rows after the checkpoint are written again; an
+//! existing file must have exactly the bytes that would be written, and is left alone.
 
 mod body;
 mod open_files;

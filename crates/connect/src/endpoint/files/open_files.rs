@@ -205,7 +205,7 @@ impl OpenFiles {
         );
     }
 
-    /// Completes files that can get no more rows.
+    /// Completes files that will receive no more rows.
     pub(super) fn advance(&mut self, watermark: Instant, done: &mut Vec<CompleteFile>) {
         if watermark < self.until {
             return;

@@ -1,4 +1,4 @@
-//! Object stores. An object appears only as a whole, so all there is to do is never to replace one.
+//! Object stores. Objects appear atomically; this module only refuses to overwrite one.
 
 use std::sync::Arc;
 
@@ -62,9 +62,9 @@ pub(super) fn open(
     Ok(Box::new(Bucket::new(store, &prefix)))
 }
 
-/// The store of a URL, and the prefix of its objects. The settings of the operator's own jobs come from the environment, as
-/// with the vendor's tools, and from `options`, which take precedence; those of users from `options` alone, because the
-/// environment is not theirs. The job does the retries, so that it can report failures.
+/// The store of a URL, and the prefix of its objects. The settings of the operator's own jobs come from the
+/// environment, as with the vendor's tools, and from `options`, which take precedence; users' stores from `options`
+/// alone, because the environment belongs to the operator. The job does the retries, so that it can report failures.
 #[cfg(feature = "object-store")]
 pub(crate) fn connect(
     url: &str,

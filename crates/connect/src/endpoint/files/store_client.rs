@@ -1,8 +1,9 @@
 //! The HTTP client of object stores, under the egress policy.
 //!
 //! The client is the vendor library's own, with two additions: names are resolved by the policy, which leaves out the
-//! addresses that it refuses, and a request to a literal address is checked before it is sent. The client connects to what
-//! was checked. A proxy of the environment or of `options` is the operator's, and so is the choice of what it reaches.
+//! addresses that it refuses, and a request to a literal address is checked before it is sent. The client connects to
+//! the checked address. A proxy of the environment or of `options` is the operator's, and so is the choice of what it
+//! reaches.
 
 use std::fmt;
 use std::future::Future;
@@ -18,15 +19,15 @@ use object_store::client::{
     HttpResponse, HttpService, ReqwestConnector,
 };
 
-/// Makes clients that keep to a policy.
+/// Creates clients that enforce a policy.
 #[derive(Debug)]
 pub(super) struct StoreConnector {
     egress: EgressPolicy,
 }
 
 impl StoreConnector {
-    /// For the operator's own definitions the services that give machines their credentials are open, because the library
-    /// asks them where the environment has none.
+    /// For the operator's own definitions the services that give machines their credentials are open, because the
+    /// library asks them where the environment has none.
     pub(super) fn new(egress: &EgressPolicy) -> StoreConnector {
         let egress = match egress.is_restricted() {
             true => egress.clone(),

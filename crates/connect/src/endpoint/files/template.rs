@@ -36,7 +36,7 @@ enum Part {
 }
 
 impl Template {
-    /// Parses a template. The error says what is wrong with it.
+    /// Parses a template. The error gives the reason.
     pub(super) fn parse(text: &str) -> Result<Template, String> {
         let mut parts = Vec::new();
         let mut rest = text;

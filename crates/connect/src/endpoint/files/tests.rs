@@ -1,4 +1,4 @@
-//! The same files, whatever fails on the way: a disk that loses power and fills up, and an object store.
+//! The same files after any failures: a disk that loses power and fills up, and an object store.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ fn output(format: OutputFormat, folders: &str) -> FilesOutput {
     }
 }
 
-/// Small enough that every limit is met.
+/// Small enough that every limit is reached.
 fn small(output: &FilesOutput) -> Limits {
     Limits {
         file_bytes_max: 300,

@@ -1,4 +1,4 @@
-//! Shuts out the producer of an earlier start, so that none of its batches can still be appended.
+//! Fences the producer of an earlier start: none of its batches can still be appended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use highwater_log::{
 use super::super::EndpointError;
 use super::partition_writer;
 
-/// How earlier starts are shut out.
+/// How producers of earlier starts are fenced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::endpoint) enum Fencing {
     /// In a log of this process: by markers of a transaction that was never begun.
     Markers,
     /// In a cluster: by a transaction without records, whose markers the brokers write.
     Transactions,
-    /// Not at all, where the cluster has no transactions: a row may be repeated.
+    /// No fencing: the cluster has no transactions, so a row may be repeated.
     Off,
 }
 
@@ -118,8 +118,8 @@ async fn append_markers(
     Ok(())
 }
 
-/// Aborts a transaction without records. Its markers carry a new epoch to every partition, and the next epoch, which the
-/// producer gets, is given out only when all markers are written.
+/// Aborts a transaction without records. Its markers carry a new epoch to every partition, and the producer gets the
+/// next epoch only when all markers are written.
 async fn abort_nothing(
     transactions: &dyn TransactionCoordinator,
     id: &str,

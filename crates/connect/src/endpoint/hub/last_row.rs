@@ -2,8 +2,8 @@
 //!
 //! Batch headers show which batches are the output's own; the records of the last of them carry the row numbers. Where
 //! the output has no producer of its own, every record carries its name.
-//! Retention and compaction do not matter: the last row of an output outlives those before it. If none is left, the
-//! rows after the checkpoint are gone from the hub and are written again.
+//! Retention and compaction do not matter: the last row of an output outlives those before it. If none is left,
+//! retention has deleted the rows after the checkpoint, and they are written again.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::records::{ORIGIN_HEADER, ROW_HEADER};
 
 const READ_BYTES: usize = 1 << 20;
 
-/// How the rows of the output are told from other records.
+/// Distinguishes the rows of the output from other records.
 pub(super) enum OwnRows {
     /// By the ids of its producers.
     Producers([i64; 2]),

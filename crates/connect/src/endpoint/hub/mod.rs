@@ -1,9 +1,9 @@
 //! Rows as records of a hub, or of a topic of a cluster (`kafka`), exactly once.
 //!
 //! An output is a producer with a transactional id, and every start raises its epoch. Every record carries the number
-//! of its row, and a partition gets its rows in order, so the output's last row in a partition tells what the partition
-//! has ([`last_row`]). The checkpoint has the end of each partition. A start first fences the producer of an earlier
-//! start, then searches from those ends, and skips the rows that are there. For that to be the same rows, a row's
+//! of its row, and rows are appended in order, so the output's last row in a partition is the position of the partition
+//! ([`last_row`]). The checkpoint has the end of each partition. A start first fences the producer of an earlier start,
+//! then searches from those ends, and skips the rows that are already written. For that to be the same rows, a row's
 //! partition must be a function of the row: of its key, or else of its number; and of the number of partitions when the
 //! output first started.
 //!
@@ -205,7 +205,7 @@ struct OpenHub {
     writers: Vec<PartitionWriter>,
     /// The number of the next row to accept.
     next: u64,
-    /// A checkpoint has been taken, so a restart can find out what was written.
+    /// A checkpoint has been taken, so a restart can find the written rows.
     has_checkpoint: bool,
 }
 

@@ -14,7 +14,7 @@ use super::super::EndpointError;
 use super::records::{self, ORIGIN_HEADER, ROW_HEADER};
 use super::state::PartitionState;
 
-/// How a row tells which output it is of.
+/// How a row identifies its output.
 #[derive(Clone)]
 pub(super) enum RowOrigin {
     /// Its batch has this producer.

@@ -46,7 +46,7 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// `has_revisions`: rows are given before they are final.
+    /// `has_revisions`: rows are sent before they are final.
     pub(super) fn new(names: Vec<Name>, key: RecordKey, has_revisions: bool) -> Records {
         Records {
             names: RowNames::new(names.clone()),

@@ -1,8 +1,8 @@
 //! Rows as records of a Kafka topic, exactly once where the cluster has transactions.
 //!
-//! The records, keys and partitions are those of a hub, and so is the protocol (`hub`): the number of a row travels in its
-//! record, and a start finds the last one that is there. Only shutting out an earlier start differs, because markers are
-//! written by brokers alone ([`Fencing::Transactions`]). Rows are visible at once, to readers of uncommitted records as well.
+//! The records, keys and partitions are those of a hub, and so is the protocol (`hub`): the number of a row is in its
+//! record, and a start finds the last one. Only the fencing of an earlier start differs, because markers are written by
+//! brokers alone ([`Fencing::Transactions`]). Rows are visible at once, to readers of uncommitted records as well.
 
 use std::path::Path;
 use std::sync::Arc;

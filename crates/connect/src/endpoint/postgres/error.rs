@@ -13,7 +13,7 @@ pub(super) enum Failure {
     Data(String),
     /// The server rejects these rows.
     Refused { rows: Vec<u64>, reason: String },
-    /// No rows are accepted until somebody changes something.
+    /// No rows are accepted until an operator intervenes.
     Unfit(String),
 }
 

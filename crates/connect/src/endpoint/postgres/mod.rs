@@ -126,7 +126,7 @@ struct PostgresEndpoint {
     session: Option<Session>,
     /// The number of the next row, as stored in the database.
     next: u64,
-    /// A checkpoint has been taken, so a restart can find out what was written.
+    /// A checkpoint has been taken, so a restart can find the written rows.
     has_checkpoint: bool,
 }
 

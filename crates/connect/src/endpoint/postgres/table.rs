@@ -112,7 +112,7 @@ impl Table {
         Ok(Table::with(&table, columns, early_key.is_some()))
     }
 
-    /// `has_revisions`: rows are given before they are final, and may be withdrawn.
+    /// `has_revisions`: rows are sent before they are final, and may be withdrawn.
     fn with(table: &str, columns: Vec<Column>, has_revisions: bool) -> Table {
         let list = |columns: &mut dyn Iterator<Item = &Column>| -> String {
             let quoted: Vec<&str> = columns.map(|column| &column.quoted[..]).collect();

@@ -1,4 +1,4 @@
-//! Hands rows to a queue through crashes, and looks at what is in it. // proves S3 S4
+//! Writes rows to a queue through crashes, and checks its messages. // proves S3 S4
 
 use std::sync::Arc;
 

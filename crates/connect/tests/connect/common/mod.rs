@@ -13,7 +13,7 @@ pub(crate) enum Tree {
     Object(Vec<(String, Tree)>),
 }
 
-/// Few names, so that they meet, differ in case only, and need more than one word to compare.
+/// Few names, so that some are equal, some differ in case only, and some need more than one word to compare.
 pub(crate) fn name() -> impl Strategy<Value = String> {
     prop::sample::select(vec![
         "a",

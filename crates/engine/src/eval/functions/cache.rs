@@ -1,7 +1,7 @@
 //! A cache of compiled patterns.
 //!
-//! Most patterns are constants of the query; some come from reference data and are few. A short list, most recently used
-//! first, serves both, and its bound keeps data from filling the memory.
+//! Most patterns are constants of the query; some come from reference data and are few. A short list, most recently
+//! used first, serves both, and its bound keeps data from filling the memory.
 
 const ENTRIES_MAX: usize = 32;
 

@@ -1,7 +1,7 @@
 //! DATEADD, DATEDIFF, DATEPART and related functions: calendar arithmetic on ticks.
 //!
-//! DATEDIFF counts crossed boundaries of the unit and not elapsed time: a minute before and a minute after midnight are one
-//! day apart. Weeks begin on Sunday, and week 1 contains the first of January.
+//! DATEDIFF counts crossed boundaries of the unit and not elapsed time: a minute before and a minute after midnight are
+//! one day apart. Weeks begin on Sunday, and week 1 contains the first of January.
 
 use highwater_query::functions::DatePart;
 use highwater_time::{

@@ -1,8 +1,8 @@
 //! JSON text as a value, for JSON_PARSE.
 //!
-//! Follows the rules of JSON inputs: integers must fit a bigint, other numbers are finite floats, of fields with the same
-//! name the last one counts, nesting is limited. Anything else is invalid, without a reason, because the function gives
-//! NULL for it.
+//! Follows the rules of JSON inputs: integers must fit a bigint, other numbers are finite floats, of fields with the
+//! same name the last one counts, nesting is limited. Anything else is invalid, without a reason, because the function
+//! gives NULL for it.
 
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
 //! The built-in scalar functions.
 //!
-//! Each function is a rule on the values of one row; for columns of one type, some functions have a faster kernel over the
-//! whole buffer. Such a kernel returns a result only if no row failed; otherwise the rule runs row by row and reports the
-//! failures. So one rule per function decides, and it does not depend on the representation of the data.
+//! Each function is a rule on the values of one row; for columns of one type, some functions have a faster kernel over
+//! the whole buffer. Such a kernel returns a result only if no row failed; otherwise the rule runs row by row and
+//! reports the failures. So one rule per function decides, and it does not depend on the representation of the data.
 //!
-//! Unless a function says otherwise, a NULL argument gives NULL, before anything can fail. An argument of another type is
-//! converted if that loses nothing: text becomes a number or a datetime where one is expected, and numbers, bits and
+//! Unless a function says otherwise, a NULL argument gives NULL, before anything can fail. An argument of another type
+//! is converted if that loses nothing: text becomes a number or a datetime where one is expected, and numbers, bits and
 //! datetimes become text. Counts and positions lose their fraction, and saturate at the largest bigint.
 
 mod cache;
@@ -34,8 +34,8 @@ use call::Call;
 
 pub(super) use records::record;
 
-/// Evaluates a call: the table of kernels, one line per function. The binder has checked the number of arguments and the
-/// datepart.
+/// Evaluates a call: the table of kernels, one line per function. The binder has checked the number of arguments and
+/// the datepart.
 pub(super) fn call(
     function: Function,
     part: Option<DatePart>,

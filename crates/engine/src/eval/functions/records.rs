@@ -49,8 +49,8 @@ pub(crate) fn record(names: &[&Name], values: &[Datum], context: &mut KernelCont
     context.map(|row| Ok(make(row)))
 }
 
-/// The records as a column that is put together only when it is looked at, if all records have the same fields, or those
-/// of one column.
+/// The records as a column that is put together only when it is looked at, if all records have the same fields, or
+/// those of one column.
 fn lazy_record(parts: &[Part], values: &[Datum], rows: usize) -> Option<Column> {
     if let ([Part::Fields], [Datum::Column(Column::Lazy(lazy))]) = (parts, values) {
         return lazy.is_records().then(|| Column::Lazy(lazy.clone()));

@@ -21,8 +21,8 @@ use super::text_search::position;
 const COMPILED_BYTES_MAX: usize = 1 << 20;
 
 thread_local! {
-    // Compiling takes as long as matching thousands of rows, and chunks of a slow stream have few of them. What is
-    // kept depends on nothing but the pattern.
+    // Compiling takes as long as matching thousands of rows, and chunks of a slow stream have few of them. Caching
+    // depends on the pattern alone.
     static COMPILED: RefCell<Cache<Option<Regex>>> = const { RefCell::new(Cache::new()) };
 }
 
@@ -89,7 +89,7 @@ struct Rewriter<'a> {
     out: String,
 }
 
-/// What stands in a set.
+/// A member of a character class.
 enum Atom {
     Char(char),
     Class(char),
@@ -101,7 +101,7 @@ impl<'a> Rewriter<'a> {
         true
     }
 
-    /// A character that stands for itself.
+    /// Writes a literal character.
     fn char(&mut self, c: char) -> bool {
         // Writing to a String cannot fail.
         let _ = match c.is_ascii_alphanumeric() {
@@ -155,7 +155,7 @@ impl<'a> Rewriter<'a> {
         Some(false)
     }
 
-    /// What follows a backslash outside of a set.
+    /// An escape outside of a class.
     fn escape(&mut self) -> Option<bool> {
         match self.rest.next()? {
             c @ ('b' | 'B') => {
@@ -253,7 +253,7 @@ impl<'a> Rewriter<'a> {
         }
     }
 
-    /// What an escape stands for, inside of a set or out. Letters and digits without a meaning are invalid.
+    /// The meaning of an escape, inside or outside of a class. Letters and digits without a meaning are invalid.
     fn atom(&mut self, c: char) -> Option<Atom> {
         Some(Atom::Char(match c {
             'd' | 'D' | 'w' | 'W' | 's' | 'S' => return Some(Atom::Class(c)),
@@ -304,7 +304,7 @@ impl<'a> Rewriter<'a> {
     }
 }
 
-/// What is written inside of brackets for a class.
+/// The text of a class inside of brackets.
 fn class_ranges(class: char) -> &'static str {
     match class {
         'd' => "0-9",

@@ -1,8 +1,8 @@
 //! CHARINDEX and PATINDEX: the position of the first match, in characters from 1; 0 if there is none.
 //!
-//! PATINDEX is LIKE with a position. If a pattern begins with `%`, every position of the text is tried against the part up
-//! to the next `%`. The first position where that part matches decides: if the rest does not match there, it cannot match
-//! at a later position, which leaves less text.
+//! PATINDEX is LIKE with a position. If a pattern begins with `%`, every position of the text is tried against the part
+//! up to the next `%`. The first position where that part matches decides: if the rest does not match there, it cannot
+//! match at a later position, which leaves less text.
 
 use crate::eval::like::Pattern;
 use crate::eval::operand::Datum;

@@ -1,4 +1,4 @@
-//! Random values, chunks and expressions, rich in the corners where rules meet.
+//! Random values, chunks and expressions, with many corner cases of the rules.
 
 use highwater_query::Span;
 use highwater_query::plan::{

@@ -1,4 +1,4 @@
-//! What must hold for every expression over every chunk.
+//! Laws of every expression over every chunk.
 
 use highwater_query::plan::{Expr, Pred};
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use crate::column::Column;
 use crate::eval::{Fault, Faults, compare, encode_key, equal, evaluate, same, test, write_text};
 use crate::value::{Value, ValueRef};
 
-/// What a row came to: its value to the last bit, or why it failed.
+/// The result of a row: its value to the last bit, or why it failed.
 type RuleResult = Result<String, Fault>;
 
 fn outcomes(

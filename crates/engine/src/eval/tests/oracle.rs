@@ -1,4 +1,4 @@
-//! The rules once more, a row at a time and as plainly as they can be said. Slow, and sharing no arithmetic, comparison
+//! The rules once more, a row at a time and as plainly as possible. Slow, and sharing no arithmetic, comparison
 //! or cast with the code under test. `None` means that the row fails.
 
 use std::cmp::Ordering;

@@ -103,7 +103,7 @@ fn overflow_and_division_by_zero_fail() {
     check_fails(
         both(Add),
         &[max, Value::Int(1)],
-        "9223372036854775807 + 1 is out of range for bigint; cast an operand to float to go on with less precision",
+        "9223372036854775807 + 1 is out of range for bigint; cast an operand to float to continue with less precision",
     );
     check_fails(
         both(Divide),

@@ -1,7 +1,7 @@
 //! COUNT, four bytes per group.
 //!
-//! Groups are many and counts are small, so counts have 32 bits until one might overflow. The total number of values bounds
-//! every count.
+//! Groups are many and counts are small, so counts have 32 bits until one might overflow. The total number of values
+//! bounds every count.
 
 use highwater_codec::{DecodeError, Reader, Writer};
 

@@ -1,7 +1,7 @@
 //! MIN and MAX: of equal values the first one stays. Numbers are below times, and times below texts.
 //!
-//! Integers and times are a plain vector, eight bytes per group; other types, or mixed ones, take a [`Value`] per group.
-//! Results do not depend on the representation.
+//! Integers and times are a plain vector, eight bytes per group; other types, or mixed ones, take a [`Value`] per
+//! group. Results do not depend on the representation.
 
 use std::cmp::Ordering;
 
@@ -47,7 +47,8 @@ impl Extremes {
         }
     }
 
-    /// The placeholder for no value in a plain vector, which every other number replaces. As a value it needs a [`Value`].
+    /// The placeholder for no value in a plain vector, which every other number replaces. As a value it needs a
+    /// [`Value`].
     fn none(&self) -> i64 {
         match self.wanted {
             Ordering::Less => i64::MAX,

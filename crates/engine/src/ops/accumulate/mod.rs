@@ -1,10 +1,11 @@
 //! Running aggregates, one value per group, updated a run of rows at a time.
 //!
-//! Integer sums have 128 bits, so only a result can overflow and no intermediate sum. Float sums add in the order of the
-//! rows, which is time order, and partial panes in the order of the partitions: results do not depend on chunk boundaries.
+//! Integer sums have 128 bits, so only a result can overflow and no intermediate sum. Float sums add in the order of
+//! the rows, which is time order, and partial panes in the order of the partitions: results do not depend on chunk
+//! boundaries.
 //!
-//! Every aggregate takes one column. Aggregates that need more than a value (the event's time, its rank) take a column of
-//! arrays, see [`packed`]; so operators that buffer events store one value per aggregate.
+//! Every aggregate takes one column. Aggregates that need more than a value (the event's time, its rank) take a column
+//! of arrays, see [`packed`]; so operators that buffer events store one value per aggregate.
 
 mod collect;
 mod counts;

@@ -1,7 +1,7 @@
 //! VAR, VARP, STDEV and STDEVP, without the cancellation of a sum of squares.
 //!
-//! Count, mean and the sum of squared distances from the mean are updated per value (Welford) and merged per partial pane
-//! (Chan); both are accurate for large values that are close together.
+//! Count, mean and the sum of squared distances from the mean are updated per value (Welford) and merged per partial
+//! pane (Chan); both are accurate for large values that are close together.
 
 use highwater_codec::{DecodeError, Reader, Writer};
 

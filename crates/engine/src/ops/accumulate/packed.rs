@@ -31,8 +31,8 @@ pub(super) fn values(value: Option<&Column>, chunk: &Chunk, skip_null: bool) -> 
     Column::Dynamic(Arc::new((0..chunk.rows()).map(pack).collect()))
 }
 
-/// Packs time, value and ranking keys; NULL for events without a rank. The values stay in their columns until somebody
-/// looks at them: of most events a ranking needs the keys alone.
+/// Packs time, value and ranking keys; NULL for events without a rank. The values stay in their columns until they are
+/// read: of most events a ranking needs the keys alone.
 pub(super) fn ranked(
     spec: &Aggregate,
     value: Option<&Column>,

@@ -18,7 +18,7 @@ pub(crate) trait GroupState: Clone + Default {
 
     fn result(&self, rule: &Self::Rule) -> Result<Value, FailureReason>;
 
-    /// About the size of what a group has besides the state itself.
+    /// The approximate overhead of a group besides the state itself.
     fn list_bytes(&self) -> usize {
         0
     }

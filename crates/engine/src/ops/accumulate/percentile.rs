@@ -116,7 +116,7 @@ impl GroupState for Numbers {
     fn restore(_: &Percentile, from: &mut Reader<'_>) -> Result<Numbers, DecodeError> {
         let number = |from: &mut Reader<'_>| {
             let number = Number::of(from.value()?.view());
-            number.ok_or(DecodeError::Invalid("a percentile of what is no number"))
+            number.ok_or(DecodeError::Invalid("a percentile of a non-numeric value"))
         };
         let numbers: Result<_, _> = (0..from.count()?).map(|_| number(from)).collect();
         numbers.map(Numbers)

@@ -1,10 +1,10 @@
 //! JavaScript aggregates.
 //!
-//! The state of a script can be neither merged nor serialized, so events are kept and the script runs when the result is
-//! needed. For overlapping windows, a script that can retract events is updated instead of running from the start
-//! ([`RollingScript`]). A retraction need not be exact (0.1 + 0.2 - 0.2 is not 0.1), and a row must not depend on where the
-//! job started. So the state is rebuilt from the content at the first result after every multiple of the window's length;
-//! a result depends only on the events since then, and a snapshot has exactly these.
+//! The state of a script can be neither merged nor serialized, so events are kept and the script runs when the result
+//! is needed. For overlapping windows, a script that can retract events is updated instead of running from the start
+//! ([`RollingScript`]). A retraction need not be exact (0.1 + 0.2 - 0.2 is not 0.1), and a row must not depend on where
+//! the job started. So the state is rebuilt from the content at the first result after every multiple of the window's
+//! length; a result depends only on the events since then, and a snapshot has exactly these.
 
 use std::sync::Arc;
 

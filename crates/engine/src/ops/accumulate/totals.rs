@@ -1,7 +1,7 @@
 //! SUM and AVG of many groups, twelve bytes per group.
 //!
-//! Sums of integers alone or of floats alone are two plain vectors; mixed types, or a sum or count that overflows them, take
-//! a [`Total`] per group. Results do not depend on the representation.
+//! Sums of integers alone or of floats alone are two plain vectors; mixed types, or a sum or count that overflows them,
+//! take a [`Total`] per group. Results do not depend on the representation.
 
 use highwater_codec::{DecodeError, Reader};
 

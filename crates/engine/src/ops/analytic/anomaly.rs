@@ -1,8 +1,8 @@
 //! AnomalyDetection_SpikeAndDip and AnomalyDetection_ChangePoint.
 //!
 //! Both learn from the last `history` values of a key within the limit and score each new value against them before
-//! learning it too. The result is a record `{IsAnomaly: 0 or 1, Score: float}`; it is NULL if the value is NULL or WHEN does
-//! not hold. Nothing is random, and a model without values for the limit starts over.
+//! learning it too. The result is a record `{IsAnomaly: 0 or 1, Score: float}`; it is NULL if the value is NULL or WHEN
+//! does not hold. Nothing is random, and a model without values for the limit starts over.
 //!
 //! **SpikeAndDip** estimates how likely a value at least as extreme is, by adaptive kernel density estimation: each
 //! value x_j of the history carries a normal distribution around itself whose standard deviation s is that of the
@@ -23,13 +23,14 @@
 //! p_down = (number of x_j < x + (number of x_j = x) / 2 + 1) / (n + 1)
 //! ```
 //!
-//! Each side has a power martingale with the bet g(p) = 1/2 * max(p, 0.05)^(-1/2), which multiplies the stake by at most
-//! 2.24 per value, and never falls below 1 before a bet: M = max(1, M) * g(p). Score is the mean of the two sides; 0
-//! without history. The claim holds up to `history / (1 - confidence/100)`; a Score from there on is a change point, so
-//! in a steady stream fewer than (100 - confidence)% of stretches of `history` values are expected to raise a false one.
-//! While a martingale stands above 1 something may be changing: values then wait, at most `history` of them, and are
-//! learned when both have come back to 1. A change point starts the model anew with what was waiting, the new level. A
-//! change thus takes some values to show (9 of them for a history of 20 at 95%), and a lone spike is never one.
+//! Each side has a power martingale with the bet g(p) = 1/2 * max(p, 0.05)^(-1/2), which multiplies the stake by at
+//! most 2.24 per value, and never falls below 1 before a bet: M = max(1, M) * g(p). Score is the mean of the two sides;
+//! 0 without history. The claim holds up to `history / (1 - confidence/100)`; a Score from there on is a change point,
+//! so in a steady stream fewer than (100 - confidence)% of stretches of `history` values are expected to raise a false
+//! one. While a martingale stands above 1 something may be changing: values then wait, at most `history` of them, and
+//! are learned when both have come back to 1. A change point starts the model anew with what was waiting, the new
+//! level. A change thus takes some values to show (9 of them for a history of 20 at 95%), and a lone spike is never
+//! one.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, LazyLock};

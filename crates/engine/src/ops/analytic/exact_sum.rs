@@ -1,8 +1,8 @@
 //! A sum of floats without rounding: values can be subtracted again, and the order does not matter.
 //!
-//! Every float is a multiple of 2^-1074. The sum is such a number, in signed digits of 32 bits in 64-bit words, so adding
-//! touches three digits and carries are deferred. Reading the sum rounds once, to the nearest float (ties to even). So a
-//! sliding range is summed in constant time per row, and the result depends only on the range.
+//! Every float is a multiple of 2^-1074. The sum is such a number, in signed digits of 32 bits in 64-bit words, so
+//! adding touches three digits and carries are deferred. Reading the sum rounds once, to the nearest float (ties to
+//! even). So a sliding range is summed in constant time per row, and the result depends only on the range.
 
 const DIGIT_BITS: usize = 32;
 /// The largest float begins at bit 2045 and has 53 bits; two digits more hold the carries of 2^63 additions.

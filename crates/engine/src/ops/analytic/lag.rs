@@ -47,8 +47,8 @@ pub(super) struct Latest {
     cells: Cells,
 }
 
-/// At most one candidate per key. While all values have one small type, or are NULL, they are stored without it: with very
-/// many keys, the cost of a row is the memory that it touches.
+/// At most one candidate per key. While all values have one small type, or are NULL, they are stored without it: with
+/// very many keys, the cost of a row is the memory that it touches.
 enum Cells {
     PlainCell {
         kind: Kind,

@@ -1,15 +1,15 @@
 //! Analytic functions: every row is emitted at once with one more value per call, computed from the rows before it.
 //!
-//! A call at time `t` reads the rows that precede the row (by time, ties by arrival), have equal keys, satisfy WHEN and lie
-//! in (t - limit, t]. The value depends on those rows alone, not on chunk boundaries or on when a silent key was dropped.
-//! Keys of different substreams are different keys.
+//! A call at time `t` reads the rows that precede the row (by time, ties by arrival), have equal keys, satisfy WHEN and
+//! lie in (t - limit, t]. The value depends on those rows alone, not on chunk boundaries or on when a silent key was
+//! dropped. Keys of different substreams are different keys.
 //!
-//! Keys, conditions and arguments are evaluated for a whole chunk; then each call runs over the rows once with its state
-//! per key. Calls with equal PARTITION BY share one table of keys. The argument of a call is evaluated only in rows that
-//! satisfy its WHEN, so a WHEN can guard it; the default of LAG and LAST is evaluated in every row.
+//! Keys, conditions and arguments are evaluated for a whole chunk; then each call runs over the rows once with its
+//! state per key. Calls with equal PARTITION BY share one table of keys. The argument of a call is evaluated only in
+//! rows that satisfy its WHEN, so a WHEN can guard it; the default of LAG and LAST is evaluated in every row.
 //!
-//! A row on which an expression fails is dropped and counted, and is invisible to other rows. A row whose result cannot be
-//! represented (a SUM that overflows) is dropped and counted too, but stays visible to later rows.
+//! A row on which an expression fails is dropped and counted, and is invisible to other rows. A row whose result cannot
+//! be represented (a SUM that overflows) is dropped and counted too, but stays visible to later rows.
 
 mod anomaly;
 pub(super) mod exact_sum;
@@ -33,7 +33,8 @@ use crate::eval::{self, Faults};
 
 use partition_keys::PartitionKeys;
 
-/// The state of one call, per key. [`PartitionKeys`] numbers the keys; the number of a dropped key is cleared and reused.
+/// The state of one call, per key. [`PartitionKeys`] numbers the keys; the number of a dropped key is cleared and
+/// reused.
 trait CallState: Send {
     /// Grows the state to `slots` keys.
     fn grow(&mut self, slots: usize);
@@ -61,7 +62,7 @@ trait KeyedCall: Send {
         out: &mut ColumnBuilder,
     ) -> Result<(), String>;
 
-    /// About the size of what a key has besides the state itself.
+    /// The approximate overhead of a key besides the state itself.
     fn list_bytes(_state: &Self::State) -> usize {
         0
     }

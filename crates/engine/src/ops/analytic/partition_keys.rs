@@ -1,8 +1,8 @@
 //! The keys of rows, numbered, each dropped once no call can read its rows.
 //!
-//! A key is needed until the watermark has passed its last row by the longest LIMIT DURATION. That expiry moves with every
-//! row and is updated lazily: each key is in a queue once, by its expiry at that time, and is queued again if it had rows
-//! since. So a key may stay for one more round of the queue, which no result shows.
+//! A key is needed until the watermark has passed its last row by the longest LIMIT DURATION. That expiry moves with
+//! every row and is updated lazily: each key is in a queue once, by its expiry at that time, and is queued again if it
+//! had rows since. So a key may stay for one more round of the queue, which no result shows.
 
 use std::collections::VecDeque;
 
@@ -114,7 +114,8 @@ impl PartitionKeys {
         }
     }
 
-    /// Touches the memory that lookups of these hashes will touch, for all hashes together, so that cache misses overlap.
+    /// Touches the memory that lookups of these hashes will touch, for all hashes together, so that cache misses
+    /// overlap.
     fn prefetch(&self, hashes: impl Iterator<Item = u64>) {
         let mut guesses = [None; PREFETCH_ROWS];
         for (guess, hash) in guesses.iter_mut().zip(hashes) {

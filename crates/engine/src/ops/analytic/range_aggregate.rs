@@ -4,8 +4,8 @@
 //! [exact sums](super::exact_sum). MIN and MAX keep only the rows that may still become the result. The others are
 //! recomputed over the rows in range, by the same code as in windows, at a cost proportional to the range.
 //!
-//! A SUM or AVG over floats is the exact sum rounded once, while a window adds in the order of the rows: the two may differ
-//! in the last digit.
+//! A SUM or AVG over floats is the exact sum rounded once, while a window adds in the order of the rows: the two may
+//! differ in the last digit.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -265,7 +265,7 @@ impl Range for Sums {
             let number = match from.value()? {
                 Value::Int(value) => Number::Int(value),
                 Value::Float(value) if value.is_finite() => Number::Float(value),
-                _ => return Err(DecodeError::Invalid("a sum of what is no number")),
+                _ => return Err(DecodeError::Invalid("a sum of a non-numeric value")),
             };
             sum.enter(time, number);
         }

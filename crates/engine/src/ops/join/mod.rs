@@ -286,7 +286,7 @@ impl Join {
         }
     }
 
-    /// Returns whether the join may go on.
+    /// Returns whether the join may continue.
     fn flush(&mut self, context: &mut Context<'_>) -> bool {
         let goes_on = self
             .output

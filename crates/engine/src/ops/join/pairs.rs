@@ -41,7 +41,7 @@ pub(super) struct JoinOutput {
 }
 
 impl JoinOutput {
-    /// Emits the results of `pairs` and clears them. Returns whether the join may go on.
+    /// Emits the results of `pairs` and clears them. Returns whether the join may continue.
     pub(super) fn flush(
         &self,
         pairs: &mut Vec<Pair>,

@@ -1,12 +1,13 @@
 //! One attempt at a match, from one first event on.
 //!
-//! An attempt runs all alternatives at once as *threads*, the preferred first. A thread that reaches the end of the pattern
-//! is the best match so far and ends all less preferred threads; it is final when no more preferred thread is left.
+//! An attempt runs all alternatives at once as *threads*, the preferred first. A thread that reaches the end of the
+//! pattern is the best match so far and ends all less preferred threads; it is final when no more preferred thread is
+//! left.
 //!
-//! Two threads in the same state continue alike unless a later condition distinguishes them, so only the preferred one is
-//! kept. If no condition refers to earlier events, there are never more threads than states. Otherwise threads that differ
-//! in the values of such conditions are kept, and there may be very many: an attempt with more than [`THREADS_MAX`] is
-//! abandoned and counted as a data error.
+//! Two threads in the same state continue alike unless a later condition distinguishes them, so only the preferred one
+//! is kept. If no condition refers to earlier events, there are never more threads than states. Otherwise threads that
+//! differ in the values of such conditions are kept, and there may be very many: an attempt with more than
+//! [`THREADS_MAX`] is abandoned and counted as a data error.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -179,8 +180,8 @@ pub(super) struct Attempt {
     collected: CollectedValues,
 }
 
-/// The values of [`CaptureSpec::collected`] in all events since the first. A match has no gaps, so its events are the first ones
-/// of its attempt.
+/// The values of [`CaptureSpec::collected`] in all events since the first. A match has no gaps, so its events are the
+/// first ones of its attempt.
 #[derive(Default)]
 struct CollectedValues {
     /// Event by event.
@@ -295,7 +296,7 @@ impl Attempt {
                 let first = Instant::from_ticks(self.first);
                 errors.add(Instant::from_ticks(event.time), rules.span, || {
                     format!(
-                        "the match that begins at {first} was given up: it has more than {THREADS_MAX} alternatives"
+                        "the match that begins at {first} was abandoned: it has more than {THREADS_MAX} alternatives"
                     )
                 });
                 self.best = None;

@@ -1,7 +1,7 @@
 //! The values of a match that DEFINE and MEASURES read: first, last, smallest and largest values, and classifiers.
 //!
-//! Values are updated per event, so the size of a match depends on the query and not on its number of events. Threads share
-//! their common values.
+//! Values are updated per event, so the size of a match depends on the query and not on its number of events. Threads
+//! share their common values.
 
 use std::cmp::Ordering;
 use std::sync::Arc;

@@ -1,20 +1,20 @@
 //! MATCH_RECOGNIZE: rows for the runs of events that a pattern describes.
 //!
-//! Every event of a key may be the first one of a match (AFTER MATCH SKIP TO NEXT ROW), so every event starts an attempt,
-//! which gives at most one row: that of the preferred match (greedy, left alternative first). A match spans less than the
-//! limit, and a match without events gives no row.
+//! Every event of a key may be the first one of a match (AFTER MATCH SKIP TO NEXT ROW), so every event starts an
+//! attempt, which gives at most one row: that of the preferred match (greedy, left alternative first). A match spans
+//! less than the limit, and a match without events gives no row.
 //!
-//! A row's time is the time at which its match is decided: that of its last event if the match cannot continue; otherwise
-//! that of the key's event after which no preferred match is possible; otherwise the first event's time plus the limit.
-//! Rows are emitted as soon as they are decided, in that order; those of one time in the order of their first events,
-//! matches that reached the limit before those decided by an event.
+//! A row's time is the time at which its match is decided: that of its last event if the match cannot continue;
+//! otherwise that of the key's event after which no preferred match is possible; otherwise the first event's time plus
+//! the limit. Rows are emitted as soon as they are decided, in that order; those of one time in the order of their
+//! first events, matches that reached the limit before those decided by an event.
 //!
-//! A condition that fails on an event does not hold there, and is counted. Conditions on the event alone are evaluated for
-//! a whole chunk; conditions on earlier events for all open attempts of the key at once.
+//! A condition that fails on an event does not hold there, and is counted. Conditions on the event alone are evaluated
+//! for a whole chunk; conditions on earlier events for all open attempts of the key at once.
 //!
-//! The limit bounds the state: an attempt lasts no longer, and a key is dropped at most one limit after its last attempt.
-//! [`attempt::THREADS_MAX`] bounds an attempt, [`ATTEMPTS_MAX`] the open attempts of a key; an attempt beyond is abandoned
-//! and counted as a data error.
+//! The limit bounds the state: an attempt lasts no longer, and a key is dropped at most one limit after its last
+//! attempt. [`attempt::THREADS_MAX`] bounds an attempt, [`ATTEMPTS_MAX`] the open attempts of a key; an attempt beyond
+//! is abandoned and counted as a data error.
 
 mod attempt;
 mod captures;

@@ -1,9 +1,9 @@
 //! Sessions per key with one group each: `SessionWindow(..) OVER (PARTITION BY k)` grouped by `k`, without substreams.
 //!
-//! There may be a million open sessions, and most are accessed twice: at their start and at their end. So that ending them
-//! is a sequential scan, sessions that end at about the same time are stored side by side: time is divided into slices, a
-//! slice owns blocks of slots, and a new session gets a slot in the slice of its end. An event that extends a session does
-//! not move it. When its slice is due, it moves to the slice of its new end, at most once per timeout.
+//! There may be a million open sessions, and most are accessed twice: at their start and at their end. So that ending
+//! them is a sequential scan, sessions that end at about the same time are stored side by side: time is divided into
+//! slices, a slice owns blocks of slots, and a new session gets a slot in the slice of its end. An event that extends a
+//! session does not move it. When its slice is due, it moves to the slice of its new end, at most once per timeout.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -56,7 +56,7 @@ struct SessionList {
 struct Session {
     key: KeyRef,
     /// Sessions that end at one time are emitted in the order of their first events. The continuation after a cut gets
-    /// its number with its own first event: a job that starts later does not know what was before.
+    /// its number with its own first event: a job that starts later does not know the earlier events.
     sequence: u64,
     start: i64,
     last: i64,
@@ -363,7 +363,7 @@ impl KeySessions {
         }
     }
 
-    /// Moves a session that has gone on to the slice in which it is due now.
+    /// Moves an extended session to the slice of its new deadline.
     fn relocate(&mut self, from: u32, due: i64) {
         let to = self.slot_due_at(due);
         self.list.all.swap(from as usize, to as usize);

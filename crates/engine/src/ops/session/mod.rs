@@ -2,8 +2,8 @@
 //!
 //! A session closes `timeout` after its last event, or at the first multiple of `max` that is at least `max` after its
 //! start, whichever comes first. After a cut the next session starts at the cut if an event comes within the timeout of
-//! the old one; otherwise there is none. Without OVER all events of a lane share one session and only the rows are split
-//! by the group keys.
+//! the old one; otherwise there is none. Without OVER all events of a lane share one session and only the rows are
+//! split by the group keys.
 //!
 //! There may be a million open sessions, most of them with a single group. So a session is a few numbers, the groups of
 //! all sessions are in one list with one accumulator per aggregate, and timers are sorted only coarsely until they are
@@ -81,7 +81,7 @@ struct Session {
     key: u32,
     lane: u32,
     /// Sessions that end at one time are emitted in the order of their first events. The continuation after a cut gets
-    /// its number with its own first event: a job that starts later does not know what was before.
+    /// its number with its own first event: a job that starts later does not know the earlier events.
     sequence: u64,
     start: i64,
     last: i64,

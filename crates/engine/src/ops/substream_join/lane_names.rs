@@ -1,9 +1,9 @@
 //! Attaches the key of each lane to the rows of an input.
 //!
-//! Lanes are numbered by each partition for itself. Where streams of several partitions or inputs meet, what belongs
-//! together is found by key, so the key goes along with the lane: once, in front of its first row, and again whenever
-//! the number goes to another key. This stands right behind the source, where the OVER columns are at hand and no row
-//! has been filtered out.
+//! Lanes are numbered by each partition for itself. Where streams of several partitions or inputs meet, lanes are
+//! matched by key, so the key is sent with the lane: once, in front of its first row, and again whenever the number is
+//! reused for another key. This operator is right behind the source, where the OVER columns exist and no row has been
+//! filtered out.
 
 use std::sync::Arc;
 

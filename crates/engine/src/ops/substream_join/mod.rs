@@ -1,7 +1,8 @@
 //! JOIN and UNION of substreams: every key has a join (or merge) of its own.
 //!
-//! The operator of a key knows nothing of lanes. Its watermark in each stream is the maximum of the lane's watermark there
-//! and the stream's floor. A stream that does not have the key delays its results only until the floor passes them.
+//! The operator of a key knows nothing of lanes. Its watermark in each stream is the maximum of the lane's watermark
+//! there and the stream's floor. A stream that does not have the key delays its results only until the floor passes
+//! them.
 //!
 //! Results have lanes again, numbered here; the watermark of a lane is the minimum of the key's watermarks in the
 //! streams. Events are processed in the deterministic sequence that [`port`] makes of the streams.

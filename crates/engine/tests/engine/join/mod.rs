@@ -1,5 +1,5 @@
-//! Joins, lookups and APPLY against a brute-force oracle: every pair is tried, however the streams are cut into chunks,
-//! whichever stream comes first, however often watermarks come, and wherever the run is stopped and taken up again.
+//! Joins, lookups and APPLY against a brute-force oracle: every pair is tried, for any cuts of the streams into chunks,
+//! any order of the streams, any watermarks, and restarts anywhere.
 
 mod applies;
 mod joins;

@@ -1,4 +1,4 @@
-//! The pipelines of a plan, pushed an item at a time, and taken up again from what they have written down.
+//! The pipelines of a plan, pushed an item at a time, and restored from their snapshots.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub(crate) struct Running {
     /// By input, then partition.
     locals: Vec<Vec<Pipeline>>,
     shared: SharedPipeline,
-    /// What went wrong before the last restart.
+    /// The errors before the last restart.
     earlier: DataErrors,
 }
 
@@ -32,7 +32,7 @@ impl Running {
         self.physical.plan()
     }
 
-    /// What comes out.
+    /// The output.
     pub(crate) fn push(&mut self, input: usize, partition: usize, item: Item) -> Vec<Item> {
         let (mut out, mut results) = (Vec::new(), Vec::new());
         self.locals[input][partition].push(PhysicalPlan::LOCAL_ENTRY, item, &mut out);

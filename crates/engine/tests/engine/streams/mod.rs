@@ -76,15 +76,15 @@ pub(crate) fn shown(rows: &[Row]) -> Vec<String> {
         .collect()
 }
 
-/// What came out.
+/// The output.
 #[derive(Debug, Default)]
 pub(crate) struct Got {
     pub rows: Vec<Row>,
     pub errors: u64,
 }
 
-/// A plan being run. What is random about it: how rows are cut into chunks, which partition goes next, where
-/// watermarks stand, and when everything is written down and taken up again.
+/// A plan being run. The random choices of a run: how rows are cut into chunks, which partition goes next, the
+/// positions of watermarks, and the times of snapshot and restore.
 pub(crate) struct Run<'a> {
     running: Running,
     random: &'a mut Random,

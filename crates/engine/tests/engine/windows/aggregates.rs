@@ -240,7 +240,7 @@ proptest! {
         prop_assert_eq!(drive.rows, run(&query, partitions, &steps), "{}", query.sql_of(SHOWN, ""));
     }
 
-    /// A window that knows what will be asked of its rows gives what a filter behind it gives.
+    /// A window with a pushed-down HAVING emits the rows of a filter behind it.
     // proves S1
     #[test]
     fn having_keeps_the_rows_that_it_names(

@@ -12,7 +12,7 @@ use crate::running::Running;
 use crate::windows::oracle::{Row, show};
 use crate::windows::query::{Event, Query, from_origin, instant, ticks};
 
-/// What one partition is sent next.
+/// The next item of one partition.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Rows(Vec<Event>),
@@ -177,7 +177,8 @@ impl Drive {
             .copied()
             .unwrap_or(Instant::AFTER_ALL);
         for row in 0..chunk.rows() {
-            // a window may be shown only when no event can enter it any more. Substreams have clocks of their own.
+            // a window may be shown only when no event can enter it any more. Substreams have clocks of their
+            // own.
             let whole = chunk.lanes.is_some() || chunk.time(row) < reached;
             assert!(
                 whole,

@@ -1,4 +1,4 @@
-//! What holds for every window over one timeline per partition.
+//! Laws of every window over one timeline per partition.
 
 use std::collections::HashSet;
 
@@ -128,7 +128,7 @@ proptest! {
     }
 }
 
-/// What is shown of a key must not depend on how early the group was cleared away.
+/// The displayed key must not depend on how early the group was removed.
 // proves T8
 #[test]
 fn sliding_shows_the_first_of_equal_keys_in_the_window() {

@@ -14,7 +14,7 @@ pub(crate) fn rows(query: &Query, partitions: usize, events: &[Event]) -> Vec<Ro
     rows_of(query, partitions, events, &row)
 }
 
-/// What is shown of a group, keys included.
+/// The displayed values of a group, keys included.
 pub(crate) type Show<'a> = &'a dyn Fn(&Query, &[&Event]) -> Vec<String>;
 
 /// One row for every group of every window, sorted.
@@ -80,8 +80,8 @@ fn in_order(events: &[Event]) -> Vec<&Event> {
     ordered
 }
 
-/// All windows (E - size, E] with E on the grid that hold an event (4.1, 4.2). What is shown of equal keys and values is
-/// the first in the order of panes, then partitions.
+/// All windows (E - size, E] with E on the grid that hold an event (4.1, 4.2). What is shown of equal keys and values
+/// is the first in the order of panes, then partitions.
 fn grid_windows(events: &[Event], size: i64, hop: i64, offset: i64) -> Vec<(i64, Vec<&Event>)> {
     let on_grid = |end: i64, step: i64| (from_origin(end) - offset).rem_euclid(step) == 0;
     let ends: BTreeSet<i64> = events
@@ -196,7 +196,7 @@ pub(crate) fn same_key(value: &Value) -> String {
     }
 }
 
-/// The keys as first met.
+/// The keys in their first representation.
 pub(crate) fn keys(query: &Query, group: &[&Event]) -> Vec<String> {
     let mut row = Vec::new();
     if query.apart {

@@ -1,4 +1,4 @@
-//! A disk in memory that loses on a crash what a real one may lose.
+//! A disk in memory that on a crash loses whatever a real one may lose.
 //!
 //! A file has durable bytes and changes since; a folder has durable names and changes since. [`SimDisk::crash`] is a
 //! power cut: any subset of the changes survives, sector by sector and name by name, and open files are invalid.

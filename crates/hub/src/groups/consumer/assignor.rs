@@ -1,8 +1,8 @@
-//! The assignors: they decide which member is to have which partition.
+//! The assignors: they decide the target of each member.
 //!
-//! `range` gives every member a run of neighbouring partitions of each hub, the same run for hubs with the same number
-//! of partitions. `uniform` gives all members as many partitions as possible alike, and moves as few as possible:
-//! a member keeps what it had before, and applying it twice changes nothing.
+//! `range` assigns every member a run of neighbouring partitions of each hub, the same run for hubs with the same
+//! number of partitions. `uniform` balances the number of partitions, and moves as few as possible: a member keeps what
+//! it had before, and applying it twice changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +44,7 @@ pub(in crate::groups) struct HubShape {
 pub(super) struct Candidate<'a> {
     /// Members are ordered by it: the instance of a static member, the id of another one.
     pub(super) order: &'a str,
-    /// The partitions that it was to have before.
+    /// Its previous target.
     pub(super) previous: &'a PartitionSet,
     /// The hubs that it is subscribed to.
     pub(super) hubs: BTreeSet<HubId>,
@@ -118,7 +118,7 @@ impl Uniform {
         uniform
     }
 
-    /// Gives each member what it had before, as far as it is still there and nobody before it had the same.
+    /// Keeps each member's earlier partitions that still exist and that no member before it has claimed.
     fn keep_previous(&mut self, candidates: &[Candidate<'_>], hubs: &[HubShape]) {
         let counts: BTreeMap<HubId, u32> =
             hubs.iter().map(|hub| (hub.id, hub.partitions)).collect();
@@ -138,7 +138,7 @@ impl Uniform {
         self.trim(hubs);
         self.by_count = (self.counts.iter().copied().zip(0..)).collect();
         let mut free = self.free(hubs);
-        // Partitions with few candidates are given first; the others fill up the differences.
+        // Partitions with few candidates are assigned first; the others fill up the differences.
         free.sort_by_key(|(hub, _)| self.subscribers.get(hub).map_or(0, Vec::len));
         for (hub, partition) in free {
             if let Some(index) = self.fewest(hub) {
@@ -151,7 +151,7 @@ impl Uniform {
         self.sets
     }
 
-    /// With equal subscriptions: takes from each member what it has beyond its share.
+    /// With equal subscriptions: takes the surplus of each member.
     fn trim(&mut self, hubs: &[HubShape]) {
         if !self.is_homogeneous || self.sets.is_empty() {
             return;

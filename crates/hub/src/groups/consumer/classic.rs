@@ -1,7 +1,7 @@
 //! Members of the classic protocol in a group of the consumer protocol, while its consumers are exchanged one by one.
 //!
-//! The group assigns partitions to them, too. Such a member learns by its heartbeats that it is to join again; it gives up
-//! partitions by joining without them. Its generation is its member epoch, and it never leads.
+//! The group assigns partitions to them, too. Its heartbeats tell such a member to rejoin; it revokes partitions by
+//! joining without them. Its generation is its member epoch, and it never leads.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::{ConsumerGroup, FindHub, unknown};
 use crate::groups::machine::Elapsed;
 use crate::groups::subscription::{self, CONSUMER, NamedPartitions, Subscription};
 
-/// What a member of the classic protocol has beyond others.
+/// The additional state of a member of the classic protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::groups) struct ClassicMember {
     pub(in crate::groups) session_timeout: Duration,
@@ -147,8 +147,8 @@ impl ConsumerGroup {
         }
     }
 
-    /// The subscription of a consumer that has a protocol in common with all other classic members: the group may become
-    /// theirs again.
+    /// The subscription of a consumer that has a protocol in common with all other classic members: the group may
+    /// become theirs again.
     fn compatible_subscription(
         &self,
         member: &str,
@@ -188,7 +188,7 @@ impl ConsumerGroup {
         if member.record.epoch < group_epoch && member.record.progress != Progress::Unrevoked {
             return Err(GroupError::Rebalancing);
         }
-        // One with partitions to give up has until then to join again.
+        // One with partitions to revoke must rejoin by then.
         member.rejoin_by = None;
         member.touch(now);
         let assigned = named(&member.record.assigned, find_name);
@@ -199,8 +199,8 @@ impl ConsumerGroup {
         })
     }
 
-    /// A classic member is alive. It is to join again when it has not reached the group epoch, has partitions to give
-    /// up, or can have partitions that it waits for.
+    /// A classic member is alive. It must rejoin when it has not reached the group epoch, has partitions to revoke, or
+    /// can have partitions that it waits for.
     pub(in crate::groups) fn heartbeat_classic(
         &mut self,
         who: &Membership,
@@ -253,7 +253,7 @@ impl ConsumerGroup {
         }
     }
 
-    /// One result for each of `leaving`, in order. An administrator removes members of both protocols so.
+    /// One result for each of `leaving`, in order. An administrator removes members of both protocols in this way.
     pub(in crate::groups) fn leave_classic(
         &mut self,
         leaving: &[MemberIdentity],
@@ -275,7 +275,7 @@ impl ConsumerGroup {
         leaving.iter().map(leave).collect()
     }
 
-    /// All members are classic ones, so that the group can be theirs.
+    /// All members are classic ones, so that the group can become a classic one.
     pub(in crate::groups) fn is_all_classic(&self) -> bool {
         let mut members = self.members.values();
         !self.is_empty() && members.all(|member| member.record.classic.is_some())

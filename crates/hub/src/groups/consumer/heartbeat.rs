@@ -1,4 +1,4 @@
-//! Heartbeats: a member joins, reports what it has, learns what it gets, and leaves.
+//! Heartbeats: a member joins, reports its partitions, receives its assignment, and leaves.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

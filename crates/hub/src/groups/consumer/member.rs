@@ -15,15 +15,15 @@ use crate::groups::member_memory::MemberShare;
 /// The epoch of a static member that left for a short time.
 pub(super) const AWAY: i32 = -2;
 
-/// How far a member is on the way to its target.
+/// The progress of a member towards its target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::groups) enum Progress {
     /// It has its target, as far as it knows.
     #[default]
     Stable,
-    /// It is to give up partitions first.
+    /// It must revoke partitions first.
     Unrevoked,
-    /// It waits for partitions that other members have not given up.
+    /// It waits for partitions that other members have not revoked.
     Unreleased,
 }
 
@@ -47,7 +47,7 @@ pub(in crate::groups) struct MemberRecord {
     pub(super) previous_epoch: i32,
     pub(super) progress: Progress,
     pub(super) assigned: PartitionSet,
-    /// Partitions that it is to give up.
+    /// Partitions that it must revoke.
     pub(super) pending: PartitionSet,
     pub(super) target: PartitionSet,
     /// Set for a member of the classic protocol.
@@ -61,7 +61,7 @@ pub(super) struct Member {
     session: Duration,
     /// When a classic member must have joined again, or have fetched its assignment.
     pub(super) rejoin_by: Option<Elapsed>,
-    /// When it must have given up its pending partitions.
+    /// The deadline for revoking its pending partitions.
     pub(super) revoke_by: Option<Elapsed>,
     pub(super) pattern_evaluated: Elapsed,
     /// Its texts, in the memory of all members.

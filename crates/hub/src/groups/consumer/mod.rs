@@ -1,7 +1,7 @@
 //! One group of the consumer protocol (KIP-848) as a pure state machine: input are heartbeats and the time, output are
 //! responses and the records to store.
 //!
-//! The members say what they are subscribed to, the group decides who gets which partition. Three epochs order that:
+//! The members send their subscriptions, the group assigns the partitions. Three epochs order that:
 //! - the *group epoch* rises when a member joins, leaves or changes its subscription, or when a hub changes;
 //! - the *assignment epoch* is the group epoch for which the target of every member was last computed;
 //! - the *member epoch* is the assignment epoch that a member has reached. A member reaches it by its own heartbeats:
@@ -16,10 +16,10 @@
 //! ```
 //!
 //! *Invariants:*
-//! - A partition is assigned to a member only if no other member has it or is still to give it up.
+//! - A partition is assigned to a member only if no other member has it or must still revoke it.
 //! - Epochs never fall, also not over a restart: no response is sent before [`Changes`] are stored.
-//! - A member that neither gives up its partitions within its rebalance timeout nor sends heartbeats within the session
-//!   timeout is removed.
+//! - A member that does not revoke its partitions within its rebalance timeout, or sends no heartbeat within the
+//!   session timeout, is removed.
 
 mod assignor;
 mod classic;
@@ -71,11 +71,11 @@ pub(super) struct ConsumerGroup {
     members: BTreeMap<String, Member>,
     /// Static members: instance to member id.
     instances: BTreeMap<String, String>,
-    /// The partitions that a member has or is still to give up.
+    /// The partitions that a member has or must still revoke.
     held: PartitionSet,
     /// When the catalogue was last compared.
     hubs_checked: Option<Elapsed>,
-    /// What differs from the stored records.
+    /// Changes that are not stored yet.
     changes: Changes,
     /// The deadline may have moved forward.
     deadline_changed: bool,
@@ -96,7 +96,7 @@ pub(super) struct StateRecord {
     pub(super) hubs: BTreeMap<String, HubShape>,
 }
 
-/// What must be stored before the next response.
+/// Changes that must be stored before the next response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Changes {
     pub(super) group: bool,
@@ -226,8 +226,8 @@ impl ConsumerGroup {
         members.any(|member| member.record.is_subscribed(hub))
     }
 
-    /// Whether `who` may commit offsets now. Without members, anybody may; a transaction may do so anonymously, because
-    /// old clients do not send their membership.
+    /// Whether `who` may commit offsets now. Without members, any client may; a transaction may do so anonymously,
+    /// because old clients do not send their membership.
     pub(super) fn check_commit(
         &self,
         who: &Membership,
@@ -279,7 +279,7 @@ impl ConsumerGroup {
         })
     }
 
-    /// What must be stored, once. [`ConsumerGroup::store_failed`] takes it back.
+    /// The changes to store, returned once. [`ConsumerGroup::store_failed`] restores them.
     pub(super) fn take_changes(&mut self) -> Changes {
         std::mem::take(&mut self.changes)
     }
@@ -301,8 +301,8 @@ impl ConsumerGroup {
         self.members.get(id).map(|member| &member.record)
     }
 
-    /// The deadline, if it may have moved forward since the last call. Heartbeats of members that have nothing to give
-    /// up never do that.
+    /// The deadline, if it may have moved forward since the last call. Heartbeats of members without partitions to
+    /// revoke never do that.
     pub(super) fn take_deadline(&mut self) -> Option<Elapsed> {
         match std::mem::take(&mut self.deadline_changed) {
             true => self.deadline(),
@@ -337,7 +337,7 @@ impl ConsumerGroup {
         self.changes.members.insert(id.to_owned());
         self.raise_epoch();
         if self.is_empty() {
-            // Nobody has a target.
+            // No member has a target.
             self.state.assignment_epoch = self.state.epoch;
             self.state.hubs.clear();
             self.hub_share = self.memory.charge_stored(0);

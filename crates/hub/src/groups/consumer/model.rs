@@ -1,5 +1,5 @@
 //! A group among simulated consumers: messages are lost, consumers crash, pause, leave and return, hubs grow, stores
-//! fail, and the node crashes and goes on from what was stored.
+//! fail, and the node crashes and recovers from its stored records.
 //!
 //! During the faults and after them:
 //! - no two members of the group both believe that they have a partition;
@@ -30,7 +30,7 @@ const CALM: Duration = Duration::from_secs(200);
 enum Event {
     Wakes(usize, u64),
     Answered(usize, Result<ConsumerHeartbeatResponse, GroupError>),
-    /// The consumer has given up what it was to give up.
+    /// The consumer has released its revoked partitions.
     Revoked(usize),
     Tick,
 }
@@ -48,9 +48,9 @@ struct Consumer {
     /// The assignment that it brings itself to; `None` when it has.
     wanted: Option<PartitionSet>,
     revoking: bool,
-    /// The group knows its subscription; false after a failure, so that it tells everything.
+    /// The group knows its subscription; false after a failure, so that it sends all fields.
     told: bool,
-    /// It has reached an assignment, and will say so.
+    /// It has reached an assignment, and will report it.
     acknowledges: bool,
     waits: bool,
     plan: u64,
@@ -60,7 +60,7 @@ struct World {
     random: Random,
     now: Elapsed,
     group: ConsumerGroup,
-    /// What is stored.
+    /// The stored records.
     disk: (StateRecord, BTreeMap<String, MemberRecord>),
     hubs: BTreeMap<String, HubShape>,
     queue: BTreeMap<(Elapsed, u64), Event>,
@@ -328,7 +328,7 @@ impl World {
         }
     }
 
-    /// Giving up partitions takes a while.
+    /// Revoking partitions takes a while.
     fn revoke(&mut self, number: usize) {
         if !std::mem::replace(&mut self.consumers[number].revoking, true) {
             let most = if self.chance(5) { 40_000 } else { 3_000 };

@@ -1,6 +1,7 @@
 //! The regular expression of a subscription, which the server evaluates.
 //!
-//! Clients send it, so its evaluation takes linear time, and its size is limited. As in Kafka it must match the whole name.
+//! Clients send it, so its evaluation takes linear time, and its size is limited. As in Kafka it must match the whole
+//! name.
 
 use highwater_log::{GroupError, HubName};
 use regex::{Regex, RegexBuilder};

@@ -6,7 +6,7 @@ use super::partitions::PartitionSet;
 use crate::groups::machine::Elapsed;
 
 impl ConsumerGroup {
-    /// `owned` are the partitions that the member says it has; `None` if it says nothing.
+    /// `owned` are the partitions that the member reports; `None` if it reports none.
     pub(super) fn reconcile(&mut self, id: &str, owned: Option<&PartitionSet>, now: Elapsed) {
         let assignment_epoch = self.state.assignment_epoch;
         let Some(member) = self.members.get_mut(id) else {
@@ -19,7 +19,7 @@ impl ConsumerGroup {
             Progress::Unrevoked if may_own(owned, &record.pending) => return,
             Progress::Unrevoked => {
                 self.held.subtract(&std::mem::take(&mut record.pending));
-                // It knows a later epoch than before, and may have to give up more.
+                // It knows a later epoch than before, and may have to revoke more.
                 record.epoch + 1
             }
         };
@@ -52,7 +52,7 @@ impl ConsumerGroup {
     }
 }
 
-/// A member that says nothing may own everything.
+/// A member without a report may own everything.
 fn may_own(owned: Option<&PartitionSet>, partitions: &PartitionSet) -> bool {
     owned.is_none_or(|owned| owned.intersects(partitions))
 }

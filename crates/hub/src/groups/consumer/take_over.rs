@@ -51,7 +51,7 @@ impl ConsumerGroup {
         Ok(())
     }
 
-    /// The records of these members are to be stored, or removed.
+    /// The records of these members must be stored, or removed.
     pub(in crate::groups) fn store_members(&mut self, ids: BTreeSet<String>) {
         self.changes.members.extend(ids);
     }
@@ -68,8 +68,8 @@ impl ConsumerGroup {
         let members: Vec<ClassicRecord> = members.collect();
         let epochs = self.members.values().map(|member| member.record.epoch);
         Snapshot {
-            // The one that the members know: their heartbeats tell them to join again. Nobody is in a later epoch of the
-            // group, which the next generation may have.
+            // The one that the members know: their heartbeats tell them to join again. No member is in a later epoch of
+            // the group, so the next generation may use it.
             generation: epochs.max().unwrap_or(self.state.epoch),
             protocol_type: CONSUMER.to_owned(),
             // Elected when the members have joined.

@@ -45,14 +45,14 @@ impl ConsumerGroup {
         self.set_hubs(hubs)
     }
 
-    /// Looks for hubs that were created, deleted or have more partitions, now and then.
+    /// Checks at intervals for hubs that were created, deleted or extended.
     pub(super) fn refresh_hubs(&mut self, find: FindHub<'_>, now: Elapsed) {
         if self.hubs_checked.is_some_and(|at| now < at + HUBS_INTERVAL) {
             return;
         }
         self.hubs_checked = Some(now);
         let hubs = self.subscribed_hubs(None, find);
-        // Without memory for more partitions the group goes on with those it has.
+        // Without memory for more partitions the group keeps its current ones.
         let _ = self.set_hubs(hubs);
     }
 

@@ -61,8 +61,8 @@ impl Group {
         }
     }
 
-    /// The client of this request has hung up. A member of a generation may join again until its session ends. Others are
-    /// removed with their metadata; one that knows its id may still join with it.
+    /// The client of this request has hung up. A member of a generation may join again until its session ends. Others
+    /// are removed with their metadata; one that knows its id may still join with it.
     pub(crate) fn abandon(&mut self, request_id: RequestId, now: Elapsed) {
         self.deadline_changed = true;
         let request_id = Some(request_id);

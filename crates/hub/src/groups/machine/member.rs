@@ -28,7 +28,7 @@ pub(super) struct Member {
     pub(super) arrival: u64,
     pub(super) joining: Option<RequestId>,
     pub(super) syncing: Option<RequestId>,
-    /// It has requested its assignment in this generation, or was never told of the generation.
+    /// It has requested its assignment in this generation, or was never notified of the generation.
     pub(super) synced: bool,
     /// It was part of a generation.
     pub(super) in_generation: bool,

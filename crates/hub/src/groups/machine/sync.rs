@@ -58,7 +58,8 @@ impl Group {
         }
     }
 
-    /// Stores the leader's assignment; the members receive it when it is stored. Members that it omits get an empty one.
+    /// Stores the leader's assignment; the members receive it when it is stored. Members that it omits get an empty
+    /// one.
     fn assign(&mut self, assignments: Vec<(String, Bytes)>) {
         let Phase::Completing { storing, .. } = &mut self.phase else {
             return;

@@ -83,8 +83,8 @@ impl Store {
         Ok((store, recovery))
     }
 
-    /// Reads a small log into the tail while its file is open. A node with many queues replays as many small journals at
-    /// its start.
+    /// Reads a small log into the tail while its file is open. A node with many queues replays as many small journals
+    /// at its start.
     fn load_small_log(&self) {
         let (base, next) = {
             let view = self.view.read();
@@ -96,7 +96,7 @@ impl Store {
             }
             (view.start, view.end)
         };
-        // Whoever reads it gets the error.
+        // Reading it returns the error.
         let Ok(read) = self.read(base, SMALL_LOG_BYTES, Isolation::Uncommitted) else {
             return;
         };

@@ -413,7 +413,7 @@ fn a_compaction_that_fails_half_way_is_completed_without_a_restart() {
             expected,
             "seed {seed}"
         );
-        // Appends and compactions go on.
+        // Appends and compactions continue.
         for number in 40..80 {
             let (key, value) = (format!("key {}", number % 6), format!("value {number}"));
             let offset = world.put(Some(&key), Some(&value));

@@ -76,7 +76,7 @@ impl DirectoryScan {
         });
     }
 
-    /// Whether a file outside the scan is gone, and not just unreadable.
+    /// Whether a file outside the scan was deleted, and is not just unreadable.
     pub(crate) fn is_gone(&self, file: &str) -> bool {
         let file = Path::new(file);
         let may_exist = |unreadable: &UnreadablePath| {

@@ -1,7 +1,7 @@
 //! The position in every file: the fold of the markers on the hub.
 //!
-//! To keep starts short, positions are stored on a compacted hub at times, file by file, with the offset up to which markers
-//! are included.
+//! To keep starts short, positions are stored on a compacted hub at times, file by file, with the offset up to which
+//! markers are included.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -105,7 +105,7 @@ impl FilePositions {
 
     /// Stores the positions that have changed.
     pub(crate) async fn store(&mut self, positions: &dyn Partition) -> Result<(), AppendError> {
-        // A few hundred names fit into a batch, whatever their lengths.
+        // A few hundred names of any length fit into a batch.
         const BATCH_FILES: usize = 256;
         while !self.changed.is_empty() {
             let names: Vec<String> = self.changed.iter().take(BATCH_FILES).cloned().collect();

@@ -180,7 +180,7 @@ impl Follower {
             let slice;
             (slicer, slice) = next_slice(slicer, last).await?;
             let Some(slice) = slice else { break };
-            // The file may have been replaced meanwhile; its events must not count as the old file's.
+            // The file may have been replaced meanwhile; its events must not be taken for the old file's.
             if grows && !self.begins_with(file, &known).await? {
                 return Ok(());
             }

@@ -6,10 +6,10 @@
 //! ```
 //!
 //! A follower appends new events of files to a hub of the input's own, and the job reads that hub like any other. Every
-//! batch begins with a marker (`file_marker.rs`) that holds the position in the file, so events and position are durable
-//! together: after a crash the follower resumes from the log itself, without duplicates and gaps. All else is as with hubs:
-//! the arrival time is the time of the append, punctuation is written to the partition, and a replay reads the same events
-//! although the files have changed or are gone.
+//! batch begins with a marker (`file_marker.rs`) that holds the position in the file, so events and position are
+//! durable together: after a crash the follower resumes from the log itself, without duplicates and gaps. All else is
+//! as with hubs: the arrival time is the time of the append, punctuation is written to the partition, and a replay
+//! reads the same events although the files have changed or are gone.
 
 mod directory_scan;
 mod file_marker;

@@ -1,6 +1,6 @@
-//! Who has which shards of a job: the streams, and the combiner.
+//! The assignment of a job's shards: the streams, and the combiner.
 //!
-//! An assignment decides who works, not who may write: whoever claims a shard shuts out its earlier owner. So members
+//! An assignment decides who works, not who may write: a claim fences the earlier owner. So members
 //! keep working while the group is rebalanced, and a member that does not know yet that a shard is another's does no harm.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +36,7 @@ pub struct ShardMembership {
     pub leave: Option<oneshot::Sender<oneshot::Sender<()>>>,
 }
 
-/// Gives the shards of a job to its instances.
+/// Assigns the shards of a job to its instances.
 pub trait ShardAssignor: Send + Sync {
     /// Joins the others that run `shards` shards.
     fn join(&self, shards: usize) -> ShardMembership;

@@ -170,7 +170,7 @@ async fn watch_until(
                 (_, end) => WatchEnd::Run(end),
             },
             command = commands.recv() => {
-                // It stops for good when nobody can command it any more.
+                // It stops for good when its handle is dropped.
                 let command = command.unwrap_or(Command::Stop);
                 let ends = matches!(command, Command::Stop | Command::Kill);
                 if ends {

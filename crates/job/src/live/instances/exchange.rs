@@ -1,9 +1,9 @@
 //! The exchange: the topic through which the streams of a job reach its combiner, whichever instances run them.
 //!
 //! It has a partition for each stream and combiner (`stream_exchange.rs`). A record is an output of the stream, with the
-//! positions in its input before and after it. The owner of the stream claims the partition (`Log::claim`) before it reads how far its predecessors have
-//! come, so every output is there once and outputs follow each other without a gap; the combiner checks that. An output
-//! that is larger than a record is written in pieces.
+//! positions in its input before and after it. The owner of the stream claims the partition (`Log::claim`) before it
+//! reads the end of the partition, so every output is there once and outputs follow each other without a gap; the
+//! combiner checks that. An output that is larger than a record is written in pieces.
 //!
 //! `docs/formats/exchange.md` describes the bytes.
 
@@ -23,7 +23,7 @@ use crate::stream::StreamOutput;
 
 const VERSION: u8 = 1;
 
-/// Brokers take records of almost a megabyte unless they are told otherwise.
+/// Brokers accept records of almost a megabyte by default.
 const PIECE_BYTES: usize = 512 << 10;
 
 /// The largest output that is put together again.
@@ -353,7 +353,7 @@ impl ExchangeWriter {
         self.partition.topic_partition().to_string()
     }
 
-    /// Appends the body of an output that ends at `to`. Ready with the offset after it when it is durable.
+    /// Appends the body of an output that ends at `to`. Completes with the offset after it when it is durable.
     pub(super) fn append(
         &mut self,
         to: StreamPosition,

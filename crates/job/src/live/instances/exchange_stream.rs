@@ -133,7 +133,7 @@ impl ExchangeStream {
             })?;
             if decoded.tables > self.tables {
                 return Err(format!(
-                    "the exchange of `{}` goes on with newer reference data",
+                    "the exchange of `{}` continues with newer reference data",
                     self.place
                 ));
             }

@@ -1,5 +1,5 @@
-//! An assignment through a consumer group of the cluster, with a protocol of its own: members tell which shards they have,
-//! and the leader spreads them (`assignment.rs`).
+//! An assignment through a consumer group of the cluster, with a protocol of its own: members send their shards, and
+//! the leader assigns all of them (`assignment.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ struct GroupMember {
 }
 
 impl GroupMember {
-    /// Runs until it leaves, or until nobody listens.
+    /// Runs until it leaves, or until the receiver is dropped.
     async fn run(mut self, mut left: oneshot::Receiver<oneshot::Sender<()>>) {
         let listening = self.assigned.clone();
         let answer = tokio::select! {
@@ -102,7 +102,7 @@ impl GroupMember {
         }
     }
 
-    /// A member that the group has removed has nothing any more.
+    /// A removed member owns nothing.
     fn forget_if_unknown(&mut self, error: &GroupError) {
         if let GroupError::UnknownMember(_) = error {
             self.member.clear();
@@ -176,7 +176,7 @@ impl GroupMember {
             .collect()
     }
 
-    /// Ready when the group is to be joined again.
+    /// Completes when a rejoin is needed.
     async fn heartbeats(&mut self, membership: &Membership) {
         let pause = (self.group.session / 10).max(Duration::from_millis(100));
         let mut heard = self.group.clock.elapsed();

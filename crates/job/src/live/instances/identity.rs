@@ -1,4 +1,4 @@
-//! What the instances of a job have in common: its state's identity, and where its input starts. The first instance that
+//! The shared identity of a job's instances: its state's identity, and where its input starts. The first instance that
 //! starts the job decides, and the others read it.
 
 use std::io;
@@ -16,7 +16,7 @@ const NAME: &str = "job.identity";
 const FORMAT: ObjectFormat = ObjectFormat {
     title: *b"HWJOBIDE",
     version: 1,
-    mistaken: "it is no identity of a job",
+    mistaken: "it is not the identity of a job (unknown header)",
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]

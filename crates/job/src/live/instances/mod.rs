@@ -55,7 +55,7 @@ pub(super) fn is_shared(job: &Job) -> bool {
     state.is_some_and(|state| state.shared)
 }
 
-/// What the shards of an instance have in common.
+/// The shared context of an instance's shards.
 struct InstanceContext {
     job: Arc<Job>,
     context: JobContext,
@@ -69,7 +69,7 @@ struct InstanceContext {
     cluster: Cluster,
     exchange: HubName,
     combiners: usize,
-    /// By which keys items go to combiners, if there are several.
+    /// The keys that route items to combiners, if there are several.
     routes: Option<Arc<KeyRoutes>>,
     store: Arc<dyn StateStore>,
     /// The folder of the job's shards in the store.
@@ -100,7 +100,7 @@ enum ShardEnd {
     TakenOver(String),
     /// It may be possible later.
     Delayed(String),
-    /// It goes on when this version of the reference data is decided.
+    /// It continues when this version of the reference data is decided.
     AwaitsTables(u64),
     /// The job fails.
     Failed(String),
@@ -164,7 +164,7 @@ impl ShardTables {
         (decided > own).then_some(decided)
     }
 
-    /// Ready when a later version waits for votes.
+    /// Completes when a later version waits for votes.
     async fn proposed(&self, instance: &InstanceContext) -> u64 {
         let (Some(own), Some(references)) = (self.version(), &instance.references) else {
             return std::future::pending().await;
@@ -179,7 +179,7 @@ impl ShardTables {
         }
     }
 
-    /// Says how far a shard has come with these tables.
+    /// Votes with the position of a shard with these tables.
     async fn vote(
         &self,
         instance: &InstanceContext,

@@ -9,7 +9,7 @@ use super::super::store_object::ObjectFormat;
 const FORMAT: ObjectFormat = ObjectFormat {
     title: *b"HWSTREAM",
     version: 1,
-    mistaken: "it is no checkpoint of a stream",
+    mistaken: "it is not a checkpoint of a stream (unknown header)",
 };
 
 /// With several.

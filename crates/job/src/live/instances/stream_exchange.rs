@@ -4,7 +4,7 @@
 //! partitions are written side by side, so after a crash they may end at different positions: a new owner drops from each
 //! what it has, and its fetches end at every one of these positions.
 //!
-//! One append is under way at a time. Outputs that come meanwhile go into the next as one, so a slow broker gets fewer
+//! One append is in flight at a time. Outputs that come meanwhile go into the next as one, so a slow broker gets fewer
 //! requests.
 
 use std::borrow::Cow;
@@ -36,17 +36,17 @@ pub(super) struct StreamExchange {
     inherited: StreamPosition,
     /// The version of the reference data, if the job has any.
     tables: Option<u64>,
-    /// Outputs that wait for the append under way.
+    /// Outputs that wait for the append in flight.
     waiting: VecDeque<ExchangedOutput>,
     appending: Option<Appending>,
 }
 
-/// An output on its way to the exchange.
+/// An output in flight to the exchange.
 pub(super) struct ExchangedOutput {
     pub to: StreamPosition,
     pub output: Box<StreamOutput>,
     pub status: Box<PartitionStatus>,
-    /// Given back when the output is durable.
+    /// Released when the output is durable.
     pub _in_flight: BytesInFlight,
 }
 
@@ -73,7 +73,7 @@ struct CombinerEnd {
 }
 
 impl StreamExchange {
-    /// The claimed partitions, of which each has the outputs before its offset of `restored`. The stream goes on at
+    /// The claimed partitions, of which each has the outputs before its offset of `restored`. The stream continues at
     /// `position`.
     pub(super) async fn open(
         routes: Option<Arc<KeyRoutes>>,
@@ -105,7 +105,7 @@ impl StreamExchange {
         })
     }
 
-    /// A partition that has lost records, if there is one. `is_restored`: the stream goes on from a checkpoint.
+    /// A partition that has lost records, if there is one. `is_restored`: the stream resumes from a checkpoint.
     pub(super) fn lost(&self, is_restored: bool) -> Option<String> {
         let is_lost = |end: &&CombinerEnd| match is_restored {
             // Records that were acknowledged are missing.

@@ -1,4 +1,4 @@
-//! A stream of a shared job that is running: its outputs on their way to the exchange, and its checkpoints.
+//! A stream of a shared job that is running: its outputs to the exchange, and its checkpoints.
 
 use std::io;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use super::stream_shard::store_failed;
 use super::{InstanceContext, ShardEnd, ShardTables};
 use crate::plan::InputPlan;
 
-/// How many fetches may be on their way to the exchange. Those that arrive during an append share the next one.
+/// The most fetches in flight to the exchange. Those that arrive during an append share the next one.
 pub(super) const PERMITS: usize = 8;
 
 /// A task that ends when it is dropped.
@@ -52,11 +52,11 @@ pub(super) struct StreamRun {
     pub state: Arc<ShardState>,
     pub checkpoint: u64,
     pub checkpointed_at: Duration,
-    /// Those who wait for the copy that was requested.
+    /// Callers waiting for the requested snapshot.
     pub copying: Option<Vec<CheckpointAnswer>>,
     pub storing: Option<StoringCheckpoint>,
     pub tables: ShardTables,
-    /// How far the outputs have come that are in the exchange.
+    /// The progress of the outputs in the exchange.
     pub progress: ShardVote,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct StoringCheckpoint {
     answers: Vec<CheckpointAnswer>,
 }
 
-/// What the run does next.
+/// The next action of the run.
 enum NextStep {
     GoOn,
     End(ShardEnd),
@@ -97,7 +97,7 @@ impl StreamRun {
                 ended = &mut self.feed.0, if feeds => {
                     feeds = false;
                     match (feed_ended(ended), self.tables.pending) {
-                        // It has come to where its predecessor was.
+                        // It has reached its predecessor's position.
                         (NextStep::GoOn, Some(version)) => {
                             return self.await_tables(version, feeds).await;
                         }
@@ -128,7 +128,7 @@ impl StreamRun {
         }
     }
 
-    /// Stops where it is, for new reference data, and says how far it has come.
+    /// Stops for new reference data, and votes with its position.
     async fn await_tables(mut self, version: u64, feeds: bool) -> ShardEnd {
         match self.store_last(feeds).await {
             Ok(Ok(_)) => {}
@@ -271,7 +271,7 @@ impl StreamRun {
     fn store(&mut self, snapshot: StreamSnapshot) {
         let answers = self.copying.take().unwrap_or_default();
         if let Some(storing) = &mut self.storing {
-            // The one under way is a little older.
+            // The one in progress is a little older.
             return storing.answers.extend(answers);
         }
         self.checkpoint += 1;
@@ -318,7 +318,7 @@ fn feed_ended(ended: Result<Result<(), String>, tokio::task::JoinError>) -> Next
     }
 }
 
-/// What a run waits for. Nothing is lost when the wait is dropped.
+/// An event that a run waits for. Nothing is lost when the wait is dropped.
 enum RunEvent {
     Stored(io::Result<()>),
     Appended(Result<Vec<ExchangedOutput>, ExchangeError>),
@@ -339,7 +339,7 @@ async fn next_event(
     }
 }
 
-/// Ready when the checkpoint is stored, if there is one.
+/// Completes when the checkpoint is stored, if there is one.
 async fn stored(storing: &mut Option<StoringCheckpoint>) -> io::Result<()> {
     match storing {
         None => std::future::pending().await,

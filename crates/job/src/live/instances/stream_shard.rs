@@ -1,8 +1,8 @@
 //! One stream of a shared job: reads a partition, runs the local part of the query, and writes its outputs to the exchange.
 //!
-//! A new owner claims the state and the partition of the exchange, and only then reads how far its predecessors have come.
-//! It goes on from the last checkpoint, which may be earlier, and drops the outputs that are there; a fetch ends exactly
-//! where they end, so the first output that it writes follows the last one.
+//! A new owner claims the state and the partition of the exchange, and only then reads the end of the exchange. It
+//! continues from the last checkpoint, which may be earlier, and drops the outputs that are already in the exchange; a
+//! fetch ends exactly where they end, so the first output that it writes follows the last one.
 
 use std::io;
 use std::sync::Arc;

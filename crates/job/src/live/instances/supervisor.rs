@@ -1,4 +1,4 @@
-//! Runs the shards that an instance is given, and gives back those that others get.
+//! Runs the assigned shards of an instance, and releases revoked ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -357,7 +357,7 @@ impl InstanceContext {
         self.status.set_layout(inputs, outputs, streams.collect());
     }
 
-    /// How a shard is called in the log of the job.
+    /// The name of a shard in the log of the job.
     fn shard_name(&self, shard: ShardNumber) -> String {
         match self.partitions.all.get(shard) {
             Some(source) => format!("`{}`", source.place),
@@ -392,7 +392,7 @@ struct RunningShard {
     started: Duration,
 }
 
-/// Ready when a look for reference data is done.
+/// Completes when a poll for reference data is done.
 async fn looked(look: &mut Option<ReferenceLook>) {
     match look {
         Some(look) => look.looked().await,
@@ -415,7 +415,7 @@ struct ShardSupervisor {
     restarts: BTreeMap<ShardNumber, Restart>,
     /// Set if the job has reference data.
     look: Option<ReferenceLook>,
-    /// Shards that go on with this version of the reference data.
+    /// Shards that continue with this version of the reference data.
     awaiting_tables: BTreeMap<ShardNumber, u64>,
     patience: Duration,
 }
@@ -567,7 +567,7 @@ impl ShardSupervisor {
                 return None;
             }
             ShardEnd::Stopped => {
-                self.instance.status.log(format!("has given up {name}"));
+                self.instance.status.log(format!("has released {name}"));
                 self.reconcile();
                 return None;
             }

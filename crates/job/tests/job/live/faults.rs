@@ -203,7 +203,8 @@ async fn a_job_without_any_checkpoint_left_asks_where_to_begin() {
     soon(handle.stop()).await;
 }
 
-/// Metadata of a hub is part of the event and overrides fields of the same names. // proves S1 (Metadata columns in SELECT *)
+/// Metadata of a hub is part of the event and overrides fields of the same names. // proves S1 (Metadata columns in
+/// SELECT *)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn select_star_shows_what_the_hub_knows_of_an_event() {
     let world = world().await;

@@ -233,7 +233,7 @@ async fn files_that_are_changed_behind_the_back_of_the_job_are_told_of() {
         .await;
     folder.put("c.jsonl", lines(8..9));
     folder.rows(&handle, 10).await;
-    // Another file may begin as the one that is gone did.
+    // Another file may begin like the deleted one.
     folder.put("a.jsonl", lines(5..6) + &lines(9..10));
     let rows = folder.rows(&handle, 12).await;
     let expected = [ids(0..7), vec!["{\"id\":null}".into()], ids([7, 8, 5, 9])].concat();

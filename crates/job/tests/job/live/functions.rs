@@ -64,7 +64,7 @@ async fn a_function_that_does_not_return_fails_its_job_with_its_name() {
     };
     let expected = "function 'slow' has not returned for 10s";
     assert!(reason.starts_with(expected), "{reason}");
-    // It can be stopped, and runs again beside the thread that was given up.
+    // It can be stopped, and runs again beside the abandoned thread.
     soon(handle.stop()).await;
     let handle = world.start(&job, live());
     soon(world.recorder.until("out", 5)).await;

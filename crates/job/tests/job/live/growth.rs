@@ -189,7 +189,7 @@ async fn an_event_from_before_its_partition_was_taken_up_is_out_of_order() {
     let row = |id: u64, ms: i64| format!("{{\"id\":{id},\"at\":\"{}\"}}", at(ms));
     assert_eq!(rows[..3], [row(1, 9_000), row(2, 10_000), row(3, 14_000)]);
     assert_eq!(rows[3..], [row(4, 14_000), row(5, 14_500)]);
-    // A row may be out before it is counted. Counts go on.
+    // A row may be out before it is counted. Counts continue.
     let status = soon(async {
         loop {
             let status = handle.status();
@@ -254,7 +254,8 @@ hub = "e"
 hub = "e"
 "#;
 
-/// Where the shape of the query depends on the number of partitions, the job says so and reads all after the next start.
+/// Where the shape of the query depends on the number of partitions, the job says so and reads all after the next
+/// start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_query_that_keeps_partitions_apart_reads_them_after_the_next_start() {
     let world = World::new(5);

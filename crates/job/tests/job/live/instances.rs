@@ -1,5 +1,5 @@
-//! Several instances of one job: whoever has which partition, and whoever dies or wakes up, the rows are those of one
-//! undisturbed run. // proves X1, X3
+//! Several instances of one job: for any assignment of partitions, and any deaths and late wake-ups, the rows are those
+//! of one undisturbed run. // proves X1, X3
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -208,7 +208,7 @@ impl Play {
         self.instances.push(begin(&self.world, &self.job, options));
     }
 
-    /// Gives every shard to somebody, and some to two at the same time.
+    /// Assigns every shard, and some of them to two owners at the same time.
     pub(super) fn assign(&mut self) {
         let count = self.instances.len();
         let mut given = vec![BTreeSet::new(); count];
@@ -518,7 +518,7 @@ async fn streams_and_combiner_on_three_instances_give_the_rows_of_one() {
     for instance in &instances {
         assert_eq!(soon(instance.handle.stop()).await.state, JobState::Stopped);
     }
-    // Nothing is told again by an instance that goes on.
+    // An instance that continues logs nothing again.
     let again = begin(&world, &shared, live());
     again.assignments.give(0..3);
     world.cluster.send("a", 1, &[event(31_000)]).await;

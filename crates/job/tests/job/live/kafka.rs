@@ -1,4 +1,5 @@
-//! Jobs that read topics of a cluster: rows as from hubs, and silence that is told from a journal. // proves X4 X5 T7 T8
+//! Jobs that read topics of a cluster: rows as from hubs, and punctuations from a journal. // proves X4 X5 T7
+//! T8
 
 use std::sync::Arc;
 
@@ -135,7 +136,7 @@ async fn kills_between_events_and_silences_change_no_row() {
         let world = World::new(seed);
         world.cluster.topic("e", 2, TimestampType::LogAppend).await;
         let rows = played(&world, seed).await;
-        // The rows of one run over the same topic and journal that nothing disturbs, though the clock stands still.
+        // The rows of one undisturbed run over the same topic and journal, with a stopped clock.
         let undisturbed = world.afresh();
         let job = over(TOPIC, COUNTS);
         let status = soon(undisturbed.start(&job, to_the_end()).ended()).await;
@@ -180,7 +181,7 @@ async fn a_second_start_elsewhere_shuts_the_first_one_out() {
     let elsewhere = world.afresh();
     let second = elsewhere.start(&job, live());
     soon(elsewhere.recorder.until("out", 1)).await;
-    // The first one finds out when it next tells of silence.
+    // The first one finds out at its next punctuation.
     world.advance(60_000);
     let JobState::Failed { reason } = soon(first.ended()).await.state else {
         panic!("two jobs write one journal");

@@ -52,7 +52,7 @@ async fn event(world: &World, id: i64, seconds: i64) {
     world.send("e", 0, &[event]).await;
 }
 
-/// Lets time pass until the job has said something new, and runs.
+/// Lets time pass until the job has logged a new line, and runs.
 async fn until_said(world: &World, handle: &Handle, words: &str, times: usize) {
     soon(async {
         loop {
@@ -146,7 +146,7 @@ async fn a_table_without_times_is_read_again_when_it_has_changed() {
     event(&world, 2, 10).await;
     let rows = soon(world.recorder.until("out", 2)).await;
     assert_eq!(rows, [row(1, 1), row(2, 22)]);
-    // A row may be out before it is counted. Counts go on.
+    // A row may be out before it is counted. Counts continue.
     soon(async {
         loop {
             let status = handle.status();
@@ -161,7 +161,7 @@ async fn a_table_without_times_is_read_again_when_it_has_changed() {
     soon(handle.stop()).await;
 }
 
-/// After a crash an event is joined with the same table again, though the file has changed or is gone.
+/// After a crash an event is joined with the same table again, though the file has changed or was deleted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_table_without_times_is_the_same_after_a_crash_until_another_is_taken_up() {
     let folder = tempfile::tempdir().unwrap();

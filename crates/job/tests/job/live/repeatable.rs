@@ -1,4 +1,4 @@
-//! Whatever is done to a job, its rows are the same and every number has one row. // proves T8 T9 S4
+//! After any operations on a job, its rows are the same and every number has one row. // proves T8 T9 S4
 
 use std::ops::Range;
 use std::sync::Arc;

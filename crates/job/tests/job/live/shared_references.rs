@@ -1,4 +1,4 @@
-//! Reference data of a job on several instances: whatever happens to them, every row meets the table that is in effect at
+//! Reference data of a job on several instances: after any failures, every row is joined with the table in effect at
 //! its time, in all partitions. // proves S3, X1, X3
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -95,7 +95,7 @@ fn write_table(path: &Path, version: u32) {
     file.commit().unwrap();
 }
 
-/// The times from which tables are in effect, by what the instances say.
+/// The effective times of tables, from the logs of the instances.
 fn effective_times(lines: &[String], times: &mut BTreeSet<Instant>) {
     for line in lines {
         let said = match (line.split_once(" of "), line.split_once("takes effect at ")) {
@@ -165,7 +165,7 @@ fn every_row_meets_the_table_of_its_time_whatever_happens() {
                     times.insert(at(minute.max(0) * 60_000));
                 }
                 let known = times.len();
-                // Some versions are replaced before anybody has seen them.
+                // Some versions are replaced before any instance has seen them.
                 let patience = play.below(100);
                 for step in 0..patience {
                     play.step().await;
@@ -224,7 +224,7 @@ async fn an_instance_that_cannot_reach_the_files_has_the_tables_of_the_others() 
         let rows = soon(world.recorder.until("out", id as usize)).await;
         assert!(rows[id as usize - 1].contains("\"version\":1"), "{rows:?}");
         drop(soon(instance.handle.kill()).await);
-        // The store has what is needed.
+        // The store has all data that later starts need.
         let _ = RealDisk.remove_file(&files.folder.path().join("r.jsonl"));
     }
     let elsewhere = world.afresh();

@@ -40,7 +40,7 @@ async fn no_login_for_three_minutes_is_told_on_time_and_again_tomorrow() {
     assert_eq!(rows, std::slice::from_ref(&expected));
     assert_eq!(soon(handle.stop()).await.state, JobState::Stopped);
 
-    // A later replay of the log gives the same rows, though the clock stands still.
+    // A later replay of the log gives the same rows with a stopped clock.
     let tomorrow = world.afresh();
     let status = soon(tomorrow.start(&job, to_the_end()).ended()).await;
     assert_eq!(status.state, JobState::Finished, "{:?}", status.log);

@@ -98,7 +98,7 @@ async fn an_edit_that_changes_nothing_goes_on_and_one_that_does_reads_back() {
     let said = to_end(&world, &spaced).await;
     assert!(
         said.iter()
-            .any(|line| line.contains("goes on from its last checkpoint")),
+            .any(|line| line.contains("resumes from its last checkpoint")),
         "{said:?}"
     );
     assert_eq!(world.recorder.rows("out").len(), 3);

@@ -169,8 +169,8 @@ proptest! {
     }
 }
 
-/// Time that one partition shows reaches the others at the end of a block. With a clock for every key that would show in
-/// the order of the rows.
+/// Time that one partition shows reaches the others at the end of a block. With a clock for every key that would show
+/// in the order of the rows.
 // proves T8 T11
 #[test]
 fn the_end_of_a_block_does_not_move_the_clocks_of_keys() {

@@ -1,7 +1,7 @@
 //! CreateAcls and DeleteAcls: bindings become grants of keys and are taken back.
 //!
-//! Several operations of Kafka are one right here, `manage`: it is given to who asks for all of them at once, and taken the
-//! same way. CREATE alone is a grant of its own.
+//! Several operations of Kafka are one right here, `manage`: bindings for all of them in one request grant it, and
+//! deleting them in one request revokes it. CREATE alone is a grant of its own.
 
 use std::collections::BTreeMap;
 
@@ -96,7 +96,7 @@ fn pattern(creation: &AclCreation) -> Result<Pattern, Refusal> {
     }
     if kind == LITERAL && name.len() > 1 && name.ends_with('*') {
         return Err(refused(
-            "a name that ends with * cannot be told from a prefix",
+            "a name that ends with * cannot be distinguished from a prefix",
         ));
     }
     Ok(Pattern {

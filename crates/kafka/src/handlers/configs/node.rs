@@ -1,4 +1,4 @@
-//! Settings of the node and of groups that are described only: those of the node are in its settings file.
+//! Settings of the node and of groups that are described only: the node's own settings are in its settings file.
 
 use super::definitions::kind;
 use super::settings::{Setting, SettingLevel, source, timestamp_type_name};

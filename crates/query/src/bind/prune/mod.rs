@@ -1,9 +1,9 @@
-//! Removes what no output needs: steps that nothing reads, columns that nothing uses, and above all whole events that
-//! only `SELECT *` in a first step reads.
+//! Removes nodes and columns that no output needs: steps that nothing reads, columns that nothing uses, and above all
+//! whole events that only `SELECT *` in a first step reads.
 //!
-//! Binding cannot know this, because columns are requested until the last statement is bound. [`Usage`] goes from the
-//! outputs down and drops what computes unneeded columns; [`Renumber`] goes up again and moves the references to the
-//! columns that are left.
+//! Binding cannot know this, because columns are requested until the last statement is bound. [`Usage`] walks down from
+//! the outputs and drops expressions of unneeded columns; [`Renumber`] walks up again and moves the references to the
+//! remaining columns.
 
 use crate::plan::{
     AnalyticCall, AnalyticColumn, AnalyticNode, ApplyColumn, Expr, ExprKind, Input, MatchRef, Name,
@@ -187,7 +187,7 @@ struct Usage {
 }
 
 impl Usage {
-    /// Drops what computes unneeded columns. References still use the old positions.
+    /// Drops the expressions of unneeded columns. References still use the old positions.
     fn of(plan: &mut Plan) -> Usage {
         let columns = plan
             .nodes
@@ -235,7 +235,7 @@ impl Usage {
         }
     }
 
-    /// Drops what the node need not compute, and marks what it reads.
+    /// Drops unneeded expressions of the node, and marks the columns that it reads.
     fn node(&mut self, node: &mut Node, id: NodeId, inputs: &mut [Input]) {
         for below in node.below() {
             self.node[below.0] = true;
@@ -322,7 +322,7 @@ fn width(inputs: &[Input], widths: &[usize], node: &Node) -> usize {
     }
 }
 
-/// The plan without what is not used.
+/// The plan without unused parts.
 #[derive(Default)]
 struct Renumber {
     plan: Plan,

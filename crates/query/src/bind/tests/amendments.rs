@@ -149,7 +149,7 @@ fn counts_of_patterns_are_written_out() {
     }
 }
 
-/// The state of live jobs is tied to the text of their plan: what earlier versions wrote must not change.
+/// The state of live jobs is tied to the text of their plan: plans of earlier versions must not change.
 // proves R3
 #[test]
 fn settings_that_are_new_do_not_show_in_plans() {

@@ -46,7 +46,7 @@ fn catalog() -> Catalog {
     }
 }
 
-/// What the query becomes, without the notes on partitions; its errors if it is wrong.
+/// The explained plan, without the notes on partitions; its errors if it is wrong.
 fn plan(query: &str) -> String {
     let compiled = match compile(query, &catalog()) {
         Ok(compiled) => compiled,

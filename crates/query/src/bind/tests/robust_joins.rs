@@ -1,4 +1,4 @@
-//! Whatever is joined to what, plans are well formed.
+//! Plans of any joins are well formed.
 
 use proptest::prelude::*;
 

@@ -43,8 +43,8 @@ fn an_unknown_input_is_an_error_that_says_what_there_is() {
     );
     rejects(
         r#"
-        WITH a AS (SELECT x FROM b), b AS (SELECT x FROM input) SELECT x FROM a => the step `b` is not there yet
-        WITH a AS (SELECT x FROM a) SELECT x FROM a => the step `a` is not there yet
+        WITH a AS (SELECT x FROM b), b AS (SELECT x FROM input) SELECT x FROM a => the step `b` is used before its definition
+        WITH a AS (SELECT x FROM a) SELECT x FROM a => the step `a` is used before its definition
     "#,
     );
 }

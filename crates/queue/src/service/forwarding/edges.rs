@@ -1,4 +1,4 @@
-//! What is forwarded where, as a graph: a queue or subscription leads to its targets, a topic to its subscriptions.
+//! The graph of forwarding: a queue or subscription leads to its targets, a topic to its subscriptions.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(super) struct Edges {
 }
 
 impl Edges {
-    /// Sets what a queue forwards to, unless a message could then be forwarded too often.
+    /// Sets the target of a queue, unless a message could then be forwarded too often.
     pub(super) fn set_checked(
         &mut self,
         name: &str,
@@ -36,7 +36,7 @@ impl Edges {
         }
     }
 
-    /// Sets what a queue forwards to, and returns what it was.
+    /// Sets the target of a queue, and returns the previous one.
     pub(super) fn set(&mut self, name: &str, targets: Vec<String>) -> Vec<String> {
         let before = match targets.is_empty() {
             true => self.targets.remove(name),
@@ -45,7 +45,7 @@ impl Edges {
         before.unwrap_or_default()
     }
 
-    /// Whether every way from a queue or topic has at most so many steps. A circle has more than any number.
+    /// Whether every path from a queue or topic has at most this many steps. A circle has more than any number.
     fn is_within(&self, from: &str, steps: usize) -> bool {
         if let Some(targets) = self.targets.get(from) {
             let next = |to: &String| steps > 0 && self.is_within(to, steps - 1);

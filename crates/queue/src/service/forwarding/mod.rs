@@ -1,8 +1,8 @@
 //! Forwarding: queues and subscriptions whose messages, or dead letters, go to another queue or topic of the node.
 //!
-//! One task for each such sub-queue moves messages (`task.rs`); this file starts and ends the tasks as settings change, and
-//! refuses settings that would move a message in a circle (`edges.rs`). *Invariants:* a message is in the source or in the
-//! target, also over a crash: it leaves the source when the target has it, and the target takes it once.
+//! One task for each such sub-queue moves messages (`task.rs`); this file starts and ends the tasks as settings change,
+//! and refuses settings that would move a message in a circle (`edges.rs`). *Invariants:* a message is in the source or
+//! in the target, also over a crash: it leaves the source when the target has it, and the target takes it once.
 
 mod edges;
 mod task;
@@ -39,7 +39,7 @@ impl Drop for Forwarding {
     }
 }
 
-/// Knows all queues and topics, and what is forwarded where.
+/// Knows all queues and topics, and the graph of forwarding.
 pub(super) struct Router {
     queues: Queues,
     topics: Topics,
@@ -47,7 +47,7 @@ pub(super) struct Router {
     changed: mpsc::UnboundedSender<Queue>,
 }
 
-/// What is forwarded of one queue, and the task for it.
+/// The forwarding of one queue, and its task.
 struct RunningForward {
     source: Queue,
     target: String,
@@ -55,7 +55,7 @@ struct RunningForward {
     task: JoinHandle<()>,
 }
 
-/// Aborting is safe: what is under way is numbered in the source.
+/// Aborting is safe: in-flight messages are numbered in the source.
 impl Drop for RunningForward {
     fn drop(&mut self) {
         self.task.abort();
@@ -63,7 +63,7 @@ impl Drop for RunningForward {
 }
 
 impl Forwarding {
-    /// Forwards what the settings of all queues and subscriptions say, now and when they change.
+    /// Forwards according to the settings of all queues and subscriptions, now and when they change.
     pub fn start(queues: &Queues, topics: &Topics) -> Forwarding {
         let (changed, changes) = mpsc::unbounded_channel();
         let router = Arc::new(Router {
@@ -87,7 +87,7 @@ impl Forwarding {
         Forwarding { router, supervisor }
     }
 
-    /// Checks what was stored before forwarding was started.
+    /// Checks stored settings before forwarding starts.
     pub async fn check(&self, queue: &Queue) -> Result<(), ForwardError> {
         match queue.stats().await {
             Ok(stats) => self.router.check(queue.name(), &stats.settings),

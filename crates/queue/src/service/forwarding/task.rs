@@ -1,8 +1,8 @@
 //! Moves the messages of one queue, or its dead letters, to a target.
 //!
-//! The source locks messages for the way, durably and under growing numbers; the target stores the next number it expects in
-//! the same batch as the messages, and takes none below it; then the source removes them. After a crash anywhere in between,
-//! what is under way is offered again.
+//! The source locks messages during the transfer, durably and under growing numbers; the target stores the next number
+//! it expects in the same batch as the messages, and takes none below it; then the source removes them. After a crash
+//! anywhere in between, in-flight messages are offered again.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::message::{Message, NewMessage};
 use crate::service::error::Error;
 use crate::service::handle::Queue;
 
-/// What is moved at once.
+/// The size of one transfer.
 const LIMIT: ReceiveLimit = ReceiveLimit {
     count: 256,
     bytes: 1 << 20,
@@ -40,7 +40,7 @@ pub(super) struct ForwardTask {
 }
 
 impl ForwardTask {
-    /// Runs until it is stopped, or the source is gone.
+    /// Runs until it is stopped, or the source is closed.
     pub(super) async fn run(mut self) {
         let mut is_warned = false;
         while !*self.stopped.borrow() {
@@ -132,7 +132,7 @@ impl ForwardTask {
     }
 }
 
-/// A message as the target gets it: with the rest of its time, and with the reason why it was a dead letter.
+/// A message as sent to the target: with the rest of its time, and with the reason why it was a dead letter.
 fn forwarded_message(message: &Message, now_ms: i64) -> NewMessage {
     let mut content = (*message.content).clone();
     let mut expires_ms = message.expires_ms;

@@ -28,7 +28,7 @@ pub struct NewTopic {
 pub struct NewSubscription {
     pub name: String,
     pub settings: Settings,
-    /// Without any, it gets every message.
+    /// Without any, it receives every message.
     pub rules: Vec<Rule>,
 }
 
@@ -39,9 +39,9 @@ struct MissingSubscription<'a> {
 }
 
 impl Topics {
-    /// Creates the topics and subscriptions that do not exist, and gives the others their settings and rules; rules that are
-    /// not named stay. Completes when all would survive a crash. An error has the name of what could not be created or
-    /// changed.
+    /// Creates the topics and subscriptions that do not exist, and gives the others their settings and rules; rules
+    /// that are not named stay. Completes when all would survive a crash. An error has the name of the entity that
+    /// could not be created or changed.
     pub async fn declare(&self, specs: &[NewTopic]) -> Result<(), (String, TopicError)> {
         let _changing = self.inner.changing.lock().await;
         self.create_missing(specs).await?;

@@ -1,7 +1,9 @@
-//! From a topic to its subscriptions: one task for each subscription gives it references to what its rules select.
+//! From a topic to its subscriptions: one task for each subscription appends references to the messages that its rules
+//! select.
 //!
-//! The position of a subscription is an event of its own journal, in the same batch as the references before it, so a crash
-//! neither loses nor repeats a message. A subscription that is full delays only itself: the topic keeps the messages for it.
+//! The position of a subscription is an event of its own journal, in the same batch as the references before it, so a
+//! crash neither loses nor repeats a message. A subscription that is full delays only itself: the topic keeps the
+//! messages for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +17,7 @@ use crate::machine::{PublishedCopy, PublishedMessage, ReceiveLimit, TopicPositio
 use crate::service::error::Error;
 use crate::service::handle::Queue;
 
-/// What is copied at once.
+/// The size of one copy.
 const LIMIT: ReceiveLimit = ReceiveLimit {
     count: 256,
     bytes: 1 << 20,
@@ -42,7 +44,7 @@ impl Forwarder {
             if let Err(error) = self.forward().await {
                 if !error.is_over_limit() {
                     let name = self.subscription.queue().name();
-                    tracing::warn!(%error, "subscription `{name}` gets no messages for now");
+                    tracing::warn!(%error, "subscription `{name}` receives no messages for now");
                 }
                 tokio::time::sleep(PAUSE).await;
             }
@@ -53,7 +55,7 @@ impl Forwarder {
     async fn forward(&self) -> Result<(), Error> {
         let position = self.subscription.position();
         let messages = self.topic.published(position, LIMIT, WAIT).await?;
-        // Rules that were changed before a message was sent count for it.
+        // Rules that were changed before a message was sent apply to it.
         let rules = self.subscription.rules();
         let (mut rest, mut count) = (&messages[..], messages.len());
         loop {

@@ -1,10 +1,10 @@
-//! Topics and subscriptions that are deleted when nobody uses them.
+//! Topics and subscriptions that are deleted when idle.
 
 use super::{Topic, TopicError, Topics};
 use crate::service::handle::Queue;
 
 impl Topics {
-    /// Deletes the topics and subscriptions that nobody has used for as long as their settings say. Returns their names.
+    /// Deletes topics and subscriptions whose idle time exceeds their setting. Returns their names.
     pub async fn delete_idle(&self) -> Vec<(String, Result<(), TopicError>)> {
         let _changing = self.inner.changing.lock().await;
         let mut deleted = Vec::new();

@@ -1,10 +1,10 @@
 //! The topics of a node and their subscriptions: created, changed, listed and deleted.
 //!
-//! A topic is a queue of its own, so that sending, scheduling and duplicate detection are those of queues. Each subscription
-//! is one, too, and gets references to the topic's messages through its rules (`forward.rs`); the topic keeps a message until
-//! no subscription refers to it (`trim.rs`). *Invariants:* a message that a topic has accepted reaches every subscription that
-//! selects it, once, also over a crash; its body is stored once, and leaves the topic when all are done with it; a rule counts
-//! for every message that is sent after its change was confirmed.
+//! A topic is a queue of its own, so sending, scheduling and duplicate detection work as for queues. Each subscription
+//! is one, too, and gets references to the topic's messages through its rules (`forward.rs`); the topic keeps a message
+//! until no subscription refers to it (`trim.rs`). *Invariants:* a message that a topic has accepted reaches every
+//! subscription that selects it, once, also over a crash; its body is stored once, and is deleted from the topic when
+//! all have released it; a rule applies to every message that is sent after its change was confirmed.
 
 mod declare;
 mod error;
@@ -41,7 +41,7 @@ use forward::Forwarder;
 use references::TopicReferences;
 use trim::{Releaser, Trimmer};
 
-/// Copies of a message may be larger than it, by what actions add.
+/// Copies of a message may be larger, because actions add properties.
 const COPY_BYTES_MAX: u32 = 2 << 20;
 
 /// How many topics and subscriptions there may be.
@@ -87,9 +87,9 @@ struct RunningTopic {
 pub struct Topic {
     queue: Queue,
     subscriptions: RwLock<BTreeMap<String, RunningSubscription>>,
-    /// What the subscriptions refer to.
+    /// The references of the subscriptions.
     references: Arc<TopicReferences>,
-    /// A subscription has moved on, or is done with a message.
+    /// A subscription has advanced, or has released a message.
     progress: Arc<Notify>,
 }
 
@@ -175,7 +175,7 @@ impl Topics {
         (opened, failed)
     }
 
-    /// Runs what is stored. A topic one of whose subscriptions is missing keeps all messages.
+    /// Runs the stored topics. A topic one of whose subscriptions is missing keeps all messages.
     async fn reopen(&self, mut missing: Vec<String>) {
         for queue in self.inner.topics.list() {
             self.run_topic(queue);
@@ -250,8 +250,8 @@ impl Topics {
         Ok(())
     }
 
-    /// Creates a subscription, which gets the messages that are sent from now on. Without rules it gets the rule that selects
-    /// everything.
+    /// Creates a subscription, which receives the messages that are sent from now on. Without rules it has the rule
+    /// that selects everything.
     pub async fn create_subscription(
         &self,
         topic: &str,

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
 
-/// Only what is durable counts: a reference before the position of its subscription moves on, and its end when a crash cannot
-/// undo it.
+/// Only what is durable counts: a reference before the position of its subscription moves on, and its end when a crash
+/// cannot undo it.
 #[derive(Default)]
 pub(super) struct TopicReferences(Mutex<State>);
 
@@ -43,7 +43,7 @@ impl TopicReferences {
         std::mem::take(&mut self.0.lock().done)
     }
 
-    /// Those of some messages that nobody refers to.
+    /// Those of some unreferenced messages.
     pub(super) fn unreferenced(&self, seqs: impl Iterator<Item = u64>) -> Vec<u64> {
         let state = self.0.lock();
         seqs.filter(|seq| !state.counts.contains_key(seq)).collect()

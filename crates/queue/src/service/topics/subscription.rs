@@ -23,8 +23,8 @@ pub struct Subscription {
     rules: RwLock<Rules>,
     /// The topic's messages up to here are in the queue.
     position: Mutex<TopicPosition>,
-    /// The messages of the topic that the queue refers to durably. Held while that is changed, so that the changes of the
-    /// queue and of this set have the same order.
+    /// The messages of the topic that the queue refers to durably. Held while that is changed, so that the changes of
+    /// the queue and of this set have the same order.
     referenced: tokio::sync::Mutex<BTreeSet<u64>>,
     /// Those of all subscriptions of the topic.
     references: Arc<TopicReferences>,
@@ -66,7 +66,7 @@ impl Subscription {
         self.rules.read().clone()
     }
 
-    /// Adds a rule, which counts for every message that is sent after this returns.
+    /// Adds a rule, which applies to every message that is sent after this returns.
     pub async fn add_rule(&self, rule: Rule) -> Result<(), TopicError> {
         rule.check()?;
         let _changing = self.changing.lock().await;
@@ -164,7 +164,7 @@ impl Subscription {
         self.references.release(referenced.into_iter().collect());
     }
 
-    /// Asks the queue what it refers to, after a request whose outcome is unknown.
+    /// Reads the references of the queue, after a request whose outcome is unknown.
     pub(super) async fn reload_references(&self) -> Result<(), Error> {
         self.reload(&mut *self.referenced.lock().await).await
     }

@@ -1,8 +1,8 @@
-//! The end of a topic's messages: one task for each subscription notices what it no longer refers to, and one for each topic
-//! removes what all subscriptions have passed and nobody refers to.
+//! The end of a topic's messages: one task for each subscription collects its released references, and one for each
+//! topic removes messages that all subscriptions have passed and none refers to.
 //!
-//! A subscription tells what it is done with when that is durable in its journal, so a topic never removes what a subscription
-//! would need after a crash.
+//! A subscription reports a release when it is durable in its journal, so a topic never removes a message that a
+//! subscription would need after a crash.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::service::error::Error;
 /// Messages that one request looks at.
 const SCAN_MESSAGES_MAX: usize = 10_000;
 
-/// Notices what a subscription is done with.
+/// Collects the released references of a subscription.
 pub(super) struct Releaser {
     pub(super) subscription: Arc<Subscription>,
     pub(super) progress: Arc<Notify>,
@@ -38,7 +38,7 @@ impl Releaser {
         }
     }
 
-    /// After a failed request nobody knows what was released.
+    /// After a failed request the released references are unknown.
     async fn recover(&self) {
         loop {
             tokio::time::sleep(PAUSE).await;
@@ -49,7 +49,7 @@ impl Releaser {
     }
 }
 
-/// Removes messages from a topic when every subscription is done with them.
+/// Removes messages from a topic when every subscription has released them.
 pub(super) struct Trimmer {
     topic: Arc<Topic>,
     /// Every message up to here was removed, or a subscription referred to it.
@@ -69,7 +69,7 @@ impl Trimmer {
                 Ok(true) => {}
                 Ok(false) => self.wait().await,
                 Err(_) => {
-                    // What was to be removed may be there again.
+                    // Messages of the failed trim may still exist.
                     self.passed = TopicPosition::START;
                     tokio::time::sleep(PAUSE).await;
                 }
@@ -77,7 +77,8 @@ impl Trimmer {
         }
     }
 
-    /// Waits until a subscription has made progress. Without subscriptions there is none, and messages come to nobody.
+    /// Waits until a subscription has made progress. Without subscriptions there is none, and messages have no
+    /// receiver.
     async fn wait(&self) {
         let progress = self.topic.progress.notified();
         match self.topic.subscriptions().is_empty() {
@@ -94,7 +95,7 @@ impl Trimmer {
         }
     }
 
-    /// Removes what can be removed now, and returns whether there may be more.
+    /// Removes all removable messages, and returns whether there may be more.
     async fn trim(&mut self) -> Result<bool, Error> {
         let topic = &self.topic;
         let subscriptions = topic.subscriptions();
@@ -104,7 +105,7 @@ impl Trimmer {
             // No subscription refers to the messages.
             None => topic.queue.topic_end().await?,
         };
-        // Those after `until` are looked at again when it has passed them.
+        // Messages after `until` are checked again when it has passed them.
         let mut seqs = topic.references.take_done();
         let passed = topic
             .queue

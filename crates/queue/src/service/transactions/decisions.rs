@@ -35,11 +35,11 @@ pub(super) struct Decisions {
 
 #[derive(Default)]
 struct State {
-    /// The next offset that a decision may get.
+    /// The next offset for a decision.
     end: Offset,
     /// Decisions that some queue has not applied.
     open: BTreeSet<Offset>,
-    /// Appends whose offset is not known yet: by their number, the smallest offset that they may get.
+    /// Appends whose offset is not known yet: by their number, the smallest offset that they may have.
     appending: BTreeMap<u64, Offset>,
     next_append: u64,
     /// How many were done since the hub was trimmed.

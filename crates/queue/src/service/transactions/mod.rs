@@ -1,10 +1,10 @@
 //! Transactions: messages sent and settled in several queues of the node, all or nothing.
 //!
-//! The operations of one queue are one request, and so one batch of its journal. For several queues a record on a hub of its
-//! own decides, one durable append with everything that is to be done: before it each queue reserves what it will settle,
-//! after it each applies its part and remembers that it has. A crash before the append leaves nothing; after it the parts are
-//! applied when the node starts, before anybody is served. *Invariants:* no part is applied without a decision, none twice,
-//! and none is forgotten.
+//! The operations of one queue are one request, and so one batch of its journal. For several queues a record on a hub
+//! of its own decides, one durable append with everything that is to be done: before it each queue reserves what it
+//! will settle, after it each applies its part and remembers that it has. A crash before the append leaves nothing;
+//! after it the parts are applied when the node starts, before any request is served. *Invariants:* no part is applied
+//! without a decision, none twice, and none is forgotten.
 
 mod decisions;
 mod requests;
@@ -33,7 +33,7 @@ pub enum TransactionOperation {
     Settle { token: LockToken, how: Disposition },
 }
 
-/// What a transaction does in one queue.
+/// The part of a transaction in one queue.
 #[derive(Clone)]
 pub struct TransactionPart {
     pub queue: Queue,
@@ -47,7 +47,7 @@ pub struct Transactions {
 }
 
 impl Transactions {
-    /// Applies what was decided before a crash. To be called before anybody uses the queues and topics.
+    /// Applies the decisions made before a crash. Must be called before queues and topics are used.
     pub async fn open(
         log: Arc<dyn Log>,
         queues: &Queues,
@@ -85,7 +85,7 @@ impl Transactions {
                 let PreparedPart { queue, steps } = parts.remove(0);
                 queue.call(move |machine| machine.transact(steps)).await
             }
-            // Goes on if the caller does not wait any more: half of it may be done.
+            // Continues if the caller stops waiting: half of it may be done.
             _ => {
                 let decisions = self.decisions.clone();
                 let committing = tokio::spawn(commit_all(decisions, parts));

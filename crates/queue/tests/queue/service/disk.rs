@@ -1,5 +1,5 @@
-//! A queue over the embedded hub on a disk that fills up, fails or is corrupted: accepted messages stay or their loss is
-//! reported, rejected ones leave nothing behind, and work continues when it can. proves Q1
+//! A queue over the embedded hub on a disk that fills up, fails or is corrupted: accepted messages stay or their loss
+//! is reported, rejected ones leave nothing behind, and work continues when it can. proves Q1
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

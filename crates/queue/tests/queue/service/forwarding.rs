@@ -1,4 +1,4 @@
-//! Messages and dead letters that go on to other queues and topics.
+//! Messages and dead letters that are forwarded to other queues and topics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,7 +92,7 @@ async fn messages_and_dead_letters_go_on_to_queues_and_topics() {
     let refused = first.receive(ReceiveRequest::default()).await;
     assert_eq!(refused, Err(Error::Refused(Refusal::Forwards("t".into()))));
 
-    // Without forwarding of messages they stay; dead letters go on.
+    // Without forwarding of messages they stay; dead letters are forwarded.
     let settings = Settings {
         forward_to: None,
         ..settings

@@ -1,4 +1,4 @@
-//! Queues, topics and subscriptions that are deleted when nobody uses them.
+//! Queues, topics and subscriptions that are deleted when idle.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -223,7 +223,7 @@ struct World {
 }
 
 impl World {
-    /// Sends and completes while appends wait; some become durable, in any order; then the node crashes or goes on.
+    /// Sends and completes while appends wait; some become durable, in any order; then the node crashes or continues.
     async fn round(&mut self, topics: Topics) -> Topics {
         let mut held = Vec::new();
         for name in NAMES {
@@ -277,7 +277,7 @@ impl World {
         }
     }
 
-    /// After all locks have ended, what is left in each subscription is what nobody has completed.
+    /// After all locks have ended, each subscription has exactly its uncompleted messages.
     async fn check(&self, topics: &Topics, seed: u64) {
         tokio::time::sleep(std::time::Duration::from_secs(120)).await;
         for name in NAMES {

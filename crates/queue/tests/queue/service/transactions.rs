@@ -1,4 +1,4 @@
-//! Transactions over several queues: all of it or nothing, whatever crashes.
+//! Transactions over several queues: all of it or nothing, through any crashes.
 
 use std::sync::Arc;
 

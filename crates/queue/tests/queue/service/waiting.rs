@@ -1,4 +1,4 @@
-//! Replies and waiting. Time stands still until all tasks wait.
+//! Replies and waiting. Time does not advance until all tasks wait.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,7 +97,7 @@ async fn a_message_whose_receiver_was_lost_with_the_answer_comes_back_after_its_
         async move { queue.receive(receive(0)).await }
     });
     tokio::time::sleep(Duration::from_secs(1)).await;
-    // It is delivered, but the receiver is gone.
+    // It is delivered, but the receiver has disconnected.
     lost.abort();
     assert!(lost.await.unwrap_err().is_cancelled());
     log.open();

@@ -1,4 +1,4 @@
-//! What goes to the client: replies and events, as far as credit, output and quota reach.
+//! Deliveries to the client: replies and events, as far as credit, output and quota reach.
 
 use futures_util::future::{AbortHandle, Abortable};
 use highwater_access::{Resource, Usage};
@@ -26,7 +26,7 @@ impl Dispatcher {
         }
     }
 
-    /// Sends what waits for a link, as far as credit, output and quota reach; reads more if nothing waits.
+    /// Sends the pending messages of a link within credit, output and quota; reads more if nothing waits.
     pub(super) fn feed(&mut self, link: LinkId) {
         match self.links.get_mut(&link) {
             Some(Link::Replies(replies)) => {

@@ -38,7 +38,7 @@ use transactions::OpenTransactions;
 /// No message is sent while this many bytes wait to be written.
 pub(in crate::amqp) const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
-/// The end of something that took time.
+/// The result of an asynchronous operation.
 pub(in crate::amqp) enum Completion {
     /// `None`: the login is refused.
     Login(Option<Arc<Key>>),
@@ -75,14 +75,14 @@ pub(in crate::amqp) enum Completion {
         result: Result<(), AmqpError>,
     },
     Reply(Box<FinishedRequest>),
-    /// What a link held of a queue is given back.
+    /// The messages that a link held are released.
     CleanedUp,
     /// A reader with this level has taken the partition.
     Stolen {
         link: LinkId,
         level: i64,
     },
-    /// Its requester is gone.
+    /// The task ended without a result.
     Abandoned,
 }
 
@@ -118,7 +118,7 @@ pub(in crate::amqp) struct Dispatcher {
     pub(in crate::amqp) machine: Connection,
     credentials: Credentials,
     links: HashMap<LinkId, Link>,
-    /// Links whose acceptance is being decided, and what they wait for.
+    /// Links whose acceptance is being decided, and their attach requests.
     attaching: HashMap<LinkId, Option<PendingWait>>,
     pub(in crate::amqp) work: FuturesUnordered<BoxFuture<Completion>>,
     verifying: usize,
@@ -177,7 +177,7 @@ impl Dispatcher {
         self.credentials.is_known()
     }
 
-    /// Handles what the client has sent.
+    /// Handles the frames of the client.
     pub(in crate::amqp) fn receive(&mut self, input: &mut BytesMut) -> Result<(), ProtocolError> {
         let now = self.broker.clock.elapsed();
         while let Some(event) = self.machine.next_event(input, now)? {
@@ -304,7 +304,7 @@ impl Dispatcher {
         self.machine.accept_link(link, accepted.terms);
         self.links.insert(link, accepted.link);
         if let Some(stolen) = accepted.stolen {
-            // Ends without a level when the link is gone.
+            // Ends without a level when the link is closed.
             self.push(async move {
                 match stolen.await {
                     Ok(level) => Completion::Stolen { link, level },
@@ -459,7 +459,7 @@ impl Dispatcher {
         self.machine.detach_link(link, error);
     }
 
-    /// Settles what has been decided since the last call.
+    /// Settles the outcomes since the last call.
     pub(in crate::amqp) fn flush_settlements(&mut self) {
         self.settlements.flush(&mut self.machine);
     }

@@ -1,4 +1,4 @@
-//! Links and requests of queues: what a client sends, receives, settles and asks for.
+//! Links and requests of queues: sends, receives, settlements and requests of a client.
 
 use std::future::Future;
 
@@ -33,7 +33,7 @@ impl PendingWait {
     }
 }
 
-/// Deliveries that a client has settled, and what came of it.
+/// Deliveries that a client has settled, and their results.
 pub(in crate::amqp) struct SettledDeliveries {
     ids: Vec<u32>,
     kind: OutcomeKind,
@@ -101,7 +101,7 @@ impl Dispatcher {
         }
     }
 
-    /// Sends received messages as far as credit, output and quota reach; receives more if nothing waits.
+    /// Sends received messages within credit, output and quota; receives more if nothing waits.
     pub(super) fn feed_receiver(&mut self, link: LinkId) {
         let Some(Link::QueueReceiver(receiver)) = self.links.get_mut(&link) else {
             return;
@@ -185,7 +185,7 @@ impl Dispatcher {
         result: Result<UndeliveredBatch, AmqpError>,
     ) {
         let drains = self.machine.is_draining(link);
-        // Messages for a link that is gone go back when they are dropped.
+        // Messages for a closed link are released when they are dropped.
         let Some(Link::QueueReceiver(receiver)) = self.links.get_mut(&link) else {
             return;
         };
@@ -358,7 +358,7 @@ impl Dispatcher {
         locks.next()
     }
 
-    /// Forgets a link. What it has received and not sent, and its session, go back.
+    /// Forgets a link. Its received but unsent messages, and its session, are released.
     pub(super) fn remove_link(&mut self, link: LinkId) {
         if let Some(Some(wait)) = self.attaching.remove(&link) {
             self.push_cleanup(Some(wait.end()));
@@ -385,7 +385,7 @@ impl Dispatcher {
         }
     }
 
-    /// The waits of a client that is gone.
+    /// The waits of a disconnected client.
     fn take_waits(&mut self) -> Vec<PendingWait> {
         let attaching = self.attaching.drain().filter_map(|(_, wait)| wait);
         let wait_of = |receiver: &QueueReceiver| {
@@ -400,7 +400,7 @@ impl Dispatcher {
     }
 }
 
-/// A message or session that a queue has just given to a client that is gone goes back, as soon as that is known.
+/// A message or session that a queue has just assigned to a disconnected client is released as soon as that is known.
 impl Drop for Dispatcher {
     fn drop(&mut self) {
         use futures_util::{FutureExt, StreamExt};
@@ -413,7 +413,7 @@ impl Drop for Dispatcher {
         self.links.clear();
         let mut work = std::mem::take(&mut self.work);
         runtime.spawn(async move {
-            // What has not begun begins, so that it is there to be ended.
+            // A wait that has not begun is started, so that it can be ended.
             while let Some(Some(completion)) = work.next().now_or_never() {
                 drop(completion);
             }

@@ -79,7 +79,7 @@ impl Dispatcher {
         });
     }
 
-    /// Answers a request. `refused` says why its token is not valid.
+    /// Answers a request. `refused` is the reason why its token is not valid.
     pub(super) fn answer(&mut self, pending: PendingRequest, refused: Option<String>) {
         let request = &pending.request;
         let operation = request.text("operation").unwrap_or_default();

@@ -1,7 +1,8 @@
-//! Transactions of a client: what it sends and settles in one is kept until it ends the transaction.
+//! Transactions of a client: sends and settlements are kept until the client ends the transaction.
 //!
-//! A message or a settlement is checked for rights when it comes, and for everything else when the transaction is committed:
-//! then all of it happens or nothing. The end of the coordinator's link, of the connection, or of two minutes rolls back.
+//! A message or a settlement is checked for rights when it comes, and for everything else when the transaction is
+//! committed: then all of it happens or nothing. The end of the coordinator's link, of the connection, or of two
+//! minutes rolls back.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -61,7 +62,7 @@ impl OpenTransactions {
         self.open.retain(|_, open| open.until > now);
     }
 
-    /// Forgets the transactions of a link that is gone.
+    /// Forgets the transactions of a closed link.
     pub(super) fn roll_back(&mut self, link: LinkId) {
         self.open.retain(|_, open| open.link != link);
     }
@@ -131,7 +132,7 @@ impl OpenTransaction {
     }
 }
 
-/// What a request adds to a transaction.
+/// The part of a request in a transaction.
 struct AddedWork {
     operations: usize,
     bytes: usize,

@@ -142,7 +142,7 @@ impl<'a> IncomingEvent<'a> {
         self.headers.push((name, bytes));
     }
 
-    /// The headers that say how the others and the value are to be read.
+    /// The headers with the types of the others and of the value.
     fn add_kinds(&mut self, body: Option<&'static str>, types: Map<String, Json>) {
         if let Some(kind @ (BODY_STRING | BODY_SECTIONS)) = body {
             let kind = Cow::Borrowed(kind.as_bytes());

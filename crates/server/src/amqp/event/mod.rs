@@ -1,8 +1,8 @@
 //! Events as AMQP messages and as records, both ways.
 //!
-//! A record has a key, a value and headers of bytes, the same for every protocol. An AMQP message has typed properties. So
-//! texts become headers as they are, other types become readable texts, and the header [`TYPES`] names the types, so that
-//! AMQP readers get what AMQP senders sent. docs/amqp.md has the table.
+//! A record has a key, a value and headers of bytes, the same for every protocol. An AMQP message has typed properties.
+//! So texts become headers as they are, other types become readable texts, and the header [`TYPES`] names the types, so
+//! that AMQP readers receive the types that AMQP senders sent. docs/amqp.md has the table.
 
 mod incoming;
 mod outgoing;

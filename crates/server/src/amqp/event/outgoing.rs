@@ -28,7 +28,7 @@ pub(in crate::amqp) struct MessageEncoder {
     last_enqueued: Option<LastEnqueued>,
 }
 
-/// What the headers of a record say.
+/// The types in the headers of a record.
 struct HeaderKinds<'a> {
     types: Map<String, Json>,
     body: Option<&'a [u8]>,
@@ -94,7 +94,7 @@ impl MessageEncoder {
     }
 }
 
-/// Whether bytes are sections of a body: the header that says so may come from anybody.
+/// Whether bytes are sections of a body: the header with the type may come from any client.
 pub(in crate::amqp) fn is_body(value: &[u8]) -> bool {
     let is_body = |section| matches!(section, Ok(Section::Value(_) | Section::Sequence(_)));
     !value.is_empty() && MessageReader::new(value).all(is_body)

@@ -47,8 +47,8 @@ pub(in crate::amqp) fn to_header<'a>(value: &Value<'a>) -> (Option<Cow<'a, [u8]>
     }
 }
 
-/// The value of a header with this type. A header that is not of its type, because somebody else wrote it, is a string or
-/// binary.
+/// The value of a header with this type. A header that does not match its type, because another client wrote it, is a
+/// string or binary.
 pub(in crate::amqp) fn from_header<'a>(bytes: &'a [u8], kind: &str) -> Value<'a> {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return match kind {

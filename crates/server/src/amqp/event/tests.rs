@@ -1,4 +1,4 @@
-//! Messages to records and back: what an AMQP client sends, an AMQP client gets; and others can read it.
+//! Messages to records and back: an AMQP client receives events as an AMQP client sent them; and others can read it.
 
 use bytes::{Bytes, BytesMut};
 use highwater_amqp::{Encoder, MessageReader, Section, Value};

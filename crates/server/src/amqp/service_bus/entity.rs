@@ -5,13 +5,13 @@ use std::fmt;
 use highwater_amqp::Properties;
 use highwater_queue::SubQueue;
 
-/// What stands behind the name of an entity. All are queues, for which a client may do different things.
+/// The kind of an entity. All are queues; they differ in the allowed operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::amqp) enum EntityKind {
     Queue,
     /// Takes messages.
     Topic,
-    /// Gives messages, and has rules.
+    /// Delivers messages, and has rules.
     Subscription,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for QueueEntity {
     }
 }
 
-/// The service that a client was written for, as it says itself. The same address may name a hub and a queue.
+/// The service that a client declares. The same address may name a hub and a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::amqp) enum ClientService {
     EventHubs,

@@ -15,7 +15,7 @@ pub(in crate::amqp) fn queue_error(error: Error) -> AmqpError {
     match error {
         Error::Refused(refusal) => refused(&refusal),
         Error::Log(error) => append_error(&error),
-        // The client may try again; if the queue is gone, its next link is refused.
+        // The client may try again; if the queue was deleted, its next link is refused.
         Error::Stopped(_) => AmqpError::new(condition::LINK_DETACH_FORCED, error.to_string()),
         Error::RequestTooLarge { .. } => {
             AmqpError::new(condition::MESSAGE_SIZE_EXCEEDED, error.to_string())

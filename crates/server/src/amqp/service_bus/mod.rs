@@ -1,10 +1,11 @@
 //! Service Bus: queues, topics and subscriptions under the addresses and with the conventions of Microsoft's SDKs.
 //!
-//! A queue of the node is a Service Bus queue; a topic takes messages as a queue does, and a subscription gives them as one does. Clients send (`sender.rs`), receive under a lock or for good
-//! (`receiver.rs`, `session.rs`), settle (`settlement.rs`) and ask for the rest over `$management` (`management/`).
-//! `message/` maps AMQP messages to those of `highwater_queue`. *Invariants:* a message is accepted when it is durable; a
-//! settlement is confirmed when it is durable; a message that was locked for a client and not sent to it goes back
-//! uncounted; rights are checked for every message, settlement and request (`operations.rs`).
+//! A queue of the node is a Service Bus queue; a topic accepts messages like a queue, and a subscription delivers them
+//! like one. Clients send (`sender.rs`), receive under a lock or for good (`receiver.rs`, `session.rs`), settle
+//! (`settlement.rs`) and use `$management` for other operations (`management/`). `message/` maps AMQP messages to those
+//! of `highwater_queue`. *Invariants:* a message is accepted when it is durable; a settlement is confirmed when it is
+//! durable; a message that was locked for a client and not sent to it is released uncounted; rights are checked for
+//! every message, settlement and request (`operations.rs`).
 
 mod entity;
 mod error;

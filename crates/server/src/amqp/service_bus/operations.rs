@@ -1,4 +1,4 @@
-//! What a client may ask of a queue. The rights stand in the table of all operations.
+//! Operations of a client on a queue. The rights are in the table of all operations.
 
 use highwater_access::{Principal, Resource};
 use highwater_amqp::AmqpError;
@@ -97,8 +97,8 @@ impl QueueOperation {
     }
 }
 
-/// The principal that may do this, by a login or a token for the queue. For a request a token for `$management` of the queue
-/// does: JavaScript puts one for that alone.
+/// The principal that may do this, by a login or a token for the queue. For a request a token for `$management` of the
+/// queue does: JavaScript puts one for that alone.
 pub(in crate::amqp) fn authorize(
     credentials: &Credentials,
     entity: &QueueEntity,

@@ -1,8 +1,8 @@
 //! A link on which a client receives messages of a queue, of its dead letters, or of one session.
 //!
-//! Messages are received only as far as the client has credit. One that is locked and cannot be sent any more, because the
-//! client has taken its credit back or is gone, is given back without counting the delivery. A message that was sent stays
-//! locked when its link ends; those of a session are given back with the session.
+//! Messages are received only as far as the client has credit. One that is locked and cannot be sent any more, because
+//! the client has revoked its credit or disconnected, is released without counting the delivery. A message that was
+//! sent stays locked when its link ends; messages of a session are released with the session.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -25,10 +25,10 @@ use crate::amqp::links::{AcceptedLink, Link};
 
 /// Messages of one receive.
 const MESSAGES_MAX: usize = 1000;
-/// A receive that waits longer is repeated, so that the place of a client that is gone is free again.
+/// A receive that waits longer is repeated, so that the slot of a disconnected client is freed.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// A receiver that is to be accepted.
+/// A receiver to be accepted.
 pub(in crate::amqp) struct ReceiverRequest {
     pub(in crate::amqp) entity: QueueEntity,
     pub(in crate::amqp) queue: Queue,
@@ -45,7 +45,7 @@ pub(in crate::amqp) struct QueueReceiver {
     pub(in crate::amqp) session: Option<SessionLock>,
     /// Encoded messages that wait for credit.
     pub(in crate::amqp) ready: UndeliveredBatch,
-    /// The receive that is under way.
+    /// The receive in flight.
     pub(in crate::amqp) receiving: Option<WaitKey>,
     /// That receive has been asked to end.
     pub(in crate::amqp) ending: bool,
@@ -54,7 +54,7 @@ pub(in crate::amqp) struct QueueReceiver {
 /// A message for a client.
 pub(in crate::amqp) struct QueuedMessage {
     pub(in crate::amqp) payload: Bytes,
-    /// `None`: it is gone from the queue.
+    /// `None`: it is deleted from the queue.
     pub(in crate::amqp) token: Option<LockToken>,
 }
 
@@ -101,7 +101,7 @@ impl Drop for UndeliveredBatch {
     }
 }
 
-/// What a receiver gives back.
+/// The messages and session that a receiver releases.
 pub(in crate::amqp) struct ReceiverCleanup {
     queue: Queue,
     tokens: Vec<LockToken>,
@@ -119,7 +119,7 @@ impl ReceiverCleanup {
         }
     }
 
-    /// For a client that is gone.
+    /// For a disconnected client.
     fn spawn(self) {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(self.run());
@@ -128,7 +128,7 @@ impl ReceiverCleanup {
 }
 
 impl QueueReceiver {
-    /// What the receiver must give back when its link ends; afterwards it has nothing.
+    /// The messages to release when the link of the receiver ends; afterwards it has nothing.
     pub(in crate::amqp) fn take_cleanup(&mut self) -> Option<ReceiverCleanup> {
         let cleanup = ReceiverCleanup {
             queue: self.queue.clone(),
@@ -138,7 +138,7 @@ impl QueueReceiver {
         (!cleanup.tokens.is_empty() || cleanup.session.is_some()).then_some(cleanup)
     }
 
-    /// Takes back the messages that the client has no credit for any more.
+    /// Takes the messages beyond the client's credit, to be released.
     pub(in crate::amqp) fn take_unsent(&mut self) -> Option<ReceiverCleanup> {
         let cleanup = ReceiverCleanup {
             queue: self.queue.clone(),
@@ -192,7 +192,7 @@ impl Drop for QueueReceiver {
     }
 }
 
-/// A receive that can run for itself.
+/// A receive detached from its link.
 pub(in crate::amqp) struct ReceivePlan {
     queue: Queue,
     request: ReceiveRequest,

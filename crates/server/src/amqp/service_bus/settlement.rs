@@ -1,4 +1,4 @@
-//! What a client decides about a message, as a settlement of the queue.
+//! The outcome of a delivery as a settlement of the queue.
 
 use highwater_amqp::{ClientOutcome, OutcomeKind, Value};
 use highwater_queue::Disposition;
@@ -11,7 +11,7 @@ const REASON_CHARS_MAX: usize = 4096;
 const REASON: &str = "DeadLetterReason";
 const DESCRIPTION: &str = "DeadLetterErrorDescription";
 
-/// The settlement that an outcome stands for. Clients tell an abandoned from a deferred message by one flag alone.
+/// The settlement of an outcome. Clients tell an abandoned from a deferred message by one flag alone.
 pub(in crate::amqp) fn disposition(outcome: ClientOutcome) -> Disposition {
     match outcome.kind {
         OutcomeKind::Accepted => Disposition::Complete,

@@ -1,5 +1,5 @@
-//! Jobs of the settings, and what jobs may reach. The files of jobs are read when they start, so that a wrong job does not keep
-//! the node from starting.
+//! Jobs of the settings, and the egress policy of jobs. The files of jobs are read when they start, so that a wrong job
+//! does not keep the node from starting.
 
 use highwater_connect::OutsideAccess;
 use highwater_env::{EgressPolicy, FolderPolicy};
@@ -29,7 +29,7 @@ impl Build<'_> {
         })
     }
 
-    /// What jobs that come over HTTP may reach.
+    /// The egress policy of jobs deployed over HTTP.
     pub(super) fn deployed_access(&self, egress: &EgressPolicy) -> OutsideAccess {
         let jobs = self.table("jobs");
         let folders = jobs.list("folders").unwrap_or_default().iter();

@@ -218,7 +218,7 @@ impl<'a> Build<'a> {
         first.into_iter().chain(more).collect()
     }
 
-    /// A listener requires a key once there are keys, unless the settings say that it serves anonymous clients.
+    /// A listener requires a key once there are keys, unless the settings allow anonymous clients.
     fn another_kafka_listener(
         &mut self,
         table: &Table<'_>,

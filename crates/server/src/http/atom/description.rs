@@ -1,8 +1,8 @@
 //! The descriptions of queues, topics and subscriptions: settings from and to the elements of Service Bus.
 //!
-//! Clients send the whole description at an update, with counts and times that only the node knows: those are ignored, and so are
-//! hints about speed (`EnableBatchedOperations`, `EnableExpress`). An element that asks for something the node does not have is
-//! refused, because ignoring it would be a promise.
+//! Clients send the whole description at an update, with counts and times that only the node knows: those are ignored,
+//! and so are hints about speed (`EnableBatchedOperations`, `EnableExpress`). An unsupported element is refused,
+//! because to ignore it would promise its effect.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const DUPLICATES_DEFAULT: Duration = Duration::from_secs(600);
 const MEGABYTE: u64 = 1 << 20;
 const KILOBYTE: u32 = 1 << 10;
 
-/// What is described, by the name of its element.
+/// The described entity, by the name of its element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::http) enum Described {
     Queue,
@@ -85,7 +85,7 @@ impl Fields<'_> {
         Some(percent_decode(path.trim_matches('/')).into_owned())
     }
 
-    /// Refuses what the node does not have.
+    /// Refuses unsupported settings.
     fn refuse_unsupported(&self) -> Result<(), Error> {
         let refused = |name: &str| Error::bad(format!("{name} is not supported"), PAGE);
         if self.0.value("UserMetadata").is_some() {
@@ -113,7 +113,7 @@ impl Fields<'_> {
     }
 }
 
-/// The settings that a description asks for. What it leaves out stays as it is, or has its default in a new entity.
+/// The settings that a description asks for. Omitted settings are unchanged, or have their defaults in a new entity.
 pub(super) fn settings(description: &Element, now: Settings) -> Result<Settings, Error> {
     let fields = Fields(description);
     fields.refuse_unsupported()?;
@@ -154,7 +154,7 @@ pub(super) fn settings(description: &Element, now: Settings) -> Result<Settings,
     Ok(settings)
 }
 
-/// What a description tells beside the settings.
+/// The parts of a description beside the settings.
 struct EntityFacts<'a> {
     settings: &'a Settings,
     counts: &'a Counts,

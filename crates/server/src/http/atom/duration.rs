@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What Service Bus calls no limit: the largest time span of .NET. Clients cut its fraction differently.
+/// The value for no limit in Service Bus: the largest time span of .NET. Clients cut its fraction differently.
 pub(super) const FOREVER: &str = "P10675199DT2H48M5.4775807S";
 const FOREVER_MIN: Duration = Duration::from_secs(10_675_199 * 86_400);
 

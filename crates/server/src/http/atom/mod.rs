@@ -1,9 +1,9 @@
-//! The administration API of Service Bus, which the administration clients of Microsoft's SDKs call: queues, topics, subscriptions
-//! and rules as ATOM entries.
+//! The administration API of Service Bus, which the administration clients of Microsoft's SDKs call: queues, topics,
+//! subscriptions and rules as ATOM entries.
 //!
-//! The operations are rows of the table like all others (`operations/atom.rs`): rights, limits and audit follow from it. A
-//! client that names an `api-version` gets errors in the form that it reads. Names are found in any case, as over AMQP; the right
-//! is checked again for the name that was found.
+//! The operations are rows of the table like all others (`operations/atom.rs`): rights, limits and audit follow from
+//! it. A client that names an `api-version` gets errors in the form that it reads. Names are found in any case, as over
+//! AMQP; the right is checked again for the name that was found.
 
 mod answer;
 mod description;
@@ -26,7 +26,7 @@ use xml::Element;
 
 const PAGE: &str = "docs/servicebus.md has the administration API";
 
-/// Whether a client has asked in the form of this API.
+/// Whether a request has the form of this API.
 pub(super) fn is_atom_request(query: Option<&str>) -> bool {
     crate::text::parameter(query, "api-version").is_some()
 }
@@ -49,7 +49,7 @@ fn is_update(request: &ApiRequest<'_>) -> bool {
     request.head.headers.contains_key(hyper::header::IF_MATCH)
 }
 
-/// A time in answers. What is not known is the beginning of 1970.
+/// A time in answers. Unknown times are the beginning of 1970.
 fn time(at_ms: Option<i64>) -> String {
     time_text(EnqueueTime(at_ms.unwrap_or(0)))
 }

@@ -1,7 +1,8 @@
-//! XML in and out: a small tree of what a client sends, and escaped texts for what it gets.
+//! XML in and out: a small tree for requests, and escaped texts for responses.
 //!
-//! Clients choose the prefixes of namespaces freely, and each name has one meaning, so elements and attributes are found by
-//! their local names. Sizes, depth and the number of elements are limited; a document type, and with it entities, is refused.
+//! Clients choose the prefixes of namespaces freely, and each name has one meaning, so elements and attributes are
+//! found by their local names. Sizes, depth and the number of elements are limited; a document type, and with it
+//! entities, is refused.
 
 use quick_xml::Reader;
 use quick_xml::events::{BytesRef, BytesStart, Event};

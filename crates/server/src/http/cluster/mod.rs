@@ -1,7 +1,7 @@
-//! Which node has what, how far it is, and why something waits.
+//! Owner, progress and blocking reason of each resource.
 //!
-//! Every node knows the owners, but only the owner knows how far a queue or workflow is. So the node that is asked asks
-//! the others, as the same caller, and puts the rows together.
+//! Every node knows the owners, but only the owner knows the progress of a queue or workflow. So the node that gets the
+//! request queries the others as the same caller, and merges the rows.
 
 mod rows;
 
@@ -32,7 +32,7 @@ pub(super) struct ClusterRow {
     pub why: Option<String>,
 }
 
-/// A node and what it owns.
+/// A node and its resources.
 #[derive(Clone, Debug, Serialize, PartialEq, Eq)]
 pub(super) struct NodeRow {
     pub name: String,
@@ -71,7 +71,7 @@ pub(super) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
     answer.finish()
 }
 
-/// What this node knows without asking others.
+/// The rows of this node alone.
 pub(super) async fn local_view(app: &App) -> Result<ClusterView, Error> {
     let own = rows::of_this_node(app).await?;
     let mut view = rows::view(app, own)?;
@@ -99,7 +99,7 @@ fn assemble(
     Ok(view)
 }
 
-/// The rows that another node has itself; what it does not understand is left out.
+/// The rows that another node has itself; unknown fields are left out.
 fn rows_of(answer: &Value, node: &str) -> Vec<ClusterRow> {
     let rows = answer["rows"].as_array().into_iter().flatten();
     let rows = rows.filter_map(|row| ClusterRow::deserialize(row).ok());

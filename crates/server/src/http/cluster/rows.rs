@@ -1,4 +1,4 @@
-//! The rows of one node. A new kind of thing that runs on nodes gets a function here and a line in [`of_this_node`].
+//! The rows of one node. A new kind of resource needs a function here and a line in [`of_this_node`].
 
 use highwater_flow::{NodeInfo, SlotOwner};
 
@@ -10,7 +10,7 @@ use crate::owners::{OwnedKind, Owners};
 
 const RUNNING: &str = "running";
 
-/// What runs on this node.
+/// The resources on this node.
 pub(super) async fn of_this_node(app: &App) -> Result<Vec<ClusterRow>, Error> {
     let backend = app.backend()?;
     let node = app.node_name();
@@ -91,7 +91,7 @@ fn job_rows(backend: &Backend, node: &str) -> Vec<ClusterRow> {
     .collect()
 }
 
-/// The nodes, the rows of this one, and what is not open anywhere.
+/// The nodes, the rows of this one, and resources that are open nowhere.
 pub(super) fn view(app: &App, own: Vec<ClusterRow>) -> Result<ClusterView, Error> {
     let backend = app.backend()?;
     let mut view = ClusterView {
@@ -162,7 +162,7 @@ fn known(backend: &Backend, owners: &Owners) -> Vec<(OwnedKind, String)> {
     queues.chain(workflows).collect()
 }
 
-/// What other nodes own, or one of them, whose rows are not there: in this state, for this reason.
+/// Placeholders for the resources of other nodes, or of one, whose rows are missing: in this state, for this reason.
 pub(super) fn add_elsewhere(
     app: &App,
     view: &mut ClusterView,

@@ -1,4 +1,4 @@
-//! The nodes over the cluster, as this one knows them: how far other nodes are is on their own pages.
+//! The nodes over the cluster, as this one knows them: the progress of other nodes is on their own pages.
 
 use highwater_console::View;
 use highwater_console::cluster::{Cluster, ClusterItem, ClusterNode};

@@ -1,7 +1,7 @@
 //! Figures of the node over the last minute, sampled once a second, so that a page shows rates as soon as it opens.
 //!
-//! Dead letters and parked instances are counted less often: counting them reads a hub or asks a scheduler. Rates that only
-//! one page shows, such as those of the steps of a job, are measured between two renderings of the page instead.
+//! Dead letters and parked instances are counted less often: counting them reads a hub or asks a scheduler. Rates that
+//! only one page shows, such as those of the steps of a job, are measured between two renderings of the page instead.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
@@ -270,7 +270,8 @@ impl Figures {
         }
     }
 
-    /// Counts them only if the hub has grown: a count reads all of it. Counting takes at most 1 / `COUNT_SHARE` of the time.
+    /// Counts them only if the hub has grown: a count reads all of it. Counting takes at most 1 / `COUNT_SHARE` of the
+    /// time.
     async fn count_dead_letters(&self, app: &App, entry: &Entry) {
         let DeadLetterPartition(partition) = &entry.letters;
         let (end, started) = (partition.bounds().end, app.clock.elapsed());
@@ -368,7 +369,7 @@ impl Inner {
     }
 }
 
-/// Adds a sample to each series, and forgets the series of what is gone.
+/// Adds a sample to each series, and forgets the series of removed resources.
 fn add_all<K: Ord>(series: &mut BTreeMap<K, Series>, samples: Vec<(K, u64)>, seconds: f64) {
     let mut before = std::mem::take(series);
     for (key, counter) in samples {

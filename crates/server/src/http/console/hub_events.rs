@@ -143,7 +143,7 @@ fn condition(text: &str) -> Result<Option<Arc<EventCondition>>, BrowserError> {
     }
 }
 
-/// The way to earlier and later events with the same key and condition.
+/// The links to earlier and later events with the same key and condition.
 fn pager(hub: &HubInfo, bounds: &Bounds, browser: &EventBrowser, found: &FoundEvents) -> Pager {
     let link = |parameter: &str, offset: i64| {
         let mut link = format!(

@@ -132,17 +132,18 @@ fn step_text(facts: &StepFacts, load: &StepLoad, per_second: Option<f64>) -> Str
     parts.join(" · ")
 }
 
-/// Seconds of watermark delay, beyond what the policy waits for late events, from which a step is shown as slow and as stalled.
+/// Seconds of watermark delay, beyond what the policy waits for late events, from which a step is shown as slow and as
+/// stalled.
 const DELAY_WARN_SECONDS: f64 = 30.0;
 const DELAY_BAD_SECONDS: f64 = 300.0;
 
-/// Back-pressure: what waits for a step takes this long at its present rate.
+/// Back-pressure: the backlog of a step takes this long at its present rate.
 const QUEUE_WARN_SECONDS: f64 = 10.0;
 
 /// Less than this is the work of one moment.
 const QUEUE_MIN: u64 = 1_000;
 
-/// How far a step is behind.
+/// The delay of a step.
 struct StepLoad {
     /// Of its watermark.
     delay_seconds: Option<f64>,
@@ -150,7 +151,7 @@ struct StepLoad {
     late_seconds: f64,
     /// Events of a source that are not read yet.
     backlog: Option<u64>,
-    /// What waits for the step: events that are not read, or rows that an output has not taken.
+    /// The backlog of the step: events that are not read, or rows that an output has not taken.
     queued: u64,
     /// An output that takes no rows.
     is_blocked: bool,

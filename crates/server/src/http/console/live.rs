@@ -185,7 +185,7 @@ impl LivePage {
         }
     }
 
-    /// Whether the caller is still who it was: a revoked key is out at once.
+    /// Whether the caller's identity is unchanged: a revoked key is out at once.
     fn is_valid(&self) -> bool {
         let app = &self.app;
         match (&self.session, &self.caller) {

@@ -80,7 +80,7 @@ pub(in crate::http) async fn log_in(mut request: ApiRequest<'_>) -> Result<Reply
     }
 }
 
-/// Whether the caller is logged in: an answer at all says so.
+/// Whether the caller is logged in: any answer proves it.
 pub(in crate::http) async fn session(_: ApiRequest<'_>) -> Result<Reply, Error> {
     Ok(reply::empty(StatusCode::NO_CONTENT))
 }

@@ -62,7 +62,7 @@ pub(super) type ViewFunction = for<'a> fn(&'a Context<'a>) -> BoxedView<'a>;
 
 pub(super) type BoxedView<'a> = Pin<Box<dyn Future<Output = Result<View, Error>> + Send + 'a>>;
 
-/// What a screen is rendered from.
+/// The inputs of a screen's view.
 pub(super) struct Context<'a> {
     pub(super) app: &'a App,
     pub(super) caller: &'a Principal,
@@ -198,7 +198,7 @@ fn html(status: StatusCode, page: String) -> Reply {
     reply
 }
 
-/// Whether the request is that of a person who opens a page.
+/// Whether the request is the navigation of a browser.
 fn opens_page(operation: &Operation, head: &Parts) -> bool {
     operation.is_page() && accepts_html(head)
 }

@@ -1,4 +1,4 @@
-//! The overview: rates, what is broken and what to do about it, what is behind.
+//! The overview: rates, problems with their remedies, and backlogs.
 
 use highwater_access::Resource;
 use highwater_console::View;
@@ -118,7 +118,7 @@ fn problems(context: &Context<'_>, backend: &Backend, jobs: &[JobRow]) -> Vec<Pr
             problems.push(Problem {
                 tone: Tone::Bad,
                 what: format!("{} of workflow {} parked", plural(parked, "instance"), workflow.name()),
-                why: "A compensation failed for good, so the instance can neither go on nor be undone.".into(),
+                why: "A compensation failed for good, so the instance can neither continue nor be undone.".into(),
                 advice: "Look at the steps, repair the cause, then retry, skip or resolve.".into(),
                 link: format!("/console/workflows?workflow={}&state=parked", segment(workflow.name())),
                 action: None,

@@ -1,4 +1,4 @@
-//! Decodes the bytes of events and messages for people, by what they look like and what their content type says.
+//! Decodes the bytes of events and messages for display, by their content type and their first bytes.
 
 use highwater_connect::json::Field;
 use highwater_connect::{CsvFormat, Format, SourceOptions, ValueDecoder};

@@ -163,7 +163,7 @@ pub(super) fn may_deploy(context: &Context<'_>, entry: &Entry) -> bool {
     context.caller.may(Right::Deploy, deployment)
 }
 
-/// Of a page whose item is gone.
+/// The answer for an item that was deleted.
 pub(super) fn not_found(message: String) -> Error {
     Error::not_found(message, "")
 }

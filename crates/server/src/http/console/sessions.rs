@@ -1,4 +1,4 @@
-//! Sessions of browsers: who logged in, until when, and the token against requests of other sites.
+//! Sessions of browsers: the key, the expiry, and the token against requests of other sites.
 //!
 //! The cookie is SameSite=Strict and HttpOnly. A request with it that changes something must also carry the session's
 //! token in a header, which only a page of this node can read. A session holds the key itself, so that it ends when
@@ -48,7 +48,7 @@ impl Session {
     /// Whether the request carries the session's token.
     pub(in crate::http) fn has_token(&self, headers: &HeaderMap) -> bool {
         let token = headers.get(CSRF_HEADER).map(|token| token.as_bytes());
-        // Digests, so that the time of the comparison says nothing of the token.
+        // Digests, so that the time of the comparison reveals nothing of the token.
         token.is_some_and(|token| Sha256::digest(token) == Sha256::digest(self.csrf.as_bytes()))
     }
 }

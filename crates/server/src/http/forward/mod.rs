@@ -1,8 +1,8 @@
-//! Requests for a queue or workflow of another node, handed on to its owner.
+//! Requests for a queue or workflow of another node, forwarded to its owner.
 //!
 //! A request takes one hop: a node that gets one from another node answers it itself or refuses it, so two nodes with
-//! different views of the owners cannot send it in circles. The caller's own Authorization header goes along, and the
-//! owner checks it as if the caller had come directly; nodes have no rights over each other.
+//! different views of the owners cannot send it in circles. The caller's own Authorization header is forwarded, and the
+//! owner checks it as for a direct request; nodes have no rights over each other.
 
 mod peer;
 
@@ -31,10 +31,10 @@ use super::reply::{Payload, Reply};
 use crate::owners::{OwnedKind, Owners};
 use crate::text::percent_decode;
 
-/// The body of a request that is handed on: the caller's as it comes, or one that was read.
+/// The body of a forwarded request: the caller's as it comes, or one that was read.
 pub(super) type RelayedBody = Either<Incoming, Full<Bytes>>;
 
-/// Says that another node has handed the request on.
+/// Marks a request that another node has forwarded.
 const FORWARDED: HeaderName = HeaderName::from_static("x-highwater-forwarded");
 /// The node that answered.
 const NODE: HeaderName = HeaderName::from_static("x-highwater-node");
@@ -58,7 +58,7 @@ const OWN_HEADERS: [HeaderName; 9] = [
     HeaderName::from_static("keep-alive"),
 ];
 
-/// The node that a request must be handed on to; `None`: this one.
+/// The node to which a request must be forwarded; `None`: this one.
 pub(super) fn target(
     app: &App,
     operation: &Operation,
@@ -79,7 +79,7 @@ pub(super) fn target(
     }
 }
 
-/// Hands a request on whose body names the queue, if that is another node's.
+/// Forwards a request whose body names the queue, if another node owns it.
 pub(super) async fn by_name(
     request: &ApiRequest<'_>,
     kind: OwnedKind,
@@ -154,7 +154,7 @@ fn is_opening(app: &App, owners: &Owners, kind: OwnedKind, name: &str) -> Result
     })
 }
 
-/// The answer to a person who opens the page of another node's queue: sessions of browsers are of one node.
+/// The answer to a browser that opens the page of another node's queue: sessions of browsers are of one node.
 fn shown_elsewhere(kind: OwnedKind, name: &str, node: &NodeInfo) -> Error {
     let message = format!("{} `{name}` is at node `{}`", kind.name(), node.name);
     let hint = format!(
@@ -164,7 +164,7 @@ fn shown_elsewhere(kind: OwnedKind, name: &str, node: &NodeInfo) -> Error {
     Error::new(Code::Misdirected, message, hint)
 }
 
-/// Sends the request to its owner and answers with what the owner answers.
+/// Sends the request to its owner and returns the owner's answer.
 pub(super) async fn send(
     app: &App,
     caller: &Principal,
@@ -195,7 +195,7 @@ pub(super) async fn send(
     Ok(Reply::from_parts(parts, Payload::relayed(body, permit)))
 }
 
-/// What the other nodes answer to the same caller's GET of `path`.
+/// The other nodes' answers to the same caller's GET of `path`.
 pub(super) async fn gather(request: &ApiRequest<'_>, path: &str) -> Vec<Gathered> {
     let app = request.app;
     let Ok(Some(owners)) = owners(app) else {
@@ -280,7 +280,7 @@ fn peers(app: &App) -> Result<&Peers, Error> {
     owners(app)?.map(Owners::peers).ok_or_else(none)
 }
 
-/// The owner must be able to check who the caller is, and nobody on the way may learn the secret.
+/// The owner must be able to authenticate the caller, and the secret must not be readable in transit.
 fn check_credentials(
     app: &App,
     caller: &Principal,

@@ -24,7 +24,7 @@ use super::{RelayedBody, unusable_address};
 use crate::owners::PeerSettings;
 use crate::text::is_local;
 
-/// Requests on their way to other nodes at the same time.
+/// Requests in flight to other nodes.
 const IN_FLIGHT_MAX: usize = 512;
 /// Idle connections that are kept to a node.
 const IDLE_MAX: usize = 32;
@@ -116,7 +116,7 @@ impl Peers {
         sender
     }
 
-    /// Keeps the connection once the answer has been read. It is closed if the caller goes away before.
+    /// Keeps the connection once the answer has been read. It is closed if the caller disconnects before.
     fn keep_when_ready(&self, url: &str, mut sender: Sender) {
         let (idle, url) = (self.idle.clone(), url.to_owned());
         tokio::spawn(async move {

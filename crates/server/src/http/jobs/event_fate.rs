@@ -16,7 +16,7 @@ use crate::http::reply::{self, Reply};
 use crate::http::verdict::{millis, verdict_fields};
 use crate::text::percent_decode;
 
-/// What a replay holds in memory.
+/// The memory of a replay.
 const REPLAY_BYTES: usize = 4 << 20;
 
 pub(in crate::http) async fn event_fate(request: ApiRequest<'_>) -> Result<Reply, Error> {

@@ -1,4 +1,4 @@
-//! What a job shows beyond its status: its plan with figures, its latest data errors, and its last minutes.
+//! The telemetry of a job beyond its status: its plan with figures, its latest data errors, and its last minutes.
 
 use highwater_job::live::{Handle, JobStatus, StepFigures};
 use highwater_job::{DataErrorSample, JobPart, JobStep, plan_steps};

@@ -57,11 +57,11 @@ families! {
     HTTP_LOGINS_REFUSED: Counter "highwater_http_logins_refused_total" []
         "Requests with a wrong key";
     AUDIT_DROPPED: Counter "highwater_audit_dropped_total" []
-        "Audit events that did not get to the hub `__audit`";
+        "Audit events that did not reach the hub `__audit`";
     JWKS_FETCHES: Counter "highwater_jwks_fetches_total" []
         "Fetches of the keys of the tokens' issuer (`tokens.jwks_url`)";
     JWKS_FETCH_FAILURES: Counter "highwater_jwks_fetch_failures_total" []
-        "Those that failed; the keys of the last good one stay in use";
+        "Failed fetches; the keys of the last good one stay in use";
     HTTP_IN_FLIGHT: Gauge "highwater_http_in_flight_bytes" []
         "Bytes of requests in flight";
     HTTP_LATENCY: Histogram "highwater_http_request_seconds" []

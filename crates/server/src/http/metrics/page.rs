@@ -30,7 +30,7 @@ const HUB_LINE_BYTES: usize = 80;
 /// All that is not about hubs.
 const OTHER_BYTES: usize = 256 << 10;
 
-/// What the page may need, by the names that are on it.
+/// The largest size of the page, by the names on it.
 pub(in crate::http) fn bytes_max(app: &App) -> usize {
     let hubs = app.log().map(|log| log.hubs()).unwrap_or_default();
     let lines = |name: &str| HUB_LINES * (name.len() + HUB_LINE_BYTES);

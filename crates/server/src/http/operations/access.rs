@@ -12,7 +12,7 @@ use super::Variables;
 /// Who may call an operation.
 #[derive(Clone, Copy)]
 pub(in crate::http) enum Access {
-    /// Everybody, without a key.
+    /// Every client, without a key.
     Public,
     /// A key with this right over this scope.
     Key(Right, Scope),

@@ -1,5 +1,5 @@
-//! The administration API of Service Bus, under the paths that the administration clients call. A key has the rights over a topic
-//! that it has over a queue of its name; they hold for its subscriptions, too.
+//! The administration API of Service Bus, under the paths that the administration clients call. A key has the rights
+//! over a topic that it has over a queue of its name; they hold for its subscriptions, too.
 
 use super::{
     Access, Area, Operation, Parameter, RequestBody, Response, Scope, TEXT, delete, empty, get,

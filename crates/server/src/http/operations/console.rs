@@ -61,7 +61,7 @@ const OPERATIONS: &[Operation] = &[
     page("/console/hubs/{hub}", "The console's page of a hub, with events that match: looks at 10,000 at most",
         Access::Key(Right::Listen, Scope::Hub), view!(console::hub::view))
         .parameters(&[
-            query("partition", "The partition to look at", NUMBER),
+            query("partition", "The partition to show", NUMBER),
             query("from", "As `from` of a read", TEXT),
             query("before", "Look backwards from this offset", NUMBER),
             query("key", "Only events with this key", TEXT),
@@ -81,7 +81,7 @@ const OPERATIONS: &[Operation] = &[
     page("/console/processors/{processor}", "The console's page of a processor",
         Access::Key(Right::Listen, Scope::Deployment), view!(console::processors::view))
         .parameters(&[query("from", "The first partition to show", TEXT)]),
-    page("/console/cluster", "The console's nodes over the cluster, and what each of them has",
+    page("/console/cluster", "The console's nodes over the cluster, and the resources of each",
         Access::Key(Right::Listen, Scope::Node), view!(console::cluster::view)),
     page("/console/circuits", "The console's circuits", ITEMS, view!(console::circuits::list)),
     page("/console/dead-letters", "The console's list of dead letters", ITEMS, view!(console::dead_letters::list))

@@ -22,7 +22,7 @@ const OPERATIONS: &[Operation] = &[
         Access::Key(Right::Listen, Scope::Group), handler!(groups::describe))
         .answers(answer(200, "The group.", schema_of!("Group"))),
     post("/api/groups/{group}/reset",
-        "Set the positions of a group without members; with dry_run, only tell what would change",
+        "Set the positions of a group without members; with dry_run, only report the changes",
         Access::Key(Right::Manage, Scope::Group), handler!(groups::reset))
         .takes(json(r#"{"type":"object","additionalProperties":false,"required":["hub","to"],"properties":{
             "hub":{"type":"string","description":"the key needs the right to listen to it"},

@@ -55,7 +55,7 @@ const OPERATIONS: &[Operation] = &[
             "Server-sent events named samples, each a JSON object with events, watermarks and the number of events skipped.",
             "text/event-stream", TEXT)),
     get("/api/jobs/{job}/events/{input}/{partition}/{offset}",
-        "What became of an event of a job: verdict, times, watermark, windows, and the event itself", LISTEN,
+        "The fate of an event of a job: verdict, times, watermark, windows, and the event itself", LISTEN,
         handler!(jobs::event_fate))
         .answers(answer(200, "The fate.", schema_of!("EventFate"))),
     get("/api/jobs/{job}/logs", "The latest log lines of a job", LISTEN, handler!(jobs::logs))

@@ -47,7 +47,7 @@ const ACCEPT: &[Parameter] = &[SESSION, WAIT];
 const MESSAGE_HEADERS: &[Parameter] = &[
     header(
         "x-message-id",
-        "Detects duplicates in queues that look for them",
+        "The id for duplicate detection, if the queue has it",
         TEXT,
     ),
     header("x-session-id", "The session of the message", TEXT),

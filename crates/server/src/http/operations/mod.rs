@@ -1,7 +1,7 @@
 //! The table of HTTP operations: everything the API offers, declared once.
 //!
-//! Routes (`routes.rs`), authorisation (`access.rs`), dispatch (`dispatch.rs`) and the OpenAPI document and page (`openapi/`)
-//! all read [`AREAS`], so an operation is routed, guarded and described or does not exist.
+//! Routes (`routes.rs`), authorisation (`access.rs`), dispatch (`dispatch.rs`) and the OpenAPI document and page
+//! (`openapi/`) all read [`AREAS`], so an operation is routed, guarded and described or does not exist.
 //!
 //! To add an operation, declare it in the file of its area and write its handler, an
 //! `async fn(ApiRequest<'_>) -> Result<Reply, Error>`. `security_page.rs` says how to write its right into the docs.
@@ -44,7 +44,7 @@ pub(super) use routes::{NoRoute, ROUTES, Route, Variables};
 /// One operation of the API.
 pub(super) struct Operation {
     pub(super) method: Method,
-    /// With variables in braces. A variable stands for a whole segment.
+    /// With variables in braces. A variable is a whole segment.
     pub(super) path: &'static str,
     pub(super) summary: &'static str,
     pub(super) access: Access,
@@ -56,8 +56,8 @@ pub(super) struct Operation {
     /// The answer on success; every other answer is an error.
     pub(super) response: Response,
     pub(super) handler: Handler,
-    /// It belongs to the administration API of Service Bus: clients that name an `api-version` read errors in XML, and sign
-    /// paths in any case.
+    /// It belongs to the administration API of Service Bus: clients that name an `api-version` read errors in XML, and
+    /// sign paths in any case.
     pub(super) is_atom: bool,
 }
 
@@ -104,8 +104,8 @@ pub(super) struct Content {
 
 /// The function behind an operation.
 pub(super) enum Handler {
-    /// Appends the posted events to a hub. Most requests of a node are of this kind, and dispatch awaits it in place: no
-    /// future is boxed.
+    /// Appends the posted events to a hub. Most requests of a node are of this kind, and dispatch awaits it in place:
+    /// no future is boxed.
     Append(Dialect, PathTarget),
     Boxed(for<'a> fn(ApiRequest<'a>) -> BoxedReply<'a>),
     /// A page of the console.
@@ -155,8 +155,8 @@ pub(super) fn operations() -> impl Iterator<Item = (&'static Area, &'static Oper
     AREAS.iter().flat_map(each)
 }
 
-/// Whether paths of the API begin with this name. A hub or queue of this name could not be told from them in the resource of
-/// a signature.
+/// Whether paths of the API begin with this name. A hub or queue of this name would collide with them in the resource
+/// of a signature.
 pub(crate) fn begins_paths(name: &str) -> bool {
     !name.is_empty()
         && operations().any(|(_, operation)| operation.path.split('/').nth(1) == Some(name))
@@ -230,7 +230,7 @@ impl Operation {
         }
     }
 
-    /// What the first variable of the path names, if that has one owner among the nodes over a cluster.
+    /// The kind of the first variable of the path, if one node of a cluster owns it.
     pub(super) fn owned_kind(&self) -> Option<OwnedKind> {
         let first = self.path.split('/').find(|part| part.starts_with('{'));
         match first {
@@ -274,7 +274,7 @@ impl Operation {
 
 /// A page of the console, whose lists have pages and whose values are cut.
 pub(super) const PAGE_BYTES: usize = 512 << 10;
-/// The description of one thing.
+/// The description of one resource.
 const DESCRIPTION_BYTES: usize = 64 << 10;
 
 const LOGIN_PATH: &str = "/console/login";
@@ -298,7 +298,7 @@ macro_rules! schema_of {
 }
 use schema_of;
 
-/// An answer with a JSON object that the description says enough about.
+/// An answer with a JSON object whose description needs no schema.
 const fn object(description: &'static str) -> Response {
     answer(200, description, r#"{"type":"object"}"#)
 }

@@ -25,9 +25,9 @@ const OPERATIONS: &[Operation] = &[
     get("/metrics", "Metrics in Prometheus' text format", Access::Key(Right::Listen, Scope::Node),
         handler!(node::metrics))
         .answers(typed(200, "A line for each sample.", "text/plain", TEXT)),
-    get("/$servicebus/websocket", "AMQP over WebSocket, where clients show who they are", Access::Public, handler!(websocket::open))
+    get("/$servicebus/websocket", "AMQP over WebSocket; clients authenticate inside AMQP", Access::Public, handler!(websocket::open))
         .waits(WaitLimit::Stream).answers(empty(101, "AMQP follows.")),
-    get("/api/cluster", "The nodes over the cluster, what each of them has, how far it is, and why something waits",
+    get("/api/cluster", "The nodes over the cluster, and the owner, progress and blocking reason of each resource",
         Access::Key(Right::Listen, Scope::Node), handler!(cluster::describe))
         .answers(answer(200, "The nodes and a row for each queue, workflow, processor and job.", schema_of!("Cluster"))),
     get("/api/openapi.json", "This description", Access::Public, handler!(node::openapi_document))

@@ -17,7 +17,7 @@ const OPERATIONS: &[Operation] = &[
     post("/api/playground", "Run a query over the events in the request; nothing is stored, and two run at once",
         LISTEN, handler!(playground::run))
         .takes(json(schema_of!("PlaygroundRequest")))
-        .answers(answer(200, "What the query gave, or its errors.", schema_of!("PlaygroundResult"))),
+        .answers(answer(200, "The result of the query, or its errors.", schema_of!("PlaygroundResult"))),
     get("/api/playground/examples", "Examples for the playground", LISTEN, handler!(playground::examples))
         .answers(answer(200, "Requests to post to the playground.",
             r##"{"type":"object","required":["examples"],"properties":{"examples":{"type":"array","items":{

@@ -1,9 +1,9 @@
 //! Finds the operation for a method and a path.
 //!
 //! The paths of the table are a tree of segments, built once. A literal segment is tried before a variable, so
-//! `/queues/q/messages` is a queue and `/queues/messages` the hub `queues` of an Event Hubs client. A literal with a capital
-//! letter or a dollar sign, as clients of Service Bus have them, matches in any case. Finding a route
-//! allocates nothing and looks at a handful of segments, because it is paid for by every posted event.
+//! `/queues/q/messages` is a queue and `/queues/messages` the hub `queues` of an Event Hubs client. A literal with a
+//! capital letter or a dollar sign, as clients of Service Bus have them, matches in any case. Finding a route allocates
+//! nothing and looks at a handful of segments, because it is paid for by every posted event.
 
 use std::sync::LazyLock;
 

@@ -1,5 +1,5 @@
-//! Topics, their subscriptions and rules: created, described, changed and deleted. A key has the rights over a topic that it has
-//! over a queue of its name; they hold for its subscriptions, too.
+//! Topics, their subscriptions and rules: created, described, changed and deleted. A key has the rights over a topic
+//! that it has over a queue of its name; they hold for its subscriptions, too.
 
 use super::{
     Access, Area, Operation, RequestBody, Scope, answer, delete, empty, get, handler, json, object,
@@ -46,7 +46,7 @@ const OPERATIONS: &[Operation] = &[
         handler!(subscriptions::delete))
         .answers(empty(204, "The subscription is deleted.")),
     post("/api/topics/{topic}/subscriptions/{subscription}/rules", "Add a rule", MANAGE, handler!(rules::add))
-        .takes(RULE).answers(answer(201, "The rule counts for every message that is sent from now on.", ANY)),
+        .takes(RULE).answers(answer(201, "The rule applies to every message that is sent from now on.", ANY)),
     put("/api/topics/{topic}/subscriptions/{subscription}/rules/{rule}", "Replace a rule", MANAGE, handler!(rules::change))
         .takes(RULE).answers(object("The rule.")),
     delete("/api/topics/{topic}/subscriptions/{subscription}/rules/{rule}", "Remove a rule", MANAGE, handler!(rules::remove))

@@ -1,9 +1,9 @@
 //! The playground: a query over events in the request, run at once, nothing stored.
 //!
-//! A key with the right `listen` on the node may run any query, so everything is bounded: the request, the rows that the
-//! steps of the query pass on, the time, and the number of concurrent runs. A run is stopped at its timeout. If its thread
-//! does not stop, the request is answered without it; the thread continues with the lowest priority, and holds its permit
-//! until it ends.
+//! A key with the right `listen` on the node may run any query, so everything is bounded: the request, the rows that
+//! the steps of the query pass on, the time, and the number of concurrent runs. A run is stopped at its timeout. If its
+//! thread does not stop, the request is answered without it; the thread continues with the lowest priority, and holds
+//! its permit until it ends.
 
 mod answer;
 mod request;

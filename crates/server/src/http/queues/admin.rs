@@ -102,7 +102,8 @@ pub(in crate::http) fn add_counts(facts: &mut Value, counts: &Counts) {
     }
 }
 
-/// The settings of a queue, a topic or a subscription to create or to change. A missing field has its default, or stays.
+/// The settings of a queue, a topic or a subscription to create or to change. A missing field has its default, or
+/// stays.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct QueueRequest {
@@ -126,7 +127,7 @@ pub(in crate::http) struct QueueRequest {
 }
 
 impl QueueRequest {
-    /// The name of the `kind`, such as a queue, that is to be created.
+    /// The name of the new entity of `kind`, such as a queue.
     pub(in crate::http) fn new_name(&self, kind: &str, example: &str) -> Result<&str, Error> {
         let missing = || {
             Error::bad(
@@ -193,8 +194,9 @@ impl QueueRequest {
     }
 }
 
-/// Checks new targets of forwarding. What is forwarded is sent by the node, so the caller must be allowed to manage the target,
-/// too; a target that stays was checked for whoever set it. Nodes that share queues do not forward: the target may be elsewhere.
+/// Checks new targets of forwarding. The node sends forwarded messages, so the caller must be allowed to manage the
+/// target, too; an unchanged target was checked when it was set. Nodes that share queues do not forward: the target may
+/// be elsewhere.
 pub(in crate::http) fn check_forwarding(
     request: &ApiRequest<'_>,
     now: &Settings,
@@ -266,7 +268,10 @@ impl From<CreateError> for Error {
             CreateError::Unknown(_) => (Code::NotFound, "GET /api/queues lists them"),
             CreateError::Name(_) => (Code::BadRequest, "choose another name"),
             CreateError::Settings(_) => (Code::BadRequest, "docs/queues.md has the limits"),
-            CreateError::Forward(_) => (Code::BadRequest, "docs/queues.md tells what is possible"),
+            CreateError::Forward(_) => (
+                Code::BadRequest,
+                "docs/queues.md has the rules of forwarding",
+            ),
             CreateError::SessionsFixed => (Code::BadRequest, "make another queue"),
             CreateError::Journal(_) => (Code::Stopped, "see the log of the node"),
         };

@@ -62,7 +62,7 @@ pub(in crate::http) async fn receive(
         complete: tokens(&given.complete),
         abandon: tokens(&given.abandon),
     };
-    // A stop of the node ends the wait and not the request, because the settlements count.
+    // A stop of the node ends the wait and not the request, because its settlements must be applied.
     let mut exchange = std::pin::pin!(queue.exchange(done, receive));
     let exchange = tokio::select! {
         biased;

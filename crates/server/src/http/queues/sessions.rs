@@ -24,7 +24,7 @@ struct LockedSession {
     state: Option<Box<RawValue>>,
 }
 
-/// A field that is there, `null` included.
+/// A field that is present, `null` included.
 fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Box<RawValue>>, D::Error> {
     Box::<RawValue>::deserialize(from).map(Some)
 }

@@ -1,7 +1,7 @@
 //! The destination of a name: a hub, or the member hubs of a sharded one.
 //!
-//! An event's key chooses a member, and in it the partition that the key has when the member is named directly. So a key
-//! stays in one partition by either name.
+//! An event's key chooses a member, and in it the partition that the key has when the member is named directly. So a
+//! key stays in one partition by either name.
 
 use std::sync::Arc;
 

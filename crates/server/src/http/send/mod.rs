@@ -1,7 +1,7 @@
 //! Posted events: detects the form of the body, chooses partitions, appends and answers.
 //!
 //! The answer follows the durable append. Events of one request for one partition are stored together or not at all;
-//! events with several keys may go to several partitions, and then the answer says which partitions stored theirs.
+//! events with several keys may go to several partitions, and then the answer lists the partitions that stored theirs.
 
 mod batch;
 mod cloudevents;

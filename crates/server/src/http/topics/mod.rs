@@ -19,7 +19,7 @@ use super::reply::{self, Reply};
 
 const EXAMPLE: &str = "{\"name\":\"prices\",\"time_to_live\":\"7d\"}";
 
-/// Settings of queues that a topic does not have, because nobody receives from it.
+/// Settings of queues that a topic does not have, because it has no receivers.
 const NOT_OF_TOPICS: &[&str] = &[
     "lock",
     "deliveries_max",

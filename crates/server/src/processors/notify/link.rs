@@ -1,8 +1,8 @@
 //! Signed links that resume a stopped processor.
 //!
-//! A link names the record that opened the circuit, and has an expiry. It is valid while that opening lasts, so it works
-//! once: resuming ends the opening, and the next opening is another record. The signing key is created once and stored in
-//! the data folder.
+//! A link names the record that opened the circuit, and has an expiry. It is valid while that opening lasts, so it
+//! works once: resuming ends the opening, and the next opening is another record. The signing key is created once and
+//! stored in the data folder.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -16,7 +16,7 @@ use crate::text::time_text;
 use link::Signer;
 pub(crate) use notifier::{Notification, Notifier};
 
-/// Who is notified, and how people reach this node.
+/// The targets of notifications, and the base of their links.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     pub url: Option<String>,

@@ -57,8 +57,8 @@ impl Notifier {
         self.options.url.is_some() || self.options.email.is_some()
     }
 
-    /// Retries webhook and mail until both succeed, the notification is out of date, or hours have passed. Answers whether
-    /// both succeeded.
+    /// Retries webhook and mail until both succeed, the notification is out of date, or hours have passed. Answers
+    /// whether both succeeded.
     pub(crate) async fn notify(
         &self,
         notification: impl Fn() -> Notification,

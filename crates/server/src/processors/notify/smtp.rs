@@ -1,7 +1,7 @@
 //! A minimal SMTP client that submits a mail.
 //!
-//! With `starttls` the server must offer encryption, or nothing is sent; with `off` nothing is encrypted and no password
-//! is sent.
+//! With `starttls` the server must offer encryption, or nothing is sent; with `off` nothing is encrypted and no
+//! password is sent.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

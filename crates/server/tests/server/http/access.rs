@@ -172,7 +172,7 @@ async fn a_web_page_of_a_stranger_cannot_use_a_node_without_keys() {
         "origin: http://evil.example",
         "host: evil.example:8080",
         "origin: null",
-        // Another server of this machine, whose pages may be anybody's.
+        // Another server of this machine, with untrusted pages.
         "origin: http://localhost:8080",
         "sec-fetch-site: cross-site",
         "sec-fetch-site: same-site",

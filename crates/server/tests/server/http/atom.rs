@@ -1,4 +1,5 @@
-//! The administration API of Service Bus. `tests/azure` does the same with the administration clients of Microsoft's SDKs.
+//! The administration API of Service Bus. `tests/azure` does the same with the administration clients of Microsoft's
+//! SDKs.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! The console as a browser meets it: login, sessions, cross-site requests, pages and their live stream.
+//! The console as seen by a browser: login, sessions, cross-site requests, pages and their live stream.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

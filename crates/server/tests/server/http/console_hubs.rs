@@ -1,4 +1,5 @@
-//! The console's pages of hubs and queues: their data, what a key may see of it, and names and events that try to be HTML.
+//! The console's pages of hubs and queues: their data, what a key may see of it, and names and events that try to be
+//! HTML.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,7 +25,7 @@ async fn page(node: &Node, path: &str) -> Answer {
     page
 }
 
-/// The texts stand in the page in this order.
+/// The texts are in the page in this order.
 fn has(page: &Answer, texts: &[&str]) {
     let mut rest = &*page.body;
     for text in texts {

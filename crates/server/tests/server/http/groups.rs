@@ -66,7 +66,7 @@ async fn a_group_is_shown_with_what_it_has_left_to_read_and_deleted() {
     let shown = node.get("/api/groups/a%20b").await.json();
     let expected = json!([{"hub": "h", "partition": 2, "offset": 1, "end": 3, "lag": 2}]);
     assert_eq!(shown["positions"], expected);
-    // Somebody who joins is in the group before the others have answered.
+    // A new member is in the group before the others have answered.
     let joining = tokio::spawn(groups.join(JoinRequest {
         group: "b".into(),
         member: String::new(),

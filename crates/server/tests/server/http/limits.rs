@@ -123,7 +123,7 @@ async fn descriptions_and_pages_are_charged_before_they_are_built() {
     for path in ["/api/hubs/h", "/console/hubs/h"] {
         assert_eq!(node.get(path).await.status, 200, "{path}");
     }
-    // The answers are small, but nobody knows before they are built.
+    // The answers are small, but their size is unknown before they are built.
     let mut half = slow_request(&node, 300 << 10).await;
     while node.get("/console/hubs/h").await.status == 200 {}
     node.get("/console/hubs/h").await.is(429, "full");

@@ -1,4 +1,4 @@
-//! The HTTP side as clients meet it: over a socket, byte by byte, with a log in memory behind it.
+//! The HTTP side as seen by clients: over a socket, byte by byte, with a log in memory behind it.
 #![allow(clippy::disallowed_methods, reason = "tests make their own files")]
 
 mod access;

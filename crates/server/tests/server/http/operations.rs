@@ -162,14 +162,15 @@ struct TestKey {
 }
 
 impl TestKey {
-    /// Whether the table lets the key call an operation with this access. A list is open to all keys, and has the items that
-    /// the key may see.
+    /// Whether the table lets the key call an operation with this access. A list is open to all keys, and has the items
+    /// that the key may see.
     fn may(&self, right: &str, scope: &str) -> bool {
         scope == "items" || self.rights.contains(&right) && self.scope.covers.contains(&scope)
     }
 }
 
-/// `RIGHT-SCOPE` has one right, `no-RIGHT-SCOPE` has the others, `all-SCOPE` has all of them, each limited to the scope.
+/// `RIGHT-SCOPE` has one right, `no-RIGHT-SCOPE` has the others, `all-SCOPE` has all of them, each limited to the
+/// scope.
 fn test_keys() -> Vec<TestKey> {
     let mut keys = Vec::new();
     for scope in SCOPES {

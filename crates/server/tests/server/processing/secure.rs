@@ -68,7 +68,7 @@ async fn a_webhook_of_an_unknown_authority_gets_nothing() {
     world.stop().await;
 }
 
-/// A mail server that takes every mail, and what it heard.
+/// A mail server that accepts every mail, and its transcript.
 struct MailServer {
     address: String,
     heard: Arc<Heard>,
@@ -104,7 +104,7 @@ async fn talk_to(stream: TcpStream, offers: &str, heard: &Heard) -> Option<()> {
     converse(&mut stream, "AUTH PLAIN", &heard.secret).await
 }
 
-/// Until the encryption is to begin; `None` when the other side is gone.
+/// Until the encryption is to begin; `None` when the other side has closed.
 async fn converse(
     stream: &mut BufReader<impl AsyncRead + AsyncWrite + Unpin>,
     offers: &str,

@@ -1,4 +1,4 @@
-//! The durable state of the simulation, and what a crash leaves of the rest.
+//! The durable state of the simulation, and the rest as a crash may leave it.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Simulation of scheduler and supervisor under faults: random workflows, unreliable services, crashes at every point of
-//! the journal, compaction, operator decisions, and remote supervisors that lose their locks.
+//! Simulation of scheduler and supervisor under faults: random workflows, unreliable services, crashes at every point
+//! of the journal, compaction, operator decisions, and remote supervisors that lose their locks.
 //!
 //! Everything is drawn from a seed. `HIGHWATER_SEEDS=20000 cargo test -p highwater-workflow core::sim` runs more,
 //! `HIGHWATER_SEED=7` replays one.

@@ -112,8 +112,8 @@ impl Services {
         self.held.contains(&(Arc::from(id), step))
     }
 
-    /// Compensations ran from the last step to the first, and only for steps that were called or may have been called before
-    /// a crash.
+    /// Compensations ran from the last step to the first, and only for steps that were called or may have been called
+    /// before a crash.
     pub(crate) fn check_order(&self, id: &Arc<str>, crashed: bool) {
         let undone = self.undone.get(id).map_or(&[][..], Vec::as_slice);
         assert!(undone.is_sorted_by(|a, b| a > b), "{id}: {undone:?}");

@@ -1,8 +1,8 @@
 //! Parses requests from the bytes of a connection.
 //!
-//! Nothing is copied: a [`Request`] borrows from the buffer. Two things are normalised in place first: the collection name
-//! becomes lower case, because callers of the reference application write `/api/Deliveries` and `/api/deliveries`; and a
-//! chunked body is joined.
+//! Nothing is copied: a [`Request`] borrows from the buffer. Two things are normalised in place first: the collection
+//! name becomes lower case, because callers of the reference application write `/api/Deliveries` and `/api/deliveries`;
+//! and a chunked body is joined.
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! Publishes tracking events of deliveries on a hub.
 //!
-//! The journal is the outbox. The publisher reads it from its last position and stores the new position, in a journal of
-//! its own, after the hub has the events. A crash between the two repeats some of them, with the same ids:
+//! The journal is the outbox. The publisher reads it from its last position and stores the new position, in a journal
+//! of its own, after the hub has the events. A crash between the two repeats some of them, with the same ids:
 //! `{deliveryId}_{stage}`.
 
 use std::sync::Arc;

@@ -14,8 +14,8 @@ const PORT: u16 = 5432;
 const NEEDS_TLS: &str = "would send the password and all rows unencrypted: write sslmode=require in the \
     connection, or sslmode=disable to say so";
 
-/// The configuration with the addresses that its hosts resolve to, all of which the egress policy allows. Without TLS only
-/// loopback is accepted, unless the connection says `sslmode=disable`.
+/// The configuration with the addresses that its hosts resolve to, all of which the egress policy allows. Without TLS
+/// only loopback is accepted, unless the connection says `sslmode=disable`.
 pub(super) async fn resolved(mut config: Config, egress: &EgressPolicy) -> Result<Config, Failure> {
     let given = config.get_hostaddrs().to_vec();
     let mut names = Vec::new();

@@ -1,7 +1,7 @@
 //! Reads geometries: GeoJSON records or WKT text, both [longitude, latitude].
 //!
-//! An open ring is closed. On the plane its direction does not matter, because it has only one inside there. Coordinates
-//! beyond the second (height, measure) are ignored.
+//! An open ring is closed. On the plane its direction does not matter, because it has only one inside there.
+//! Coordinates beyond the second (height, measure) are ignored.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! The geospatial functions: constructing shapes, and their relations.
 //!
 //! ST_DISTANCE measures on the WGS-84 ellipsoid and matches the reference's example to the last digit. Topological
-//! relations use the plane of longitude and latitude, or below compatibility level 1.2 the [`globe`], by the rules of OGC:
-//! a point on the edge of a polygon intersects it but is not within it.
+//! relations use the plane of longitude and latitude, or below compatibility level 1.2 the [`globe`], by the rules of
+//! OGC: a point on the edge of a polygon intersects it but is not within it.
 
 mod geometry;
 mod globe;
@@ -149,8 +149,8 @@ fn within(call: Call<'_, '_>) -> Datum {
 
 fn ask(call: Call<'_, '_>, question: fn(&Geometry, &Geometry) -> bool) -> Datum {
     on_two(call, Surface::Plane, Ok, |row, a, b, out| {
-        // The library asserts properties of simple shapes with exact coordinates, which data may violate: rings that cross
-        // themselves, intersections that no float can represent. Then the event fails, not the job.
+        // The library asserts properties of simple shapes with exact coordinates, which data may violate: rings that
+        // cross themselves, intersections that no float can represent. Then the event fails, not the job.
         let answer = catch_unwind(AssertUnwindSafe(|| question(a, b)));
         let answer =
             answer.map_err(|_| row.wrong_value(0, "it cannot be related to argument 2"))?;

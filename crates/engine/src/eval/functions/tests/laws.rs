@@ -1,4 +1,4 @@
-//! What must hold for every function over every layout of its arguments.
+//! Laws of every function over every layout of its arguments.
 
 use highwater_query::functions::{DatePart, Function, Kind, table};
 use proptest::prelude::*;

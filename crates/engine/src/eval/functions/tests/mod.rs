@@ -67,7 +67,7 @@ pub(crate) fn time(text: &str) -> Value {
     Value::Time(Instant::parse_iso(text.as_bytes()).expect("test times are valid"))
 }
 
-/// What a JSON text spells.
+/// The value of a JSON text.
 pub(crate) fn json(text: &str) -> Value {
     super::json::parse(text).expect("test JSON is valid")
 }
@@ -78,7 +78,7 @@ pub(crate) fn column(values: &[Value]) -> Column {
     builder.finish()
 }
 
-/// What a row came to: its value to the last bit, or why it failed.
+/// The result of a row: its value to the last bit, or why it failed.
 pub(crate) type Answer = Result<String, EvalError>;
 
 /// A call over whole columns or scalars.

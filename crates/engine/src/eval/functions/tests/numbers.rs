@@ -44,7 +44,7 @@ fn numbers_without_a_result_fail() {
         Abs,
         args![i64::MIN],
         "ABS(-9223372036854775808) is out of range for bigint; \
-         cast an operand to float to go on with less precision",
+         cast an operand to float to continue with less precision",
     );
     fails(Exp, args![1000], "EXP(1000) is out of range for float");
     fails(
@@ -168,7 +168,7 @@ fn round_goes_half_away_from_zero_on_the_decimal_that_is_shown() {
         Round,
         args![i64::MAX, -1],
         "ROUND(9223372036854775807, -1) is out of range for bigint; \
-         cast an operand to float to go on with less precision",
+         cast an operand to float to continue with less precision",
     );
     fails(
         Round,

@@ -283,7 +283,7 @@ fn charindex_is_a_position_or_nothing() {
     check(CharIndex, args!["x", "éxéx", 3], 4);
 }
 
-/// What each function does to a list of characters.
+/// Each function as an operation on a list of characters.
 fn by_hand(function: Function, text: &str, a: i64, b: i64) -> Option<String> {
     let chars: Vec<char> = text.chars().collect();
     let size = chars.len() as i64;

@@ -1,7 +1,7 @@
-//! From when on rows see which snapshot of a reference table: a pure function of the versions and of the votes of streams.
+//! The effective times of reference snapshots: a pure function of the versions and of the votes of streams.
 //!
 //! A version has the snapshots that are new. No row has a later time than the latest that a stream has reached when it votes,
-//! so a snapshot that takes effect after that is met by the same rows wherever and however often they are computed.
+//! so a snapshot that takes effect later applies to the same rows, wherever and however often they are computed.
 
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_engine::ReferenceTable;
@@ -13,17 +13,17 @@ use crate::reference::write_rows;
 const PROPOSAL: ObjectFormat = ObjectFormat {
     title: *b"HWTABLES",
     version: 1,
-    mistaken: "it is no reference data",
+    mistaken: "it is not reference data (unknown header)",
 };
 const DECISION: ObjectFormat = ObjectFormat {
     title: *b"HWTABDEC",
     version: 1,
-    mistaken: "it is no decision about reference data",
+    mistaken: "it is not a decision about reference data (unknown header)",
 };
 const VOTE: ObjectFormat = ObjectFormat {
     title: *b"HWTABVOT",
     version: 1,
-    mistaken: "it is no vote about reference data",
+    mistaken: "it is not a vote about reference data (unknown header)",
 };
 
 /// A snapshot of a table that is new, or whose rows have changed.
@@ -43,7 +43,7 @@ pub(super) struct TableProposal {
     pub snapshots: Vec<ProposedSnapshot>,
 }
 
-/// How far a shard has come when it stops for a new version.
+/// The position of a shard that stops for a new version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::live::instances) struct ShardVote {
     /// It has processed no row with a later time.
@@ -52,7 +52,7 @@ pub(in crate::live::instances) struct ShardVote {
     pub watermark: Instant,
 }
 
-/// What the votes of all shards say together.
+/// The combination of all shards' votes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Agreement {
     /// No stream has processed a row with a later time.

@@ -1,4 +1,4 @@
-//! Looks at intervals for versions in the store and, on the instance with the first combiner, for new files.
+//! Polls the store for versions and, on the instance with the first combiner, the files.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,16 +8,16 @@ use tokio::task::JoinHandle;
 use super::{ReferenceVersions, SharedReferences, TablesError};
 use crate::reference::{SnapshotListing, read_tables};
 
-/// The longest pause between two looks: files of other instances are told through the store.
+/// The longest poll interval: versions of other instances come from the store.
 const LOOK_MAX: Duration = Duration::from_secs(10);
 const LOOK_MIN: Duration = Duration::from_millis(10);
 
 pub(in crate::live::instances) struct ReferenceLook {
     references: Arc<SharedReferences>,
     every: Duration,
-    /// An input is to be looked at again and again.
+    /// An input is polled repeatedly.
     refreshes: bool,
-    /// When to look next, by the monotonic clock.
+    /// The time of the next poll, by the monotonic clock.
     due: Duration,
     looking: Option<JoinHandle<Looked>>,
     /// The files of the last version that this instance has proposed or found to be known.
@@ -59,7 +59,7 @@ impl ReferenceLook {
         *self.references.versions.borrow()
     }
 
-    /// Starts a look if one is due, or if a version waits for votes. `reads_files`: this instance looks for new files.
+    /// Starts a poll if one is due, or if a version waits for votes. `reads_files`: this instance looks for new files.
     pub(in crate::live::instances) fn look_if_due(&mut self, now: Duration, reads_files: bool) {
         let is_due = now >= self.due || self.versions().pending.is_some();
         if self.looking.is_some() || !is_due {
@@ -73,7 +73,7 @@ impl ReferenceLook {
         }));
     }
 
-    /// Ready when a look is done; the shards are told.
+    /// Completes when a poll has finished; shards see its versions.
     pub(in crate::live::instances) async fn looked(&mut self) {
         let Some(looking) = &mut self.looking else {
             return std::future::pending().await;

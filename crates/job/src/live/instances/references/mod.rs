@@ -1,8 +1,8 @@
 //! The reference data of a shared job: every instance joins the same rows with the same snapshots.
 //!
 //! Tables are in the store of the job (`registry.rs`), so one instance reads the files and the others need none. A new
-//! version takes effect at a time, for all partitions (`decision.rs`). Streams stop where they are and say how far they have
-//! come; the time is after all of that, so no row that was computed before changes. Outputs in the exchange have the version
+//! version takes effect at a time, for all partitions (`decision.rs`). Streams stop and vote with their position; the
+//! time is later than every vote, so no row that was computed before changes. Outputs in the exchange have the version
 //! with which they were computed, and a combiner with an earlier one loads that version first.
 
 mod decision;
@@ -42,7 +42,7 @@ pub(super) struct SharedReferences {
     loaded: Mutex<Option<Arc<VersionedTables>>>,
 }
 
-/// What is known of the versions in the store.
+/// The known versions in the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ReferenceVersions {
     /// The latest version that is decided.
@@ -126,8 +126,8 @@ impl SharedReferences {
         self.versions.subscribe()
     }
 
-    /// The tables that are decided, and the version that waits for votes. Whoever has claimed a shard finds every version
-    /// that an earlier owner of it has voted about.
+    /// The tables that are decided, and the version that waits for votes. The owner of a shard finds every version on
+    /// which an earlier owner has voted.
     pub(super) async fn current(
         self: &Arc<Self>,
     ) -> Result<(Arc<VersionedTables>, Option<u64>), ShardEnd> {
@@ -231,7 +231,7 @@ impl SharedReferences {
         self.status.log(text);
     }
 
-    /// Says how far a shard has come when it stops for a version, or loads it.
+    /// Votes with the position of a shard that stops for a version or loads it.
     pub(super) async fn vote(
         self: &Arc<Self>,
         version: u64,

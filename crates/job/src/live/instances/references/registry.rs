@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!  00..07.tables        the new snapshots; whoever creates it first proposes the version
-//!  00..07-0003.vote     stream 3 has stopped, and how far it has come
-//!  00..07.decision      from when on rows see which snapshot; follows from the votes of all streams
+//!  00..07-0003.vote     stream 3 has stopped, and its position
+//!  00..07.decision      the effective time of each snapshot; follows from the votes of all streams
 //! ```
 //!
 //! Objects are created and never replaced, so instances may do all of this at the same time, and one that was thought dead
-//! as well. A vote counts only if its shard stored a checkpoint after the version was proposed: then whoever has the shard
-//! later claims it later, finds the version, and writes no more than its predecessor did.
-//! `docs/formats/state.md` describes the objects.
+//! as well. A vote counts only if its shard stored a checkpoint after the version was proposed: a later owner claims
+//! the shard later, finds the version, and writes no more than its predecessor did. `docs/formats/state.md` describes
+//! the objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -132,13 +132,13 @@ impl TableRegistry {
         (0..shards).map(read).collect()
     }
 
-    /// Proposes a version, unless somebody else has.
+    /// Proposes a version, unless another instance has.
     pub(super) fn propose(&self, version: u64, tables: &TableProposal) -> io::Result<()> {
         let path = self.path(version, TABLES);
         self.store.create(&path, &tables.encode()).map(drop)
     }
 
-    /// Says how far a shard has come. An earlier owner of the shard may have said it.
+    /// Stores the vote of a shard. An earlier owner of the shard may have voted already.
     pub(super) fn vote(&self, version: u64, shard: ShardNumber, vote: ShardVote) -> io::Result<()> {
         let path = self.vote_path(version, shard);
         self.store.create(&path, &vote.encode()).map(drop)
@@ -161,7 +161,7 @@ impl TableRegistry {
             }
         };
         let path = self.path(version, DECISION);
-        // Somebody else may have been faster.
+        // Another instance may have been faster.
         self.store.create(&path, &decision.encode())?;
         self.remove_old(version, listing);
         Ok(true)

@@ -1,4 +1,4 @@
-//! `$management` of a queue, topic or subscription: what a client asks for besides sending, receiving and settling.
+//! `$management` of a queue, topic or subscription: operations besides sending, receiving and settling.
 
 mod messages;
 mod rules;
@@ -31,7 +31,7 @@ pub(in crate::amqp) struct ManagementRequest {
     pub(in crate::amqp) queue: Queue,
     pub(in crate::amqp) operation: QueueOperation,
     pub(in crate::amqp) body: Value<'static>,
-    /// Who makes it, for the audit log.
+    /// The caller, for the audit log.
     pub(in crate::amqp) caller: String,
     pub(in crate::amqp) from: SocketAddr,
     /// The session that the request is about, if a link of the client has locked it.

@@ -15,7 +15,7 @@ use crate::amqp::request::Reply;
 use crate::amqp::service_bus::message::{amqp_value, filter_value};
 use crate::amqp::service_bus::queue_error;
 
-/// Descriptors of what a list of rules is made of. Those of filters have a digit less.
+/// Descriptors of the elements of a list of rules. Those of filters have a digit less.
 const RULE: u64 = 0x0137_0000_0004;
 const EMPTY_ACTION: u64 = 0x0137_0000_0005;
 const SQL_ACTION: u64 = 0x0137_0000_0006;

@@ -96,7 +96,7 @@ fn set_system(
     let name = stored_name(property);
     match (field(content, property), text) {
         (Some(field), text) => {
-            // It is a text now, whatever the sender sent.
+            // It is a text now, whatever type the sender used.
             typed.forget_type(name);
             *field = text;
         }

@@ -15,7 +15,7 @@ use crate::amqp::event::{BODY, BODY_SECTIONS, BODY_STRING, CONTENT_TYPE, PROPERT
 struct Body {
     bytes: BytesMut,
     kind: Option<&'static str>,
-    /// Any section has come.
+    /// A section was received.
     is_there: bool,
 }
 

@@ -1,8 +1,8 @@
 //! Messages of queues as AMQP messages, both ways.
 //!
 //! A message of a queue has a body, an id, a session, a content type and properties that are texts, the same for every
-//! protocol. So a typed property becomes a readable text, and the property `amqp-types` names the types, so that
-//! AMQP receivers get what AMQP senders sent. docs/amqp.md has the table.
+//! protocol. So a typed property becomes a readable text, and the property `amqp-types` names the types, so that AMQP
+//! receivers see the types that AMQP senders sent. docs/amqp.md has the table.
 
 mod filtered;
 mod incoming;

@@ -1,8 +1,8 @@
 //! Topological relations on the globe, for compatibility levels below 1.2 (geography).
 //!
 //! The lines and edges of one shape are split where they intersect the other, and each piece is located relative to the
-//! other shape. The two sides of an edge are inside and outside of its own shape, so the pieces determine which interiors
-//! and exteriors intersect.
+//! other shape. The two sides of an edge are inside and outside of its own shape, so the pieces determine which
+//! interiors and exteriors intersect.
 
 mod shape;
 mod vector;

@@ -1,7 +1,7 @@
 //! Shapes on the globe, and the position of a point relative to them.
 //!
-//! A ring has its inside on the left, so one that runs clockwise around a town is the whole globe but the town. Holes are
-//! rings like others: a polygon is what lies to the left of all of its rings.
+//! A ring has its inside on the left, so one that runs clockwise around a town is the whole globe but the town. Holes
+//! are rings like others: a polygon is what lies to the left of all of its rings.
 
 use geo::algorithm::CoordsIter;
 use geo::geometry::{Coord, Geometry, LineString, Polygon};
@@ -143,8 +143,8 @@ impl Area {
 
 /// Whether a point that is not on a ring lies to the left of it.
 ///
-/// The arc from the middle of an edge to the point begins on the point's side of that edge, and changes sides wherever it
-/// crosses another edge. The edge that is furthest from the point gives the clearest result.
+/// The arc from the middle of an edge to the point begins on the point's side of that edge, and changes sides wherever
+/// it crosses another edge. The edge that is furthest from the point gives the clearest result.
 fn is_left(ring: &[Arc], point: Vector) -> bool {
     let distance = |arc: &&Arc| arc.left(point).abs();
     let Some(base) = ring

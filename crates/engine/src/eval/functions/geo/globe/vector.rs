@@ -1,8 +1,9 @@
 //! Directions from the middle of the earth, and the arcs between them.
 //!
-//! A point on the WGS-84 ellipsoid is the direction in which it is seen from the middle, so the latitude of a map, which
-//! stands upright on the ellipsoid, is turned into that of the middle first. An edge is where the plane through its two
-//! ends and the middle cuts the surface, the short way: a *great elliptic arc*, which as directions is a great circle.
+//! A point on the WGS-84 ellipsoid is the direction in which it is seen from the middle, so the latitude of a map,
+//! which stands upright on the ellipsoid, is turned into that of the middle first. An edge is where the plane through
+//! its two ends and the middle cuts the surface, the short way: a *great elliptic arc*, which as directions is a great
+//! circle.
 
 use geo::geometry::Coord;
 
