@@ -1,6 +1,5 @@
 //! A small HTTP/1.1 client with one connection, opened on demand and reopened after a loss.
 
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +8,7 @@ use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+pub(crate) use highwater_access::percent_encode;
 use highwater_env::disk;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -353,26 +353,9 @@ where
     Ok(sender)
 }
 
-/// Percent-encodes a text for use as one path segment or query value.
-pub(crate) fn percent_encode(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
-            true => out.push(char::from(byte)),
-            false => write!(out, "%{byte:02X}").expect("writing to a string succeeds"),
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_id_is_one_segment_of_a_path() {
-        assert_eq!(percent_encode("orders/0@17"), "orders%2F0%4017");
-    }
 
     fn server(url: &str) -> Server {
         Server {
