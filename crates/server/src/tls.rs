@@ -17,7 +17,6 @@ use rustls::{
 };
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use tokio_rustls::TlsAcceptor;
 
 use crate::config::{ClientAuth, TlsSettings};
 use crate::reload::WatchedFiles;
@@ -33,10 +32,6 @@ pub enum TlsError {
     Mismatch(#[from] rustls::Error),
     #[error("client certificates cannot be verified with {}: {reason}", path.display())]
     ClientCa { path: PathBuf, reason: String },
-}
-
-pub(crate) fn acceptor(settings: &TlsSettings) -> Result<TlsAcceptor, TlsError> {
-    Ok(TlsAcceptor::from(server_config(settings)?))
 }
 
 /// New connections get the certificate that is in the files.
