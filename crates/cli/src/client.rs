@@ -1,7 +1,6 @@
 //! A small HTTP/1.1 client with one connection, opened on demand and reopened after a loss.
 
-use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,18 +8,17 @@ use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+pub(crate) use highwater_access::percent_encode;
 use highwater_env::disk;
+use highwater_net::tls;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{HeaderMap, Method, Request, Response};
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
 use serde_json::Value;
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
 use crate::exit::UsageError;
 
@@ -125,50 +123,27 @@ impl Server {
         }
     }
 
-    fn tls(&self) -> anyhow::Result<Option<TlsConnector>> {
+    fn tls(&self) -> anyhow::Result<Option<Arc<ClientConfig>>> {
         if !self.is_https() {
             return Ok(None);
         }
-        let mut roots = RootCertStore::empty();
-        match &self.ca {
-            Some(path) => {
-                let pem = disk::read_to_string(path)
-                    .with_context(|| format!("cannot read {}", path.display()))?;
-                for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-                    roots.add(certificate?)?;
-                }
-            }
-            None => {
-                for certificate in rustls_native_certs::load_native_certs().certs {
-                    // An unusable certificate does not keep the others from being used.
-                    let _ = roots.add(certificate);
-                }
-            }
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots);
-        let config = match &self.client_cert {
-            None => builder.with_no_client_auth(),
-            Some(path) => {
-                let (chain, key) = read_client_cert(path)
-                    .with_context(|| format!("cannot use {}", path.display()))?;
-                builder.with_client_auth_cert(chain, key)?
-            }
+        let read = |path: &PathBuf| {
+            let pem = disk::read_to_string(path);
+            pem.with_context(|| format!("cannot read {}", path.display()))
         };
-        Ok(Some(TlsConnector::from(Arc::new(config))))
+        let own = self.client_cert.as_ref().map(read).transpose()?;
+        let identity = own.map(|pem| tls::Identity {
+            certificate: pem.clone(),
+            key: pem,
+        });
+        let identity = identity.as_ref();
+        let config = match &self.ca {
+            Some(path) => tls::trust_only(&read(path)?, identity),
+            None => tls::trust_system_and("", identity),
+        };
+        let config = config.map_err(anyhow::Error::msg);
+        Ok(Some(config.context("invalid --ca or --client-cert")?))
     }
-}
-
-fn read_client_cert(
-    path: &Path,
-) -> anyhow::Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
-    let pem = disk::read_to_string(path)?;
-    let chain = CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<Vec<_>, _>>()?;
-    anyhow::ensure!(!chain.is_empty(), "it has no certificate");
-    let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).context("it has no private key")?;
-    Ok((chain, key))
 }
 
 /// A response with its whole body.
@@ -232,7 +207,7 @@ impl HttpResponse {
 
 pub(crate) struct Client {
     server: Server,
-    tls: Option<TlsConnector>,
+    tls: Option<Arc<ClientConfig>>,
     authorization: Option<String>,
     connection: Option<SendRequest<Full<Bytes>>>,
 }
@@ -329,15 +304,13 @@ impl Client {
             Err(_) => anyhow::bail!("{authority} did not answer within {CONNECT_TIMEOUT:?}"),
         };
         stream.set_nodelay(true)?;
-        let Some(tls) = &self.tls else {
+        let Some(config) = &self.tls else {
             return start(TokioIo::new(stream)).await;
         };
         let host = authority
             .rsplit_once(':')
             .map_or(&*authority, |(host, _)| host);
-        let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned())
-            .with_context(|| format!("{host} is not a valid server name"))?;
-        let stream = tls.connect(name, stream).await;
+        let stream = tls::connect(config.clone(), host, stream).await;
         let stream = stream.with_context(|| format!("no TLS connection to {authority}"))?;
         start(TokioIo::new(stream)).await
     }
@@ -353,26 +326,9 @@ where
     Ok(sender)
 }
 
-/// Percent-encodes a text for use as one path segment or query value.
-pub(crate) fn percent_encode(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
-            true => out.push(char::from(byte)),
-            false => write!(out, "%{byte:02X}").expect("writing to a string succeeds"),
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_id_is_one_segment_of_a_path() {
-        assert_eq!(percent_encode("orders/0@17"), "orders%2F0%4017");
-    }
 
     fn server(url: &str) -> Server {
         Server {

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use highwater_env::{EgressPolicy, disk};
 use highwater_log::{BoxFuture, GroupCoordinator, Log, TransactionCoordinator};
+use highwater_net::tls;
 use highwater_settings::{FileReader, Section};
 
 use crate::endpoint::OutsideAccess;
-use crate::tls;
 
 /// The keys of [`ClusterSettings`].
 pub const CLUSTER_KEYS: &[&str] = &[
@@ -204,13 +204,14 @@ impl ClusterSettings {
             pem.map_err(|error| format!("{}: {error}", path.display()))
         };
         let ca = self.ca.as_ref().map(read).transpose()?;
-        match &self.identity {
-            None => tls::client(ca.as_deref()),
-            Some(identity) => {
-                let (cert, key) = (read(&identity.cert)?, read(&identity.key)?);
-                tls::client_with_identity(ca.as_deref(), &cert, &key)
-            }
-        }
+        let identity = match &self.identity {
+            None => None,
+            Some(identity) => Some(tls::Identity {
+                certificate: read(&identity.cert)?,
+                key: read(&identity.key)?,
+            }),
+        };
+        tls::trust_system_and(ca.as_deref().unwrap_or_default(), identity.as_ref())
     }
 }
 

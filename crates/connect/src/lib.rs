@@ -36,7 +36,6 @@ mod sink;
 mod source;
 mod state_store;
 mod table;
-pub mod tls;
 mod value_decoder;
 mod writer;
 

@@ -23,6 +23,7 @@ use highwater_flow::{
 use highwater_kafka::client::{self, Login, Remote};
 use highwater_log::batch::NewRecord;
 use highwater_log::{AdminError, HubName, HubSettings, HubSpec, Log, partition_for_key};
+use highwater_net::tls;
 use highwater_retry::RetryPolicy;
 
 const USAGE: &str = "remote HOST:PORT send HUB COUNT | remote HOST:PORT handle HUB GROUP";
@@ -49,7 +50,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 fn options(server: &str) -> Result<client::Options, Box<dyn Error>> {
     let mut options = client::Options::new([server]);
     if let Ok(path) = var("KAFKA_CA") {
-        options.tls = Some(client::trust(&std::fs::read(path)?)?);
+        options.tls = Some(tls::trust_only(&std::fs::read_to_string(path)?, None)?);
     }
     if let (Ok(user), Ok(password)) = (var("KAFKA_USER"), var("KAFKA_PASSWORD")) {
         options.login = Some(Login { user, password });

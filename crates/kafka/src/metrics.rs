@@ -1,12 +1,13 @@
 //! The counters of the server, without locks.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
+use highwater_net::{ConnectionCounters, Counter};
 use kafka_protocol::messages::ApiKey;
 
 use crate::api::APIS;
 
-/// Counters since the start; `connections` is the number open now.
+/// Counters since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     requests: RequestCounters,
@@ -14,9 +15,7 @@ pub(crate) struct Metrics {
     pub malformed: Counter,
     pub bytes_in: Counter,
     pub bytes_out: Counter,
-    pub connections: Counter,
-    pub connections_total: Counter,
-    pub connections_refused: Counter,
+    pub connections: Arc<ConnectionCounters>,
     pub logins_refused: Counter,
     pub sessions_expired: Counter,
     pub throttled: Counter,
@@ -24,15 +23,15 @@ pub(crate) struct Metrics {
 
 /// A counter for each request of [`APIS`].
 #[derive(Debug)]
-struct RequestCounters([AtomicU64; APIS.len()]);
+struct RequestCounters([Counter; APIS.len()]);
 
 impl Default for RequestCounters {
     fn default() -> RequestCounters {
-        RequestCounters([const { AtomicU64::new(0) }; APIS.len()])
+        RequestCounters(std::array::from_fn(|_| Counter::default()))
     }
 }
 
-/// The counters at one moment.
+/// The counters at one moment; `connections` is the number open now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricsSnapshot {
     /// Requests by the name of their API, in the order of their keys.
@@ -57,7 +56,7 @@ pub struct MetricsSnapshot {
 impl Metrics {
     pub(crate) fn request(&self, key: ApiKey) {
         if let Some(at) = APIS.iter().position(|api| api.key == key) {
-            self.requests.0[at].fetch_add(1, Ordering::Relaxed);
+            self.requests.0[at].add(1);
         }
     }
 
@@ -65,35 +64,18 @@ impl Metrics {
         let requests = APIS.iter().zip(&self.requests.0);
         MetricsSnapshot {
             requests: requests
-                .map(|(api, count)| (format!("{:?}", api.key), count.load(Ordering::Relaxed)))
+                .map(|(api, count)| (format!("{:?}", api.key), count.get()))
                 .collect(),
             errors: self.errors.get(),
             malformed: self.malformed.get(),
             bytes_in: self.bytes_in.get(),
             bytes_out: self.bytes_out.get(),
-            connections: self.connections.get(),
-            connections_total: self.connections_total.get(),
-            connections_refused: self.connections_refused.get(),
+            connections: self.connections.open.get(),
+            connections_total: self.connections.accepted.get(),
+            connections_refused: self.connections.refused.get(),
             logins_refused: self.logins_refused.get(),
             sessions_expired: self.sessions_expired.get(),
             throttled: self.throttled.get(),
         }
-    }
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    pub(crate) fn add(&self, count: u64) {
-        self.0.fetch_add(count, Ordering::Relaxed);
-    }
-
-    pub(crate) fn subtract(&self, count: u64) {
-        self.0.fetch_sub(count, Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
     }
 }

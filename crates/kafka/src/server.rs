@@ -1,4 +1,4 @@
-//! Accepts connections and runs a task for each.
+//! Binds the listeners of the protocol, and serves their connections.
 
 use std::future::Future;
 use std::io;
@@ -7,13 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_env::random::Random;
-use highwater_env::{Clock, MemoryBudget, listen, shutdown_signal};
+use highwater_env::{Clock, MemoryBudget};
+use highwater_net::{Accepted, Acceptors, ConnectionBudget, CountedConnection, Protocol, Stream};
 use kafka_protocol::protocol::StrBytes;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::task::JoinSet;
-use tokio_rustls::TlsAcceptor;
+use tokio::sync::watch;
 
 use crate::broker::{Broker, ChallengeSource, Services};
 use crate::client_quotas::ClientQuotas;
@@ -26,9 +24,6 @@ use crate::producer_ids::ProducerIds;
 use crate::request::ListenerInfo;
 use crate::telemetry::{ClientMetric, ClientTelemetry};
 use crate::warnings::WarningLimiter;
-
-/// The pause after a failed accept: when the system is out of sockets, an immediate retry fails too.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
@@ -57,9 +52,8 @@ pub struct Server {
 
 /// A listener with its socket.
 struct BoundListener {
-    socket: TcpListener,
+    socket: highwater_net::Listener,
     options: Listener,
-    tls: Option<TlsAcceptor>,
 }
 
 /// Metrics and addresses of a running server.
@@ -94,12 +88,12 @@ impl BoundListeners {
         for listener in &options.listeners {
             let address = listener.address;
             let failed = |source| BindError::Address { address, source };
-            let socket = listen(address).await.map_err(failed)?;
-            addresses.push(socket.local_addr().map_err(failed)?);
+            let socket = highwater_net::Listener::bind(address, listener.tls.clone());
+            let socket = socket.await.map_err(failed)?;
+            addresses.push(socket.address().map_err(failed)?);
             listeners.push(BoundListener {
                 socket,
                 options: listener.clone(),
-                tls: listener.tls.clone().map(TlsAcceptor::from),
             });
         }
         Ok(BoundListeners {
@@ -137,18 +131,19 @@ impl Server {
 
     /// Serves until `shutdown`, then finishes requests in flight within [`Options::stop_timeout`].
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let free = Arc::new(Semaphore::new(self.common.broker.options.connections_max));
-        let mut accepting = JoinSet::new();
-        for listener in self.listeners {
-            let (common, free) = (Arc::clone(&self.common), Arc::clone(&free));
-            accepting.spawn(accept(common, listener, free));
+        let broker = &self.common.broker;
+        let (max, counters) = (broker.options.connections_max, &broker.metrics.connections);
+        let budget = ConnectionBudget::new(max, 0, Arc::clone(counters));
+        let mut acceptors = Acceptors::new(Arc::new(budget));
+        for BoundListener { socket, options } in self.listeners {
+            let common = Arc::clone(&self.common);
+            acceptors.spawn(socket, Arc::new(KafkaProtocol { common, options }));
         }
         shutdown.await;
         // Fails only if no connection is left.
         let _ = self.stop.send(true);
-        let finish = async { while accepting.join_next().await.is_some() {} };
-        let limit = self.common.broker.options.stop_timeout;
-        if tokio::time::timeout(limit, finish).await.is_err() {
+        let limit = broker.options.stop_timeout;
+        if !acceptors.finish(limit).await {
             tracing::warn!(
                 "connections were aborted because they took longer than {limit:?} to stop"
             );
@@ -201,124 +196,61 @@ where
         .await;
 }
 
-/// Accepts until shutdown, then waits for the connections. Dropping the future drops them.
-async fn accept(common: Arc<ServerContext>, listener: BoundListener, free: Arc<Semaphore>) {
-    let mut connections = JoinSet::new();
-    let mut stopped = std::pin::pin!(shutdown_signal(common.stop.clone()));
-    loop {
-        tokio::select! {
-            () = &mut stopped => break,
-            accepted = listener.socket.accept() => match accepted {
-                Ok((stream, address)) => {
-                    if let Some(slot) = slot(&common, &free) {
-                        let connection = serve_connection(Arc::clone(&common), &listener, stream, address, slot);
-                        connections.spawn(connection);
-                    }
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            },
-            Some(_) = connections.join_next() => {}
+/// The protocol at one listener.
+struct KafkaProtocol {
+    common: Arc<ServerContext>,
+    options: Listener,
+}
+
+impl Protocol for KafkaProtocol {
+    async fn serve<S: Stream>(self: Arc<Self>, stream: S, accepted: Accepted) {
+        let authorizer = &self.common.broker.services.authorizer;
+        let certificate = accepted.certificate.as_deref();
+        let session = certificate.and_then(|der| authorizer.certificate_session(der));
+        let listener = self.listener_info(accepted.local);
+        Connection::new(Arc::clone(&self.common), stream, accepted.peer, listener)
+            .with_session(session)
+            .run()
+            .await;
+    }
+
+    fn handshake_timeout(&self, _: &CountedConnection) -> Duration {
+        self.common.broker.options.login_timeout
+    }
+
+    fn handshake_failed(&self, peer: SocketAddr, error: &io::Error) {
+        if error.kind() != io::ErrorKind::TimedOut {
+            self.common.broker.metrics.malformed.add(1);
+            self.common.warnings.connection_closed(peer.ip(), error);
         }
     }
-    drop(listener);
-    while connections.join_next().await.is_some() {}
-}
 
-/// Counts a connection for as long as it is held.
-struct Slot {
-    common: Arc<ServerContext>,
-    _permit: OwnedSemaphorePermit,
-}
-
-fn slot(common: &Arc<ServerContext>, free: &Arc<Semaphore>) -> Option<Slot> {
-    let (metrics, max) = (&common.broker.metrics, connections_max(common));
-    let permit = Some(free).filter(|_| metrics.connections.get() < max as u64);
-    let Some(Ok(permit)) = permit.map(|free| Arc::clone(free).try_acquire_owned()) else {
-        metrics.connections_refused.add(1);
-        return None;
-    };
-    metrics.connections.add(1);
-    metrics.connections_total.add(1);
-    Some(Slot {
-        common: Arc::clone(common),
-        _permit: permit,
-    })
-}
-
-/// Clients may lower the number while the node runs.
-fn connections_max(common: &ServerContext) -> usize {
-    let max = common.broker.options.connections_max;
-    let settings = common.broker.settings.borrow();
-    let changed = settings.of_broker(setting::CONNECTIONS_MAX);
-    let changed = changed.and_then(|value| value.parse().ok());
-    changed.map_or(max, |changed: usize| changed.min(max))
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.common.broker.metrics.connections.subtract(1);
+    /// Clients may lower the number while the node runs.
+    fn connections_max(&self) -> u64 {
+        let settings = self.common.broker.settings.borrow();
+        let changed = settings.of_broker(setting::CONNECTIONS_MAX);
+        changed
+            .and_then(|value| value.parse().ok())
+            .unwrap_or(u64::MAX)
     }
 }
 
-fn serve_connection(
-    common: Arc<ServerContext>,
-    listener: &BoundListener,
-    stream: TcpStream,
-    address: SocketAddr,
-    slot: Slot,
-) -> impl Future<Output = ()> + Send + use<> {
-    let authorizer = &common.broker.services.authorizer;
-    let requires_login = !listener.options.anonymous && authorizer.has_users();
-    let listener_info = listener_info(&listener.options, &stream, requires_login);
-    let tls = listener.tls.clone();
-    async move {
-        let _slot = slot;
-        // Responses are small and awaited. A socket that refuses this works without it.
-        let _ = stream.set_nodelay(true);
-        let Some(tls) = tls else {
-            return Connection::new(common, stream, address, listener_info)
-                .run()
-                .await;
+impl KafkaProtocol {
+    /// Without an advertised address, clients are told the address that they connected to.
+    fn listener_info(&self, reached: Option<SocketAddr>) -> Arc<ListenerInfo> {
+        let options = &self.options;
+        let reached = reached.unwrap_or(options.address);
+        let (host, port) = match &options.advertised {
+            Some((host, port)) => (host.clone(), *port),
+            None => (reached.ip().to_string(), reached.port()),
         };
-        let limit = common.broker.options.login_timeout;
-        match tokio::time::timeout(limit, tls.accept(stream)).await {
-            Ok(Ok(stream)) => {
-                let certificate = stream.get_ref().1.peer_certificates();
-                let certificate = certificate.and_then(<[_]>::first);
-                let authorizer = &common.broker.services.authorizer;
-                let session = certificate.and_then(|der| authorizer.certificate_session(der));
-                Connection::new(common, stream, address, listener_info)
-                    .with_session(session)
-                    .run()
-                    .await
-            }
-            Ok(Err(error)) => {
-                common.broker.metrics.malformed.add(1);
-                common.warnings.connection_closed(address.ip(), &error);
-            }
-            Err(_) => {}
-        }
+        let requires_login =
+            !options.anonymous && self.common.broker.services.authorizer.has_users();
+        Arc::new(ListenerInfo {
+            host: StrBytes::from_string(host),
+            port,
+            sasl: options.sasl || requires_login,
+            tls: options.tls.is_some(),
+        })
     }
-}
-
-/// Without an advertised address, the address that the client connected to is reported.
-fn listener_info(
-    options: &Listener,
-    stream: &TcpStream,
-    requires_login: bool,
-) -> Arc<ListenerInfo> {
-    let reached = stream.local_addr().unwrap_or(options.address);
-    let (host, port) = match &options.advertised {
-        Some((host, port)) => (host.clone(), *port),
-        None => (reached.ip().to_string(), reached.port()),
-    };
-    Arc::new(ListenerInfo {
-        host: StrBytes::from_string(host),
-        port,
-        sasl: options.sasl || requires_login,
-        tls: options.tls.is_some(),
-    })
 }

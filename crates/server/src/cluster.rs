@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use highwater_env::disk;
-use highwater_kafka::client::{
-    self, ClusterNames, Identity, Login, Mechanism, Options, Profile, TokenSource,
-};
+use highwater_kafka::client::{ClusterNames, Login, Mechanism, Options, Profile, TokenSource};
+use highwater_net::tls;
 use highwater_settings::Secrets;
 
 use crate::owners::PeerSettings;
@@ -90,25 +89,20 @@ impl ClusterSettings {
 
 impl ClusterTls {
     fn config(&self) -> Result<std::sync::Arc<rustls::ClientConfig>, String> {
-        let authorities = read(&self.ca)?;
-        match &self.identity {
-            None => client::trust(&authorities),
-            Some(identity) => {
-                let (certificate, key) = (read(&identity.cert)?, read(&identity.key)?);
-                let identity = Identity {
-                    certificate: &certificate,
-                    key: &key,
-                };
-                client::trust_as(&authorities, identity)
-            }
-        }
+        let identity = match &self.identity {
+            None => None,
+            Some(identity) => Some(tls::Identity {
+                certificate: read(&identity.cert)?,
+                key: read(&identity.key)?,
+            }),
+        };
+        tls::trust_only(&read(&self.ca)?, identity.as_ref())
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, String> {
+fn read(path: &Path) -> Result<String, String> {
     let text = disk::read_to_string(path);
-    text.map(String::into_bytes)
-        .map_err(|error| format!("cannot read {}: {error}", path.display()))
+    text.map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
 fn resolve(secret: &Secret) -> Result<String, String> {

@@ -1,15 +1,11 @@
-//! Texts of HTTP: percent-encoding, query parameters, times.
+//! Texts of HTTP: query parameters, times.
 
 use std::borrow::Cow;
 use std::io;
 
+pub(crate) use highwater_access::percent_decode;
 use highwater_log::EnqueueTime;
 use highwater_time::Instant;
-
-/// Invalid UTF-8 becomes the replacement character; a lone `%` stays.
-pub(crate) fn percent_decode(text: &str) -> Cow<'_, str> {
-    percent_encoding::percent_decode_str(text).decode_utf8_lossy()
-}
 
 /// A parameter of a query such as `from=earliest&max=10`.
 pub(crate) fn parameter<'a>(query: Option<&'a str>, name: &str) -> Option<Cow<'a, str>> {
@@ -92,13 +88,6 @@ pub(crate) fn is_local(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn percent_encoding_is_decoded_once() {
-        assert_eq!(percent_decode("a%20b%2Bc%25zz%4"), "a b+c%zz%4");
-        assert_eq!(percent_decode("%ff"), "\u{fffd}");
-        assert_eq!(percent_decode("%é1"), "%é1");
-    }
 
     #[test]
     fn a_field_of_a_form_may_have_spaces() {

@@ -18,7 +18,6 @@ use rustls::{
 };
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use tokio_rustls::TlsAcceptor;
 
 use crate::config::{ClientAuth, TlsSettings};
 use crate::reload::WatchedFiles;
@@ -36,11 +35,7 @@ pub enum TlsError {
     ClientCa { path: PathBuf, reason: String },
 }
 
-pub(crate) fn acceptor(settings: &TlsSettings) -> Result<TlsAcceptor, TlsError> {
-    Ok(TlsAcceptor::from(server_config(settings)?))
-}
-
-/// New connections use the current certificate of the files.
+/// New connections get the certificate that is in the files.
 pub(crate) fn server_config(settings: &TlsSettings) -> Result<Arc<ServerConfig>, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let certificate = Certificate::open(settings, &provider)?;

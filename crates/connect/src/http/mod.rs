@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use highwater_env::EgressPolicy;
+use highwater_net::{Stream, tls};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Body;
 use hyper::client::conn::http1::{self, SendRequest};
@@ -23,9 +24,6 @@ use hyper::http::uri::{Authority, Scheme};
 use hyper::{Request, Response, Uri};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_rustls::TlsConnector;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -189,30 +187,27 @@ impl Inner {
             },
         };
         let host = origin.authority.host();
-        // An IPv6 address is in brackets.
-        let host = host.trim_start_matches('[').trim_end_matches(']');
         let stream = self.options.egress.connect(host, origin.port()).await;
         let stream = stream.map_err(failed)?;
         let _ = stream.set_nodelay(true);
         if !origin.tls {
             return handshake(stream).await.map_err(failed);
         }
-        let name = ServerName::try_from(host.to_owned())
-            .map_err(|error| HttpError::Request(format!("{host}: {error}")))?;
-        let config = self
-            .tls
-            .get_or_init(|| crate::tls::client(self.options.ca.as_deref()));
+        let ca = self.options.ca.as_deref().unwrap_or_default();
+        let config = self.tls.get_or_init(|| tls::trust_system_and(ca, None));
         let config = config.clone().map_err(HttpError::Request)?;
-        let stream = TlsConnector::from(config).connect(name, stream).await;
-        handshake(stream.map_err(failed)?).await.map_err(failed)
+        let stream = tls::connect(config, host, stream).await;
+        let stream = stream.map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidInput => HttpError::Request(format!("{host}: {error}")),
+            _ => failed(error),
+        })?;
+        handshake(stream).await.map_err(failed)
     }
 }
 
-/// Begins HTTP on a connection, which a task drives until the sender is dropped or the server closes it. A caller that
-/// waits for a response then gets the error.
-pub async fn handshake<B>(
-    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-) -> io::Result<SendRequest<B>>
+/// Begins HTTP on a connection, which a task drives until the sender is dropped or the server closes it. A caller that waits
+/// for a response then gets the error.
+pub async fn handshake<B>(stream: impl Stream) -> io::Result<SendRequest<B>>
 where
     B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
 {

@@ -57,9 +57,10 @@ impl CallError {
 
 impl From<io::Error> for CallError {
     fn from(error: io::Error) -> CallError {
-        // TLS reports an invalid certificate as this.
+        // The egress policy, a host without a valid name, and an invalid certificate.
+        use io::ErrorKind::{InvalidData, InvalidInput, PermissionDenied};
         match error.kind() {
-            io::ErrorKind::InvalidData => CallError::Refused(error.to_string()),
+            PermissionDenied | InvalidInput | InvalidData => CallError::Refused(error.to_string()),
             _ => CallError::Lost(error.to_string()),
         }
     }

@@ -3,14 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use highwater_net::tls;
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::{ApiKey, ApiVersionsRequest};
-use rustls::client::WantsClientCert;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_rustls::TlsConnector;
 
 use super::connection::{CallError, CallOptions, Connection};
 use super::options::Options;
@@ -53,53 +49,6 @@ impl fmt::Display for Address {
     }
 }
 
-/// A client certificate and its key, in PEM form.
-#[derive(Clone, Copy)]
-pub struct Identity<'a> {
-    pub certificate: &'a [u8],
-    pub key: &'a [u8],
-}
-
-/// A TLS configuration that trusts the authorities in `pem`. On most systems a file has those of the system, such as
-/// `/etc/ssl/certs/ca-certificates.crt`.
-pub fn trust(pem: &[u8]) -> Result<Arc<ClientConfig>, String> {
-    let config = trusting(pem)?.with_no_client_auth();
-    Ok(Arc::new(config))
-}
-
-/// The same with a client certificate, for brokers that require one.
-pub fn trust_as(pem: &[u8], identity: Identity<'_>) -> Result<Arc<ClientConfig>, String> {
-    let chain = CertificateDer::pem_slice_iter(identity.certificate);
-    let chain = chain.collect::<Result<Vec<_>, _>>();
-    let chain = chain.map_err(|error| format!("the client certificate: {error}"))?;
-    if chain.is_empty() {
-        return Err("no client certificate found".into());
-    }
-    let key = PrivateKeyDer::from_pem_slice(identity.key);
-    let key = key.map_err(|error| format!("the key of the client certificate: {error}"))?;
-    let config = trusting(pem)?.with_client_auth_cert(chain, key);
-    let config = config.map_err(|error| format!("the client certificate: {error}"))?;
-    Ok(Arc::new(config))
-}
-
-fn trusting(pem: &[u8]) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, String> {
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate.map_err(|error| format!("the certificate: {error}"))?;
-        // An unusable certificate does not affect the others.
-        let _ = roots.add(certificate);
-    }
-    if roots.is_empty() {
-        return Err("no certificate authority found".into());
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_root_certificates(roots);
-    Ok(config)
-}
-
 pub(super) async fn dial(
     address: &Address,
     options: &Arc<Options>,
@@ -112,19 +61,14 @@ pub(super) async fn dial(
 }
 
 async fn open(address: &Address, options: &Arc<Options>) -> Result<Arc<Connection>, CallError> {
-    let connected = options.egress.connect(&address.host, address.port).await;
-    let stream = connected.map_err(|error| match error.kind() {
-        std::io::ErrorKind::PermissionDenied => CallError::Refused(error.to_string()),
-        _ => error.into(),
-    })?;
+    let stream = options.egress.connect(&address.host, address.port);
+    let stream = stream.await?;
     stream.set_nodelay(true)?;
     match &options.tls {
         None => set_up(stream, address, options).await,
         Some(config) => {
-            let name = ServerName::try_from(address.host.clone())
-                .map_err(|error| CallError::Refused(error.to_string()))?;
-            let connector = TlsConnector::from(Arc::clone(config));
-            set_up(connector.connect(name, stream).await?, address, options).await
+            let stream = tls::connect(Arc::clone(config), &address.host, stream);
+            set_up(stream.await?, address, options).await
         }
     }
 }
@@ -171,17 +115,5 @@ mod tests {
         }
         assert_eq!(Address::of("a", -1), None);
         assert_eq!(Address::of("", 1), None);
-    }
-
-    #[test]
-    fn a_file_without_an_authority_is_refused() {
-        assert!(trust(b"").is_err());
-        assert!(trust(b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----").is_err());
-        let authority = include_bytes!("../../tests/data/localhost.crt");
-        let nobody = Identity {
-            certificate: b"",
-            key: b"",
-        };
-        assert!(trust_as(authority, nobody).is_err());
     }
 }

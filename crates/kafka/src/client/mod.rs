@@ -45,7 +45,6 @@ use retry::Retry;
 use view::Target;
 use watch::Watch;
 
-pub use dial::{Identity, trust, trust_as};
 pub use names::ClusterNames;
 pub use options::{Login, Mechanism, Options, Profile, TokenSource};
 

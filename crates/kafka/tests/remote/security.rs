@@ -7,12 +7,10 @@ use std::time::Duration;
 
 use highwater_access::{Resource, Right, ScramHash, ScramVerifier, TokenError};
 use highwater_env::{Clock, RealClock};
-use highwater_kafka::client::{
-    ConnectError, Identity as Certificate, Login, Mechanism, Options, Remote, TokenSource, trust,
-    trust_as,
-};
+use highwater_kafka::client::{ConnectError, Login, Mechanism, Options, Remote, TokenSource};
 use highwater_kafka::{Authorizer, Identity, Session, same_secret};
 use highwater_log::{BoxFuture, Log, MemoryLog};
+use highwater_net::tls;
 use kafka_protocol::messages::ApiKey;
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
@@ -21,8 +19,8 @@ use rustls::server::WebPkiClientVerifier;
 
 use crate::cluster::*;
 
-const CERTIFICATE: &[u8] = include_bytes!("../data/localhost.crt");
-const KEY: &[u8] = include_bytes!("../data/localhost.key");
+const CERTIFICATE: &str = include_str!("../data/localhost.crt");
+const KEY: &str = include_str!("../data/localhost.key");
 
 struct OneUser;
 
@@ -56,7 +54,7 @@ impl Authorizer for OneUser {
     }
 
     fn certificate_session(&self, certificate: &[u8]) -> Option<Session> {
-        let own = CertificateDer::from_pem_slice(CERTIFICATE).unwrap();
+        let own = CertificateDer::from_pem_slice(CERTIFICATE.as_bytes()).unwrap();
         (certificate == &*own).then(|| Session::new(Identity::new("app")))
     }
 
@@ -72,8 +70,8 @@ async fn guarded() -> TestCluster {
 async fn cluster_with_tls(wants_certificates: bool) -> TestCluster {
     let log = Arc::new(MemoryLog::new(|| 0));
     cluster_over(log, Arc::new(AtomicI64::new(0)), |options, services| {
-        let certificate = CertificateDer::from_pem_slice(CERTIFICATE).unwrap();
-        let key = PrivateKeyDer::from_pem_slice(KEY).unwrap();
+        let certificate = CertificateDer::from_pem_slice(CERTIFICATE.as_bytes()).unwrap();
+        let key = PrivateKeyDer::from_pem_slice(KEY.as_bytes()).unwrap();
         let mut roots = RootCertStore::empty();
         roots.add(certificate.clone()).unwrap();
         let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).build();
@@ -94,11 +92,11 @@ async fn cluster_with_tls(wants_certificates: bool) -> TestCluster {
     .await
 }
 
-async fn log_in(cluster: &TestCluster, password: &str, pem: &[u8]) -> Result<Remote, ConnectError> {
+async fn log_in(cluster: &TestCluster, password: &str, pem: &str) -> Result<Remote, ConnectError> {
     let (user, password) = ("app".into(), password.into());
     let server = format!("localhost:{}", cluster.proxy.address.port());
     connect(Options {
-        tls: Some(trust(pem).unwrap()),
+        tls: Some(tls::trust_only(pem, None).unwrap()),
         login: Some(Login { user, password }),
         ..Options::new([server])
     })
@@ -129,7 +127,7 @@ async fn a_wrong_password_fails_immediately_and_is_not_printed() {
 #[tokio::test]
 async fn a_broker_with_an_unknown_authority_is_refused() {
     let cluster = guarded().await;
-    let other = include_bytes!("../data/other.crt");
+    let other = include_str!("../data/other.crt");
     let error = log_in(&cluster, "s3cret", other).await.err().unwrap();
     assert!(error.to_string().contains("certificate"), "{error}");
 }
@@ -233,19 +231,19 @@ async fn a_login_that_expires_is_renewed_with_the_next_token() {
 async fn a_client_certificate_is_a_login_where_the_broker_asks_for_one() {
     let cluster = cluster_with_tls(true).await;
     let server = format!("localhost:{}", cluster.proxy.address.port());
-    let certificate = Certificate {
-        certificate: CERTIFICATE,
-        key: KEY,
+    let identity = tls::Identity {
+        certificate: CERTIFICATE.into(),
+        key: KEY.into(),
     };
     let remote = connect(Options {
-        tls: Some(trust_as(CERTIFICATE, certificate).unwrap()),
+        tls: Some(tls::trust_only(CERTIFICATE, Some(&identity)).unwrap()),
         ..Options::new([server.clone()])
     })
     .await
     .unwrap();
     check_use(&cluster, &remote).await;
     let without = connect(Options {
-        tls: Some(trust(CERTIFICATE).unwrap()),
+        tls: Some(tls::trust_only(CERTIFICATE, None).unwrap()),
         patience: Duration::from_millis(100),
         ..Options::new([server])
     });

@@ -1,14 +1,13 @@
 //! Counters of the AMQP listeners, without locks.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
-/// Counters since the start; `connections` is the number open now.
+use highwater_net::{ConnectionCounters, Counter};
+
+/// Counters since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    pub(crate) connections: Counter,
-    pub(crate) connections_accepted: Counter,
-    /// Connections above the limit.
-    pub(crate) connections_refused: Counter,
+    pub(crate) connections: Arc<ConnectionCounters>,
     /// Connections closed because of a malformed frame.
     pub(crate) malformed: Counter,
     pub(crate) logins_refused: Counter,
@@ -20,21 +19,4 @@ pub(crate) struct Metrics {
     pub(crate) rejected: Counter,
     /// Pauses of clients above their quota.
     pub(crate) throttled: Counter,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    pub(crate) fn add(&self, count: u64) {
-        self.0.fetch_add(count, Ordering::Relaxed);
-    }
-
-    pub(crate) fn subtract(&self, count: u64) {
-        self.0.fetch_sub(count, Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
 }

@@ -33,10 +33,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use highwater_env::listen;
-use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use tokio_rustls::TlsAcceptor;
 
 use crate::config::{AmqpListener, Config};
 use crate::text::taken_hint;
@@ -105,11 +102,9 @@ pub(crate) async fn bind(
             );
         }
         if let Some(socket) = bind_socket(settings).await? {
-            bound.addresses.extend(socket.local_addr().ok());
-            let tls = settings.tls.as_ref().map(tls::server_config).transpose()?;
+            bound.addresses.extend(socket.address().ok());
             bound.listeners.push(Listener {
                 socket,
-                tls: tls.map(TlsAcceptor::from),
                 anonymous: settings.anonymous,
             });
         }
@@ -117,10 +112,13 @@ pub(crate) async fn bind(
     Ok((!bound.listeners.is_empty()).then_some(bound))
 }
 
-/// `None` if the default address is taken, such as by another broker of AMQP.
-async fn bind_socket(settings: &AmqpListener) -> Result<Option<TcpListener>, ListenError> {
+/// `None` if nobody asked for the address and it is taken, such as by another broker of AMQP.
+async fn bind_socket(
+    settings: &AmqpListener,
+) -> Result<Option<highwater_net::Listener>, ListenError> {
     let address = settings.listen;
-    match listen(address).await {
+    let tls = settings.tls.as_ref().map(tls::server_config).transpose()?;
+    match highwater_net::Listener::bind(address, tls).await {
         Ok(socket) => Ok(Some(socket)),
         Err(error) if settings.is_default && error.kind() == io::ErrorKind::AddrInUse => {
             tracing::warn!(

@@ -1,7 +1,6 @@
 //! Answers a request: finds its operation, checks the caller's right, calls the handler.
 
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -250,7 +249,7 @@ async fn refuse_caller(
 
 /// Counts and records a login with a wrong key, and waits before it is answered.
 pub(super) async fn delay_wrong_login(app: &App, peer: SocketAddr, name: &str) {
-    app.metrics.logins_refused.fetch_add(1, Ordering::Relaxed);
+    app.metrics.logins_refused.add(1);
     app.audit(AuditEvent {
         who: name.chars().take(auth::CLAIMED_NAME_LEN_MAX).collect(),
         from: Some(peer),

@@ -8,14 +8,13 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use highwater_env::EgressPolicy;
+use highwater_net::tls;
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{HOST, HeaderValue, RETRY_AFTER};
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
-use tokio_rustls::TlsConnector;
+use rustls::ClientConfig;
 
 use super::{ANSWER_BYTES_MAX, CallError, Request};
 use crate::definition::Target;
@@ -61,8 +60,7 @@ impl Connection {
         let cannot = |error: &dyn std::fmt::Display| {
             CallError::transient(format!("cannot connect to {}: {error}", target.authority()))
         };
-        let host = target.host.trim_matches(['[', ']']);
-        let stream = egress.connect(host, target.port).await;
+        let stream = egress.connect(&target.host, target.port).await;
         let stream = stream.map_err(|error| match error.kind() {
             std::io::ErrorKind::PermissionDenied => CallError::permanent(error.to_string()),
             _ => cannot(&error),
@@ -74,9 +72,8 @@ impl Connection {
                 .await
                 .map_err(|error| cannot(&error));
         }
-        let name = ServerName::try_from(host.to_owned()).map_err(|error| cannot(&error))?;
-        let connector = TlsConnector::from(tls().map_err(|error| cannot(&error))?);
-        let stream = connector.connect(name, stream).await;
+        let config = tls_config().map_err(|error| cannot(&error))?;
+        let stream = tls::connect(config, &target.host, stream).await;
         let stream = stream.map_err(|error| cannot(&error))?;
         Connection::over(TokioIo::new(stream))
             .await
@@ -180,21 +177,9 @@ async fn collect(mut body: Incoming) -> Result<Bytes, CallError> {
 }
 
 /// TLS with the system's root certificates, loaded on first use.
-fn tls() -> Result<Arc<ClientConfig>, rustls::Error> {
-    static CONFIG: OnceLock<Result<Arc<ClientConfig>, rustls::Error>> = OnceLock::new();
-    let config = CONFIG.get_or_init(|| {
-        let mut roots = RootCertStore::empty();
-        for certificate in rustls_native_certs::load_native_certs().certs {
-            // Unusable certificates are skipped.
-            let _ = roots.add(certificate);
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Ok(Arc::new(config))
-    });
+fn tls_config() -> Result<Arc<ClientConfig>, String> {
+    static CONFIG: OnceLock<Result<Arc<ClientConfig>, String>> = OnceLock::new();
+    let config = CONFIG.get_or_init(|| tls::trust_system_and("", None));
     config.clone()
 }
 

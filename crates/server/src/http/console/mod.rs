@@ -26,7 +26,7 @@ pub(super) mod workflows;
 
 use std::pin::Pin;
 
-use highwater_access::{Principal, Resource, Right};
+use highwater_access::{Principal, Resource, Right, percent_encode};
 use highwater_console::message::Message;
 use highwater_console::{Asset, CONTENT_SECURITY_POLICY, NavCounts, Shell, View};
 use hyper::StatusCode;
@@ -246,8 +246,8 @@ pub(super) fn ask_for_login(
         return Err(error);
     }
     let page = head.uri.path_and_query().map_or("/", |page| page.as_str());
-    let kept = percent_encoding::utf8_percent_encode(page, percent_encoding::NON_ALPHANUMERIC);
-    Ok(redirect(&format!("/console/login?next={kept}")))
+    let page = percent_encode(page);
+    Ok(redirect(&format!("/console/login?next={page}")))
 }
 
 /// To another page of the console.

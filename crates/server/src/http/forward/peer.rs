@@ -9,15 +9,14 @@ use std::time::Duration;
 use highwater_connect::http::handshake;
 use highwater_env::disk;
 use highwater_flow::NodeInfo;
+use highwater_net::tls;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
 use hyper::header::{HOST, HeaderValue};
 use hyper::{Request, Response, Uri};
 use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio_rustls::TlsConnector;
 
 use super::super::error::{Code, Error};
 use super::{RelayedBody, unusable_address};
@@ -49,7 +48,7 @@ impl Peers {
         };
         let ca = settings.ca.as_deref().map(read).transpose()?;
         Ok(Peers {
-            tls: highwater_connect::tls::client(ca.as_deref())?,
+            tls: tls::trust_system_and(ca.as_deref().unwrap_or_default(), None)?,
             insecure: settings.insecure,
             in_flight: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
             idle: Arc::default(),
@@ -158,11 +157,7 @@ impl Peers {
         if !is_tls {
             return handshake(stream).await;
         }
-        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-        let stream = TlsConnector::from(self.tls.clone())
-            .connect(name, stream)
-            .await?;
-        handshake(stream).await
+        handshake(tls::connect(self.tls.clone(), host, stream).await?).await
     }
 }
 

@@ -4,9 +4,10 @@ mod families;
 mod jobs;
 mod page;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
+use highwater_net::{ConnectionCounters, Counter};
 use hyper::StatusCode;
 
 pub(super) use page::{bytes_max, page};
@@ -19,41 +20,32 @@ const BUCKETS_MICROS: [u64; 12] = [
 #[derive(Debug, Default)]
 pub(super) struct Metrics {
     /// Answers by the first digit of their status.
-    answers: [AtomicU64; 6],
-    full: AtomicU64,
-    events: AtomicU64,
-    event_bytes: AtomicU64,
+    answers: [Counter; 6],
+    full: Counter,
+    events: Counter,
+    event_bytes: Counter,
     /// Requests per bucket, not cumulative; the last bucket has no upper end.
-    latency: [AtomicU64; BUCKETS_MICROS.len() + 1],
-    latency_micros: AtomicU64,
-    pub(super) connections: AtomicU64,
-    pub(super) connections_refused: AtomicU64,
-    pub(super) logins_refused: AtomicU64,
+    latency: [Counter; BUCKETS_MICROS.len() + 1],
+    latency_micros: Counter,
+    pub(super) connections: Arc<ConnectionCounters>,
+    pub(super) logins_refused: Counter,
 }
 
 impl Metrics {
     pub(super) fn record_response(&self, status: StatusCode, took: Duration) {
         let class = usize::from(status.as_u16() / 100).min(5);
-        add(&self.answers[class], 1);
+        self.answers[class].add(1);
         if status == StatusCode::TOO_MANY_REQUESTS {
-            add(&self.full, 1);
+            self.full.add(1);
         }
         let micros = took.as_micros() as u64;
         let bucket = BUCKETS_MICROS.partition_point(|end| *end < micros);
-        add(&self.latency[bucket], 1);
-        add(&self.latency_micros, micros);
+        self.latency[bucket].add(1);
+        self.latency_micros.add(micros);
     }
 
     pub(super) fn record_append(&self, events: usize, bytes: usize) {
-        add(&self.events, events as u64);
-        add(&self.event_bytes, bytes as u64);
+        self.events.add(events as u64);
+        self.event_bytes.add(bytes as u64);
     }
-}
-
-fn add(counter: &AtomicU64, count: u64) {
-    counter.fetch_add(count, Ordering::Relaxed);
-}
-
-fn get(counter: &AtomicU64) -> u64 {
-    counter.load(Ordering::Relaxed)
 }

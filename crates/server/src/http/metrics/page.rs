@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use highwater_flow::ProcessorStats;
 use highwater_kafka::{ClientMetric, MetricsSnapshot};
@@ -15,7 +15,7 @@ use hyper::StatusCode;
 use hyper::header::HeaderValue;
 
 use super::families::*;
-use super::{BUCKETS_MICROS, Metrics, get};
+use super::{BUCKETS_MICROS, Metrics};
 use crate::amqp::Metrics as AmqpMetrics;
 use crate::http::app::{App, Backend};
 use crate::http::processors;
@@ -68,14 +68,14 @@ pub(in crate::http) async fn page(app: &App) -> Reply {
 
 fn http(page: &mut Page, app: &App) {
     let metrics = &app.metrics;
-    let classes = (1..=5).map(|class| (format!("{class}xx"), get(&metrics.answers[class])));
+    let classes = (1..=5).map(|class| (format!("{class}xx"), metrics.answers[class].get()));
     page.each(&HTTP_REQUESTS, classes);
-    page.one(&HTTP_FULL, get(&metrics.full));
-    page.one(&HTTP_EVENTS, get(&metrics.events));
-    page.one(&HTTP_EVENT_BYTES, get(&metrics.event_bytes));
-    page.one(&HTTP_CONNECTIONS, get(&metrics.connections));
-    page.one(&HTTP_CONNECTIONS_REFUSED, get(&metrics.connections_refused));
-    page.one(&HTTP_LOGINS_REFUSED, get(&metrics.logins_refused));
+    page.one(&HTTP_FULL, metrics.full.get());
+    page.one(&HTTP_EVENTS, metrics.events.get());
+    page.one(&HTTP_EVENT_BYTES, metrics.event_bytes.get());
+    page.one(&HTTP_CONNECTIONS, metrics.connections.open.get());
+    page.one(&HTTP_CONNECTIONS_REFUSED, metrics.connections.refused.get());
+    page.one(&HTTP_LOGINS_REFUSED, metrics.logins_refused.get());
     if let Ok(backend) = app.backend() {
         page.one(&AUDIT_DROPPED, backend.audit.dropped());
     }
@@ -107,12 +107,12 @@ fn latency(page: &mut Page, metrics: &Metrics) {
     page.start(&HTTP_LATENCY);
     let mut sum = 0;
     for (count, end) in metrics.latency.iter().zip(BUCKETS_MICROS) {
-        sum += get(count);
+        sum += count.get();
         let end = end as f64 / 1e6;
         page.line(format_args!("{name}_bucket{{le=\"{end}\"}} {sum}"));
     }
-    sum += get(&metrics.latency[BUCKETS_MICROS.len()]);
-    let seconds = get(&metrics.latency_micros) as f64 / 1e6;
+    sum += metrics.latency[BUCKETS_MICROS.len()].get();
+    let seconds = metrics.latency_micros.get() as f64 / 1e6;
     page.line(format_args!("{name}_bucket{{le=\"+Inf\"}} {sum}"));
     page.line(format_args!("{name}_sum {seconds}"));
     page.line(format_args!("{name}_count {sum}"));
@@ -218,9 +218,9 @@ fn amqp_side(page: &mut Page, amqp: &AmqpMetrics) {
     page.one(&AMQP_MALFORMED, amqp.malformed.get());
     page.one(&AMQP_RECEIVED, amqp.bytes_in.get());
     page.one(&AMQP_SENT, amqp.bytes_out.get());
-    page.one(&AMQP_CONNECTIONS, amqp.connections.get());
-    page.one(&AMQP_CONNECTIONS_ACCEPTED, amqp.connections_accepted.get());
-    page.one(&AMQP_CONNECTIONS_REFUSED, amqp.connections_refused.get());
+    page.one(&AMQP_CONNECTIONS, amqp.connections.open.get());
+    page.one(&AMQP_CONNECTIONS_ACCEPTED, amqp.connections.accepted.get());
+    page.one(&AMQP_CONNECTIONS_REFUSED, amqp.connections.refused.get());
     page.one(&AMQP_LOGINS_REFUSED, amqp.logins_refused.get());
 }
 
@@ -262,7 +262,10 @@ async fn processors(page: &mut Page, app: &App, running: &Processors) {
         (&PROCESSOR_RESTARTS, |stats| &stats.restarts),
     ];
     for (family, counter) in counters {
-        let of = |entry: &Entry| (entry.spec.name.clone(), get(counter(&entry.activity)));
+        let of = |entry: &Entry| {
+            let count = counter(&entry.activity).load(Ordering::Relaxed);
+            (entry.spec.name.clone(), count)
+        };
         page.each(family, entries.iter().map(of));
     }
     let mut behind = Vec::new();

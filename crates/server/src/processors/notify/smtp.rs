@@ -5,12 +5,10 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use highwater_connect::tls;
 use highwater_env::EgressPolicy;
-use rustls_pki_types::ServerName;
+use highwater_net::tls;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
 use super::{Email, Tls};
 use crate::processors::resolve_secrets;
@@ -72,10 +70,8 @@ async fn connect_tls(
     stream: TcpStream,
 ) -> Result<impl AsyncRead + AsyncWrite + Unpin + use<>, String> {
     let host = email.server.rsplit_once(':').map_or("", |(host, _)| host);
-    let host = host.trim_matches(['[', ']']).to_owned();
-    let name = ServerName::try_from(host).map_err(|error| error.to_string())?;
-    let connector = TlsConnector::from(tls::client(ca)?);
-    let stream = connector.connect(name, stream).await;
+    let config = tls::trust_system_and(ca.unwrap_or_default(), None)?;
+    let stream = tls::connect(config, host, stream).await;
     stream.map_err(|error| format!("no secure connection to {}: {error}", email.server))
 }
 

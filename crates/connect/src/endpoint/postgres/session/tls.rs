@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use highwater_net::{Stream, tls};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -20,14 +21,14 @@ pub(super) struct Connector {
 
 impl Connector {
     pub(super) fn new(ca: Option<&str>) -> Result<Connector, String> {
-        let config = crate::tls::client(ca)?;
+        let config = tls::trust_system_and(ca.unwrap_or_default(), None)?;
         Ok(Connector { config })
     }
 }
 
 impl<S> MakeTlsConnect<S> for Connector
 where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: Stream,
 {
     type Stream = EncryptedStream<S>;
     type TlsConnect = TlsHandshake;
@@ -48,7 +49,7 @@ pub(super) struct TlsHandshake {
 
 impl<S> TlsConnect<S> for TlsHandshake
 where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: Stream,
 {
     type Stream = EncryptedStream<S>;
     type Error = io::Error;
