@@ -524,7 +524,7 @@ fn an_attempt_with_too_many_ways_is_given_up_and_counted() {
     let drive = run(&plan, &rows, &[200, 3, 50]);
     let errors = drive.errors();
     assert!(
-        errors.count > 0 && errors.samples[0].reason.contains("given up"),
+        errors.count > 0 && errors.samples[0].reason.contains("abandoned"),
         "{errors:?}"
     );
 }
