@@ -29,7 +29,12 @@ impl Bucket {
         match self.store.put_opts(&at, bytes.clone().into(), create).await {
             Ok(_) => Ok(()),
             Err(Error::AlreadyExists { .. }) => {
-                let there = self.store.get(&at).await.map_err(endpoint_error)?;
+                let there = match self.store.get(&at).await {
+                    // S3 answers 409 while another request about the same object is under way, which may fail.
+                    Err(error @ Error::NotFound { .. }) => Err(EndpointError::unavailable(error)),
+                    there => there.map_err(endpoint_error),
+                };
+                let there = there?;
                 match there.bytes().await.map_err(endpoint_error)? == bytes {
                     true => Ok(()),
                     false => Err(conflict(&whole)),
@@ -110,6 +115,8 @@ macro_rules! build {
             true => Builder::new(),
             false => Builder::from_env(),
         };
+        // The client of the stores takes the default of the process; others name theirs.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let connector = super::store_client::StoreConnector::new($egress);
         let builder = builder.with_url($url).with_retry(once);
         let mut builder = builder.with_http_connector(connector);

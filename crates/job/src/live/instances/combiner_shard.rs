@@ -86,8 +86,12 @@ impl CombinerShard {
             }.prepare(false) => prepared,
             () = stop_command(&mut commands) => return ShardEnd::Stopped,
         };
+        let shard = instance.partitions.all.len() + self.number;
         let running = match prepared {
-            Ok(StartOutcome::Running(running)) => running,
+            Ok(StartOutcome::Running(running)) => {
+                instance.set_store_alarm(shard, None);
+                running
+            }
             Ok(StartOutcome::HasEnded) => return ShardEnd::Stopped,
             Err(StartError::Checkpoints(error)) => return store_failed(&error),
             Err(error) if error.is_temporary() => return ShardEnd::Delayed(error.to_string()),
@@ -197,7 +201,7 @@ async fn failed(state: Arc<ShardState>, reason: String) -> ShardEnd {
     match is_taken_over {
         Ok(Ok(true)) => ShardEnd::TakenOver(reason),
         Ok(Ok(false)) => ShardEnd::Failed(reason),
-        Ok(Err(error)) => ShardEnd::Delayed(format!("{reason}; {error}")),
+        Ok(Err(error)) => ShardEnd::WithoutStore(format!("{reason}; {error}")),
         Err(error) => ShardEnd::Failed(error.to_string()),
     }
 }

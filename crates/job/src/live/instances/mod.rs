@@ -100,6 +100,8 @@ enum ShardEnd {
     TakenOver(String),
     /// It may be possible later.
     Delayed(String),
+    /// It waits until the store of its state answers, however long that takes.
+    WithoutStore(String),
     /// It goes on when this version of the reference data is decided.
     AwaitsTables(u64),
     /// The job fails.
