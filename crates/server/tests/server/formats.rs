@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use highwater_amqp::Value as AmqpValue;
 use highwater_env::{SimClock, disk};
-use highwater_server::config::Sources;
+use highwater_server::config::{Config, Sources};
 use highwater_server::node::{Node, NodeError};
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 use crate::amqp::body_of;
 use crate::http::node::call;
@@ -30,6 +31,9 @@ const KAFKA: [&str; 1] = ["0.1-kafka"];
 
 /// Further data of these versions that has a topic of Service Bus only, whose subscriptions have copies of its messages.
 const TOPICS: [&str; 1] = ["0.1-topics"];
+
+/// Further data of these versions that has jobs which instances share only.
+const SHARED: [&str; 1] = ["0.1-shared"];
 
 /// A copy of a version's data, and the answers expected about it.
 struct Fixture {
@@ -50,14 +54,48 @@ impl Fixture {
 
     /// The clock shows the time at which the data was made, so that no lock, retention or retry is due.
     async fn start(&self) -> Result<Node, NodeError> {
+        Node::start(self.config(), Arc::new(self.clock())).await
+    }
+
+    fn clock(&self) -> SimClock {
         let made_ms = self.expected["made_ms"].as_i64().unwrap();
-        let clock = SimClock::at_unix_nanos(i128::from(made_ms) * 1_000_000);
+        SimClock::at_unix_nanos(i128::from(made_ms) * 1_000_000)
+    }
+
+    fn config(&self) -> Config {
         let sources = Sources {
             file: Some(self.path("highwater.toml")),
             ..Sources::default()
         };
-        let config = sources.load().unwrap().config;
-        Node::start(config, Arc::new(clock)).await
+        sources.load().unwrap().config
+    }
+
+    /// Lets the Kafka listener, and the jobs that use it, have an address that is free here.
+    fn move_brokers(&self) {
+        let recorded = self.expected["kafka"].as_str().unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let jobs = disk::list(&self.path("jobs")).unwrap().into_iter();
+        let files = jobs.map(|job| job.join("job.toml"));
+        for file in files.chain([self.path("highwater.toml")]) {
+            let text = disk::read_to_string(&file).unwrap();
+            assert!(text.contains(recorded), "{text}");
+            write(&file, text.replace(recorded, &address).as_bytes());
+        }
+    }
+
+    /// Starts a node whose clock goes on from the time at which the data was made, ten times as fast as it should, so that
+    /// the membership of the killed instance expires soon. The task moves it.
+    async fn start_moving(&self) -> (Node, JoinHandle<()>) {
+        let clock = Arc::new(self.clock());
+        let node = Node::start(self.config(), clock.clone()).await.unwrap();
+        let moving = async move {
+            loop {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                clock.advance(Duration::from_millis(100));
+            }
+        };
+        (node, tokio::spawn(moving))
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -70,7 +108,11 @@ impl Fixture {
 
     /// The files below the data folder whose paths end like this.
     fn find_all(&self, ending: &str) -> Vec<PathBuf> {
-        let mut folders = vec![self.path("data")];
+        self.find_below("data", ending)
+    }
+
+    fn find_below(&self, folder: &str, ending: &str) -> Vec<PathBuf> {
+        let mut folders = vec![self.path(folder)];
         let mut found = Vec::new();
         while let Some(folder) = folders.pop() {
             for path in disk::list(&folder).unwrap() {
@@ -139,6 +181,18 @@ impl Client {
         let (status, answer) = self.call("GET", path, "").await;
         assert_eq!(status, 200, "{path}: {answer}");
         answer
+    }
+
+    /// The rows of `HUB/PARTITION`.
+    async fn partition_rows(&self, partition: &str) -> Vec<Value> {
+        let (hub, number) = partition.split_once('/').unwrap();
+        let path = format!("/hubs/{hub}/partitions/{number}/messages?from=earliest&max=10000");
+        let mut messages = self.get(&path).await["messages"].take();
+        let messages = messages.as_array_mut().unwrap();
+        messages
+            .iter_mut()
+            .map(|message| message["value"].take())
+            .collect()
     }
 
     /// The rows of a hub, once there are as many as expected.
@@ -362,4 +416,84 @@ async fn a_job_whose_checkpoints_are_of_a_later_version_says_what_to_do() {
     let logs = client.get("/api/jobs/devices/logs").await.to_string();
     assert!(logs.contains("version 99"), "{logs}");
     node.stop().await;
+}
+
+/// Over their own listener, jobs that instances share go on from claims, time journals, the exchange, manifests, checkpoints,
+/// reference data and the identity in the store, all of a node that was killed.
+#[tokio::test(flavor = "multi_thread")]
+async fn shared_jobs_go_on_from_the_state_of_released_versions() {
+    // proves X1 X3
+    for version in SHARED {
+        let fixture = Fixture::open(version);
+        fixture.move_brokers();
+        let (node, clock) = fixture.start_moving().await;
+        let client = Client::of(&node);
+        let rows = fixture.expected["rows_before"].as_object().unwrap();
+        for (partition, rows) in rows {
+            let found = client.partition_rows(partition).await;
+            let before = &found[..rows.as_array().unwrap().len()];
+            assert_eq!(before, rows.as_array().unwrap(), "{version} {partition}");
+        }
+        let then = &fixture.expected["then"];
+        for sent in then["events"].as_array().unwrap() {
+            let key = format!("x-partition-key: {}", sent["key"].as_str().unwrap());
+            let headers = ["content-type: application/json", &key];
+            let body = sent["event"].to_string();
+            let answer = call(client.0, "POST /hubs/a/messages", &headers, &body).await;
+            assert_eq!(answer.status, 201, "{}", answer.body);
+        }
+        for (partition, rows) in then["rows"].as_object().unwrap() {
+            let expected = rows.as_array().unwrap();
+            let found = async {
+                loop {
+                    let found = client.partition_rows(partition).await;
+                    if found.len() >= expected.len() {
+                        return found;
+                    }
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            };
+            let found = tokio::time::timeout(Duration::from_secs(120), found).await;
+            let found = found.unwrap_or_else(|_| panic!("{version}: no rows in {partition}"));
+            assert_eq!(found, *expected, "{version} {partition}");
+        }
+        clock.abort();
+        node.stop().await;
+    }
+}
+
+/// An instance of an earlier version refuses the state that a later one has written.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shared_job_whose_state_is_of_a_later_version_says_what_to_do() {
+    // proves X1
+    for ending in [".identity", ".manifest", ".decision"] {
+        let fixture = Fixture::open(SHARED[SHARED.len() - 1]);
+        fixture.move_brokers();
+        for path in fixture.find_below("jobs", ending) {
+            let mut object = read(&path);
+            object[8] = 99;
+            let whole = object.len() - 4;
+            let sum = crc32c::crc32c(&object[..whole]);
+            object[whole..].copy_from_slice(&sum.to_le_bytes());
+            write(&path, &object);
+        }
+        let (node, clock) = fixture.start_moving().await;
+        let client = Client::of(&node);
+        let failed = async {
+            loop {
+                // It has reference data, so it has objects of all kinds.
+                let job = client.get("/api/jobs/rated").await;
+                if job["state"] == "failed" {
+                    return job["reason"].to_string();
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let failed = tokio::time::timeout(Duration::from_secs(60), failed).await;
+        let reason = failed.unwrap_or_else(|_| panic!("{ending}: it runs"));
+        let says = "version 99 is unknown to this version of Highwater: use the one that wrote it";
+        assert!(reason.contains(says), "{ending}: {reason}");
+        clock.abort();
+        node.stop().await;
+    }
 }
