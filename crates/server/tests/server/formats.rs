@@ -32,6 +32,9 @@ const KAFKA: [&str; 1] = ["0.1-kafka"];
 /// Further data of these versions that has a topic of Service Bus only, whose subscriptions have copies of its messages.
 const TOPICS: [&str; 1] = ["0.1-topics"];
 
+/// Further data of these versions that has a node over the log of another only.
+const CLUSTER: [&str; 1] = ["0.1-cluster"];
+
 /// Further data of these versions that has jobs which instances share only.
 const SHARED: [&str; 1] = ["0.1-shared"];
 
@@ -63,25 +66,33 @@ impl Fixture {
     }
 
     fn config(&self) -> Config {
+        self.config_in(".")
+    }
+
+    fn config_in(&self, folder: &str) -> Config {
         let sources = Sources {
-            file: Some(self.path("highwater.toml")),
+            file: Some(self.path(folder).join("highwater.toml")),
             ..Sources::default()
         };
         sources.load().unwrap().config
     }
 
-    /// Lets the Kafka listener, and the jobs that use it, have an address that is free here.
+    /// Lets the Kafka listener, and the jobs or the node that use it, have an address that is free here.
     fn move_brokers(&self) {
         let recorded = self.expected["kafka"].as_str().unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let jobs = disk::list(&self.path("jobs")).unwrap().into_iter();
-        let files = jobs.map(|job| job.join("job.toml"));
-        for file in files.chain([self.path("highwater.toml")]) {
+        let mut moved = 0;
+        for file in self
+            .find_below(".", "highwater.toml")
+            .into_iter()
+            .chain(self.find_below(".", "job.toml"))
+        {
             let text = disk::read_to_string(&file).unwrap();
-            assert!(text.contains(recorded), "{text}");
+            moved += usize::from(text.contains(recorded));
             write(&file, text.replace(recorded, &address).as_bytes());
         }
+        assert!(moved > 1, "{moved} files name {recorded}");
     }
 
     /// Starts a node whose clock goes on from the time at which the data was made, ten times as fast as it should, so that
@@ -89,13 +100,7 @@ impl Fixture {
     async fn start_moving(&self) -> (Node, JoinHandle<()>) {
         let clock = Arc::new(self.clock());
         let node = Node::start(self.config(), clock.clone()).await.unwrap();
-        let moving = async move {
-            loop {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-                clock.advance(Duration::from_millis(100));
-            }
-        };
-        (node, tokio::spawn(moving))
+        (node, move_clock(clock))
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -125,6 +130,15 @@ impl Fixture {
         }
         found
     }
+}
+
+fn move_clock(clock: Arc<SimClock>) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            clock.advance(Duration::from_millis(100));
+        }
+    })
 }
 
 /// A plain tar: a block of 512 bytes with name and size, then the contents in whole blocks.
@@ -229,6 +243,38 @@ fn as_recorded(answer: Value, recorded: &Value) -> Value {
                 .collect()
         }
         (answer, _) => answer,
+    }
+}
+
+/// Over the log of another node: journals as topics, their claims, and the group in which the killed node still is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_over_a_cluster_goes_on_from_the_topics_of_released_versions() {
+    // proves X1
+    for version in CLUSTER {
+        let fixture = Fixture::open(version);
+        fixture.move_brokers();
+        let clock = Arc::new(fixture.clock());
+        let moving = move_clock(clock.clone());
+        let log = Node::start(fixture.config_in("log"), clock.clone());
+        let log = log.await.unwrap();
+        let node = Node::start(fixture.config_in("node"), clock).await.unwrap();
+        let client = Client::of(&node);
+        let asked = fixture.expected["asked"].as_array().unwrap();
+        let owned = async {
+            for asked in asked {
+                let path = asked["path"].as_str().unwrap();
+                while client.call("GET", path, "").await.0 == 503 {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            }
+        };
+        let owned = tokio::time::timeout(Duration::from_secs(60), owned).await;
+        owned.expect("the node owns its queues and workflows");
+        moving.abort();
+        check_answers(&fixture, &client, version).await;
+        locked_messages_can_be_settled(&client, &fixture.expected["tokens"]).await;
+        node.stop().await;
+        log.stop().await;
     }
 }
 

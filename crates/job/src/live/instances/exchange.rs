@@ -393,21 +393,13 @@ impl ExchangeWriter {
 
 #[cfg(test)]
 mod tests {
-    use highwater_log::{HubName, HubSettings, HubSpec, Log, MemoryLog};
-
+    use super::super::exchange_stream::tests::exchange;
     use super::*;
 
     // proves X3
     #[tokio::test]
     async fn an_owner_does_not_go_on_where_a_later_version_has_written() {
-        let log = MemoryLog::new(|| 0);
-        let spec = HubSpec {
-            name: HubName::new("exchange").unwrap(),
-            partitions: 1,
-            settings: HubSettings::default(),
-        };
-        log.create(spec).await.unwrap();
-        let partition = log.partition("exchange", 0).unwrap();
+        let partition = exchange().await;
         let to = StreamPosition {
             next: Offset(4),
             arrived: Instant::from_ticks(4),
