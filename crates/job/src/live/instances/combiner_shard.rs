@@ -104,12 +104,24 @@ impl CombinerShard {
             return end;
         }
         let newer = start.tables.newer(instance);
-        match watch_until(running, commands, newer).await {
+        let end = watch_until(running, commands, newer).await;
+        self.shard_end(end, &start.tables, state).await
+    }
+
+    async fn shard_end(
+        &self,
+        end: WatchEnd,
+        tables: &ShardTables,
+        state: Arc<ShardState>,
+    ) -> ShardEnd {
+        match end {
             WatchEnd::Newer(version) => ShardEnd::AwaitsTables(version),
             WatchEnd::Run(RunEnd::State(JobState::Failed { reason })) => {
-                match start.tables.newer_in_store(instance).await {
-                    Some(version) => ShardEnd::AwaitsTables(version),
-                    None => failed(state, reason).await,
+                match tables.newer_in_store(&self.instance).await {
+                    Ok(Some(version)) => ShardEnd::AwaitsTables(version),
+                    Ok(None) => failed(state, reason).await,
+                    // Whether that is the reason will be known when it has started again.
+                    Err(end) => end,
                 }
             }
             WatchEnd::Run(RunEnd::State(_)) => ShardEnd::Stopped,
