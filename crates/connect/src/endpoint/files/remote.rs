@@ -115,8 +115,6 @@ macro_rules! build {
             true => Builder::new(),
             false => Builder::from_env(),
         };
-        // The client of the stores takes the default of the process; others name theirs.
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let connector = super::store_client::StoreConnector::new($egress);
         let builder = builder.with_url($url).with_retry(once);
         let mut builder = builder.with_http_connector(connector);
