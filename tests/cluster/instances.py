@@ -25,6 +25,8 @@ from checks import HERE, PARTITIONS, PATIENCE, compare, create, ends, events, jo
     topic_out, until
 
 SESSION = 6
+# With which the first two instances start for the first time, as before an upgrade.
+BEFORE = os.environ.get("HIGHWATER_BEFORE", checks.BIN)
 BASE_PORT = int(os.environ["CLUSTER_PORT"]) + 10
 
 # In the partitions, and where they are combined.
@@ -89,10 +91,12 @@ class Instance:
         (self.folder / "highwater.toml").write_text("\n".join(lines))
         self.process = None
         self.is_paused = False
+        self.binary = BEFORE if number < 2 else checks.BIN
 
     def start(self):
         log = open(self.folder / "log", "ab")
-        self.process = subprocess.Popen([checks.BIN, "up", "-c", self.folder / "highwater.toml"], stdout=log, stderr=log)
+        self.process = subprocess.Popen([self.binary, "up", "-c", self.folder / "highwater.toml"], stdout=log, stderr=log)
+        self.binary = checks.BIN
         self.is_paused = False
         atexit.register(self.end)
         until(lambda: self.get("/healthz") is not None, f"the instance, see {self.folder}/log")

@@ -59,6 +59,6 @@ pub use source::{
     BadEvent, BadKind, Compression, CsvFormat, Events, Format, Level, MissingFeature, Source,
     SourceOptions, open,
 };
-pub use state_store::{FolderStore, STATE_KEYS, StateSettings, StateStore};
+pub use state_store::{FolderStore, STATE_KEYS, StateSettings, StateStore, StoreUnavailable};
 pub use value_decoder::ValueDecoder;
 pub use writer::{OutputFormat, RowWriter, WriteError, WriterOutput, row_writer};

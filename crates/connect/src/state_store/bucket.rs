@@ -2,12 +2,13 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions};
 use tokio::runtime::Handle;
 
-use super::StateStore;
+use super::{StateStore, StoreUnavailable};
 
 /// Objects below a prefix.
 pub(super) struct BucketStore {
@@ -33,15 +34,76 @@ impl BucketStore {
     async fn get(&self, at: &Path) -> io::Result<Option<Vec<u8>>> {
         let found = match self.store.get(at).await {
             Err(Error::NotFound { .. }) => return Ok(None),
-            found => found.map_err(io_error)?,
+            found => found.map_err(unavailable)?,
         };
-        let bytes = found.bytes().await.map_err(io_error)?;
+        let bytes = found.bytes().await.map_err(unavailable)?;
         Ok(Some(bytes.to_vec()))
+    }
+
+    /// Whether the object has these contents, if there is one.
+    async fn has(&self, at: &Path, bytes: &[u8]) -> io::Result<Option<bool>> {
+        let there = self.get(at).await?;
+        Ok(there.map(|there| there == bytes))
+    }
+
+    async fn create_object(&self, at: &Path, bytes: &[u8]) -> io::Result<bool> {
+        for _ in 0..CREATIONS_MAX {
+            let options = PutOptions::from(PutMode::Create);
+            match self
+                .store
+                .put_opts(at, bytes.to_vec().into(), options)
+                .await
+            {
+                Ok(_) => return Ok(true),
+                // This request may have been sent twice.
+                Err(Error::AlreadyExists { .. }) => {
+                    if let Some(is_same) = self.has(at, bytes).await? {
+                        return Ok(is_same);
+                    }
+                }
+                Err(error) => return Err(unavailable(error)),
+            }
+            // S3 answers 409 while another request about the same object is under way, which may fail.
+            tokio::time::sleep(CREATION_PAUSE).await;
+        }
+        let text = format!("others create or delete `{at}` all the time");
+        Err(StoreUnavailable(text).into())
     }
 }
 
-fn io_error(error: Error) -> io::Error {
-    io::Error::other(error)
+/// How often the creation of an object is tried while others create or delete it.
+const CREATIONS_MAX: u32 = 10;
+const CREATION_PAUSE: Duration = Duration::from_millis(50);
+
+pub(super) fn unavailable(error: Error) -> io::Error {
+    let text = error.to_string();
+    let answered = |status: &str| text.contains(&format!("status code: {status}"));
+    let is_refused = matches!(
+        error,
+        Error::Unauthenticated { .. } | Error::PermissionDenied { .. }
+    );
+    let problem = match error {
+        _ if is_refused || answered("401") || answered("403") => {
+            "the object store refuses access; check the credentials in `state.options` or the environment, and their rights \
+             on the bucket"
+        }
+        Error::NotFound { .. } => "the object store has no such bucket",
+        _ if answered("404") => "the object store has no such bucket",
+        _ => "the object store cannot be used",
+    };
+    StoreUnavailable(format!("{problem}: {}", reason(&text))).into()
+}
+
+/// The code and the message of an answer in XML, which may be long otherwise, or the whole error.
+fn reason(error: &str) -> String {
+    let element = |name: &str| {
+        let (_, rest) = error.split_once(&format!("<{name}>"))?;
+        rest.split_once(&format!("</{name}>")).map(|(text, _)| text)
+    };
+    match (element("Code"), element("Message")) {
+        (Some(code), Some(message)) => format!("{code}, {message}"),
+        _ => error.to_owned(),
+    }
 }
 
 impl StateStore for BucketStore {
@@ -50,7 +112,7 @@ impl StateStore for BucketStore {
         let listed = self
             .runtime
             .block_on(self.store.list_with_delimiter(Some(&at)));
-        let objects = listed.map_err(io_error)?.objects.into_iter();
+        let objects = listed.map_err(unavailable)?.objects.into_iter();
         let names = objects.filter_map(|object| object.location.filename().map(str::to_owned));
         let mut names: Vec<String> = names.collect();
         names.sort();
@@ -64,27 +126,14 @@ impl StateStore for BucketStore {
 
     fn create(&self, path: &str, bytes: &[u8]) -> io::Result<bool> {
         let at = self.path(path)?;
-        let put = async {
-            let options = PutOptions::from(PutMode::Create);
-            let body = bytes.to_vec().into();
-            match self.store.put_opts(&at, body, options).await {
-                Ok(_) => Ok(true),
-                // A request may have been sent twice.
-                Err(Error::AlreadyExists { .. }) => {
-                    let there = self.get(&at).await?;
-                    Ok(there.is_some_and(|there| there == bytes))
-                }
-                Err(error) => Err(io_error(error)),
-            }
-        };
-        self.runtime.block_on(put)
+        self.runtime.block_on(self.create_object(&at, bytes))
     }
 
     fn delete(&self, path: &str) -> io::Result<()> {
         let at = self.path(path)?;
         match self.runtime.block_on(self.store.delete(&at)) {
             Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(io_error(error)),
+            Err(error) => Err(unavailable(error)),
         }
     }
 }

@@ -22,6 +22,25 @@ use crate::endpoint::OutsideAccess;
 
 pub use folder::FolderStore;
 
+/// Why a store did not answer as it should. It says nothing about the objects, and may go away.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct StoreUnavailable(pub String);
+
+impl StoreUnavailable {
+    /// Whether this is the reason of an error.
+    pub fn is_reason_of(error: &io::Error) -> bool {
+        let inner = error.get_ref();
+        inner.is_some_and(|inner| inner.is::<StoreUnavailable>())
+    }
+}
+
+impl From<StoreUnavailable> for io::Error {
+    fn from(error: StoreUnavailable) -> io::Error {
+        io::Error::other(error)
+    }
+}
+
 /// Named objects, in folders.
 pub trait StateStore: Send + Sync {
     /// The names of the objects in a folder, sorted; none if there is no such folder.

@@ -103,6 +103,33 @@ mod tests {
         assert_eq!((read.nodes, read.own), (nodes, 1));
     }
 
+    /// What version 0.1 sends. Nodes of different versions share a group during an upgrade.
+    #[test]
+    fn messages_of_released_versions_are_read_and_still_sent() {
+        let slots: SlotSet = [0, 9, 255].into_iter().collect();
+        let mut bits = [0u8; 32];
+        bits[0] = 1;
+        bits[1] = 2;
+        bits[31] = 128;
+        let mut node_a = b"\x01a\x0dhttp://a:8080\x011".to_vec();
+        node_a.extend(bits);
+        let recorded = [&[1], &node_a[..]].concat();
+        assert_eq!(metadata(&node("a"), &slots), recorded);
+        // A later version may add fields.
+        let read = read_metadata(&[&recorded[..], b"more"].concat()).unwrap();
+        assert_eq!((read.node, read.slots), (node("a"), slots));
+        let recorded = [&[1, 0, 1], &node_a[..]].concat();
+        let entry = NodeSlots {
+            node: node("a"),
+            slots,
+        };
+        assert_eq!(assignment(std::slice::from_ref(&entry), 0), recorded);
+        assert_eq!(read_assignment(&recorded).unwrap().nodes, [entry]);
+        let later = [&[2], &recorded[1..]].concat();
+        let refused = read_assignment(&later).unwrap_err().to_string();
+        assert!(refused.contains("version 2"), "{refused}");
+    }
+
     #[test]
     fn long_names_are_refused() {
         let long = node(&"n".repeat(TEXT_LEN_MAX + 1));

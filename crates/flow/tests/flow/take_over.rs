@@ -8,13 +8,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::common::{TokioClock, paused};
+use bytes::Bytes;
 use highwater_env::random::Random;
 use highwater_flow::{
     AssignedPartition, Assignment, Directory, GroupMember, GroupTimeouts, NodeInfo,
     OwnershipMember, SLOTS, SlotHolder, SlotOwner, SlotSet,
 };
 use highwater_hub::groups;
-use highwater_log::{BoxFuture, GroupCoordinator, HubName, HubSettings, HubSpec, Log, MemoryLog};
+use highwater_log::{
+    BoxFuture, GroupCoordinator, HubName, HubSettings, HubSpec, JoinRequest, Log, Membership,
+    MemoryLog, SyncRequest,
+};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -175,8 +179,94 @@ fn slots_have_one_owner_while_nodes_come_and_go() {
     println!("a dead node of four was replaced within {longest:?}, in simulated time");
 }
 
-/// An instance of ten that share 1,000 partitions dies: the others have its partitions within the session and five
-/// seconds.
+/// A member whose messages begin with another version, as a node of a later release might send them.
+struct OtherVersion {
+    groups: Arc<dyn GroupCoordinator>,
+    member: String,
+}
+
+impl OtherVersion {
+    /// Joins, and assigns a message of its own version to everybody if it leads. Returns its assignment.
+    async fn join(&mut self) -> Bytes {
+        loop {
+            let request = JoinRequest {
+                group: "nodes".into(),
+                member: self.member.clone(),
+                instance: None,
+                client_id: "later".into(),
+                client_host: String::new(),
+                session_timeout: SESSION,
+                rebalance_timeout: SESSION,
+                protocol_type: "highwater".into(),
+                protocols: vec![("slots".into(), Bytes::from_static(b"\x02later"))],
+                expects_member_id: false,
+            };
+            let Ok(joined) = self.groups.join(request).await else {
+                continue;
+            };
+            self.member.clone_from(&joined.member);
+            let message = Bytes::from_static(b"\x02all of them");
+            let all = joined.members.into_iter();
+            let synced = self.groups.sync(SyncRequest {
+                member: Membership {
+                    group: "nodes".into(),
+                    generation: joined.generation,
+                    member: joined.member,
+                    instance: None,
+                },
+                protocol_type: Some(joined.protocol_type),
+                protocol: Some(joined.protocol),
+                assignments: all.map(|one| (one.member, message.clone())).collect(),
+            });
+            if let Ok(synced) = synced.await {
+                return synced.assignment;
+            }
+        }
+    }
+}
+
+fn served(ledger: &Ledger, node: usize) -> Option<usize> {
+    ledger.lock().unwrap().get(&node).map(SlotSet::len)
+}
+
+#[test]
+fn nodes_that_do_not_understand_each_other_never_serve_the_same_slot() {
+    paused(async {
+        let groups = coordinator(&Arc::new(MemoryLog::new(|| 0))).await;
+        let ledger = Ledger::default();
+        let node = start_node(&groups, 0, &ledger);
+        let nodes = BTreeMap::from([(0, node)]);
+        until_served(&nodes, &ledger).await;
+        let mut later = OtherVersion {
+            groups: groups.clone(),
+            member: String::new(),
+        };
+        // The leader gives nothing to a member that it does not understand, and keeps all.
+        assert_eq!(later.join().await, Bytes::new());
+        until_served(&nodes, &ledger).await;
+        // A node that does not understand the leader serves nothing.
+        nodes[&0].stop.send_replace(true);
+        while served(&ledger, 0) != Some(0) {
+            sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(later.join().await, "\x02all of them");
+        let second = start_node(&groups, 1, &ledger);
+        let beats = async {
+            loop {
+                sleep(SESSION / 10).await;
+                later.join().await;
+            }
+        };
+        tokio::select! {
+            () = beats => {}
+            () = sleep(SESSION * 3) => {}
+        }
+        assert_eq!(served(&ledger, 1).unwrap_or_default(), 0);
+        assert_eq!(second.directory.borrow().nodes.len(), 0);
+    });
+}
+
+/// An instance of ten that share 1,000 partitions dies: the others have its partitions within the session and five seconds.
 #[test]
 fn a_thousand_partitions_are_taken_over_in_time() {
     paused(async {

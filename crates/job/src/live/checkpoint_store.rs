@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use highwater_connect::StoreUnavailable;
 use highwater_env::disk::{Access, Disk};
 
 /// The checkpoints of one job. Calls may block.
@@ -26,6 +27,15 @@ pub trait Checkpoints: Send + Sync {
     fn write_tables(&self, number: u64, bytes: &[u8], in_use: Option<u64>) -> io::Result<()>;
 
     fn read_tables(&self, number: u64) -> io::Result<Vec<u8>>;
+}
+
+/// What was read. The inner error says why it is damaged, the outer one that the store does not answer, which says nothing
+/// about what is in it.
+pub(super) fn unless_unavailable<T>(read: io::Result<T>) -> io::Result<Result<T, String>> {
+    match read {
+        Err(error) if StoreUnavailable::is_reason_of(&error) => Err(error),
+        read => Ok(read.map_err(|error| error.to_string())),
+    }
 }
 
 /// File extensions.

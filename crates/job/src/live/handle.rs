@@ -17,7 +17,7 @@ use super::state_limit::StateLimit;
 use super::status::{JobFigures, JobState, JobStatus, StatusHandle};
 use super::telemetry::StepFigures;
 use super::watchdog::overdue_call;
-use super::{JobContext, Options};
+use super::{JobContext, Options, StartError};
 use crate::config::Start;
 use crate::error_log::DataErrorSample;
 use crate::load::Job;
@@ -189,6 +189,9 @@ pub fn start(job: Arc<Job>, context: JobContext, options: Options) -> Handle {
 /// Pause before a start that a cluster held up is tried again.
 const START_PAUSE: Duration = Duration::from_secs(5);
 
+/// The alarm of a job that cannot start yet.
+pub(super) const START: &str = "start";
+
 /// Runs a job, with restarts for new reference data and partitions.
 struct Supervisor {
     job: Arc<Job>,
@@ -247,8 +250,9 @@ impl Supervisor {
                     exchange: None,
                 };
                 match start.prepare(adopt_new).await {
-                    Err(error) if error.is_temporary() && self.logs.has_clusters() => {
-                        self.status.log(format!("cannot start yet: {error}"));
+                    Err(error) if may_start_later(&error, &self.logs) => {
+                        let alarm = format!("cannot start yet: {error}");
+                        self.status.set_alarm(START, Some(alarm));
                         tokio::time::sleep(START_PAUSE).await;
                     }
                     prepared => return prepared,
@@ -260,6 +264,7 @@ impl Supervisor {
             prepared = start => Some(prepared),
             () = stop_command(&mut self.inbox) => None,
         };
+        self.status.set_alarm(START, None);
         RunEnd::State(match (prepared, writing) {
             (Some(Ok(StartOutcome::Running(job))), _) => return job.watch(&mut self.inbox).await,
             (Some(Ok(StartOutcome::HasEnded)), _) => JobState::Finished,
@@ -274,6 +279,12 @@ impl Supervisor {
             }
         })
     }
+}
+
+/// Whether a cluster or a store may answer later. The node's own log always answers.
+fn may_start_later(error: &StartError, logs: &InputLogs) -> bool {
+    let is_local = matches!(error, StartError::Position(_)) && !logs.has_clusters();
+    error.is_temporary() && !is_local
 }
 
 /// Ready when the job is to stop.

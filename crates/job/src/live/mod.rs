@@ -59,7 +59,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_connect::{ClusterConnector, EndpointError, OpenResult, OutputShard, StateStore};
+use highwater_connect::{
+    ClusterConnector, EndpointError, OpenResult, OutputShard, StateStore, StoreUnavailable,
+};
 use highwater_engine::PhysicalPlanError;
 use highwater_env::Clock;
 use highwater_log::{Log, ReadError};
@@ -245,9 +247,10 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// Whether a cluster that does not answer may be the reason.
+    /// Whether a cluster or a store that does not answer may be the reason.
     fn is_temporary(&self) -> bool {
         match self {
+            StartError::Checkpoints(error) => StoreUnavailable::is_reason_of(error),
             StartError::Position(ReadError::Storage { .. }) => true,
             StartError::Journal { is_temporary, .. } => *is_temporary,
             _ => false,

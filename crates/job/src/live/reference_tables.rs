@@ -1,8 +1,11 @@
 //! The reference data of a start.
 
+use std::io;
+
 use highwater_time::Instant;
 
-use super::checkpoint_store::Checkpoints;
+use super::StartError;
+use super::checkpoint_store::{Checkpoints, unless_unavailable};
 use super::status::StatusHandle;
 use crate::load::Job;
 use crate::reference::{
@@ -49,18 +52,15 @@ impl ReferenceTables {
         adopt_new: bool,
         store: &dyn Checkpoints,
         status: &StatusHandle,
-    ) -> Result<ReferenceTables, ReferenceError> {
+    ) -> Result<ReferenceTables, StartError> {
         let known = SnapshotListing::list(job)?;
         let Some(mut before) = before else {
-            return ReferenceTables::load(
-                job,
-                EffectiveSnapshots::initial(&known),
-                known,
-                &TableCopies::default(),
-            );
+            let (initial, none) = (EffectiveSnapshots::initial(&known), TableCopies::default());
+            return Ok(ReferenceTables::load(job, initial, known, &none)?);
         };
         before.effective.reconcile(&known);
         let copies = copies(before.stored, store, status);
+        let copies = copies.map_err(StartError::Checkpoints)?;
         let mut next = before.effective.clone();
         let said = next.adopt(&known, before.reached);
         let there =
@@ -121,18 +121,22 @@ impl ReferenceTables {
 }
 
 /// The stored static tables; none if they cannot be read, and then the files are read.
-fn copies(stored: Option<u64>, store: &dyn Checkpoints, status: &StatusHandle) -> TableCopies {
+fn copies(
+    stored: Option<u64>,
+    store: &dyn Checkpoints,
+    status: &StatusHandle,
+) -> io::Result<TableCopies> {
     let Some(number) = stored else {
-        return TableCopies::default();
+        return Ok(TableCopies::default());
     };
-    let read = store.read_tables(number).map_err(|error| error.to_string());
+    let read = unless_unavailable(store.read_tables(number))?;
     let copies =
         read.and_then(|bytes| TableCopies::decode(&bytes).map_err(|error| error.to_string()));
-    copies.unwrap_or_else(|reason| {
+    Ok(copies.unwrap_or_else(|reason| {
         status.log(format!(
             "stored reference data cannot be used: {reason}; rows since the last checkpoint are computed with the files \
              as they are now"
         ));
         TableCopies::default()
-    })
+    }))
 }

@@ -111,12 +111,15 @@ pub fn store_checkpoints(store: &Arc<dyn StateStore>, job: &Job) -> Arc<dyn Chec
     Arc::new(ShardState::new(store.clone(), format!("{folder}/whole")))
 }
 
-/// The error of a fenced owner.
-pub(super) fn taken_over() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::PermissionDenied,
-        "another instance has taken it over",
-    )
+/// The error of an owner that is one no longer.
+#[derive(Debug, thiserror::Error)]
+#[error("another instance has taken it over")]
+struct TakenOver;
+
+/// Whether a checkpoint was refused because there is another owner.
+pub(super) fn is_taken_over(error: &io::Error) -> bool {
+    let inner = error.get_ref();
+    inner.is_some_and(|inner| inner.is::<TakenOver>())
 }
 
 impl ShardState {
@@ -185,9 +188,11 @@ impl ShardState {
 
     /// Whether another owner has claimed it since.
     pub(super) fn is_taken_over(&self) -> io::Result<bool> {
-        let own = lock(&self.claim).as_ref().map(|claim| claim.version);
-        let latest = self.versions()?.last().copied();
-        Ok(own.is_some_and(|own| latest > Some(own)))
+        if lock(&self.claim).is_none() {
+            return Ok(false);
+        }
+        let latest = self.latest()?;
+        Ok(latest.is_some_and(|latest| latest.manifest.owner != self.owner))
     }
 
     /// Creates the manifest, unless there is one of that number or a later one.
@@ -212,10 +217,16 @@ impl ShardState {
 
     /// Replaces the manifest of this owner. The objects that it names no longer are removed.
     fn replace(&self, claim: &mut Claim, manifest: Manifest) -> io::Result<()> {
-        let version = claim.version + 1;
-        if !self.put(version, &manifest)? {
-            return Err(taken_over());
+        if !self.put(claim.version + 1, &manifest)? {
+            // A request that failed may have created the manifest all the same: then the latest is this owner's.
+            let latest = self.latest()?;
+            let own = latest.filter(|latest| latest.manifest.owner == self.owner);
+            *claim = own.ok_or_else(|| io::Error::other(TakenOver))?;
+            if !self.put(claim.version + 1, &manifest)? {
+                return Err(io::Error::other(TakenOver));
+            }
         }
+        let version = claim.version + 1;
         let before = std::mem::replace(claim, Claim { version, manifest });
         let named: BTreeSet<&str> = claim.manifest.names().collect();
         for name in before.manifest.names().filter(|name| !named.contains(name)) {

@@ -15,6 +15,7 @@ use tokio::task::{JoinError, JoinHandle};
 use super::build::{JobBuilder, JobParts, PendingOutput};
 use super::checkpoint::Checkpoint;
 use super::checkpoint_builder::CheckpointBuilder;
+use super::checkpoint_store::unless_unavailable;
 use super::files::create_hubs;
 use super::fingerprint::Fingerprint;
 use super::growth::can_grow;
@@ -314,7 +315,7 @@ impl JobStart<'_> {
         let read = blocking(move || {
             let numbers = store.list()?;
             for number in numbers.iter().rev() {
-                let bytes = store.read(*number).map_err(|error| error.to_string());
+                let bytes = unless_unavailable(store.read(*number))?;
                 let decoded = bytes.and_then(|bytes| {
                     Checkpoint::decode(&bytes).map_err(|error| error.to_string())
                 });
@@ -449,7 +450,7 @@ impl JobStart<'_> {
         let status = self.status.clone();
         let found =
             blocking(move || ReferenceTables::find(&job, before, adopt_new, &*store, &status));
-        Ok(found.await??)
+        found.await?
     }
 
     /// Stores a checkpoint with new reference data.

@@ -86,9 +86,7 @@ impl JournalRecord {
 
     fn decode(bytes: &[u8]) -> Result<JournalRecord, DecodeError> {
         let mut from = Reader::new(bytes);
-        if from.u8()? != VERSION {
-            return Err(DecodeError::Invalid("it has another version"));
-        }
+        from.version(VERSION)?;
         match from.u8()? {
             0 => Ok(JournalRecord::Begin),
             1 => {

@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use highwater_amqp::Value as AmqpValue;
 use highwater_env::{SimClock, disk};
-use highwater_server::config::Sources;
+use highwater_server::config::{Config, Sources};
 use highwater_server::node::{Node, NodeError};
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 use crate::amqp::body_of;
 use crate::http::node::call;
@@ -31,6 +32,12 @@ const KAFKA: [&str; 1] = ["0.1-kafka"];
 /// Further data of these versions that has a topic of Service Bus only, whose subscriptions have copies of its
 /// messages.
 const TOPICS: [&str; 1] = ["0.1-topics"];
+
+/// Further data of these versions that has a node over the log of another only.
+const CLUSTER: [&str; 1] = ["0.1-cluster"];
+
+/// Further data of these versions that has jobs which instances share only.
+const SHARED: [&str; 1] = ["0.1-shared"];
 
 /// A copy of a version's data, and the answers expected about it.
 struct Fixture {
@@ -51,14 +58,50 @@ impl Fixture {
 
     /// The clock shows the time at which the data was made, so that no lock, retention or retry is due.
     async fn start(&self) -> Result<Node, NodeError> {
+        Node::start(self.config(), Arc::new(self.clock())).await
+    }
+
+    fn clock(&self) -> SimClock {
         let made_ms = self.expected["made_ms"].as_i64().unwrap();
-        let clock = SimClock::at_unix_nanos(i128::from(made_ms) * 1_000_000);
+        SimClock::at_unix_nanos(i128::from(made_ms) * 1_000_000)
+    }
+
+    fn config(&self) -> Config {
+        self.config_in(".")
+    }
+
+    fn config_in(&self, folder: &str) -> Config {
         let sources = Sources {
-            file: Some(self.path("highwater.toml")),
+            file: Some(self.path(folder).join("highwater.toml")),
             ..Sources::default()
         };
-        let config = sources.load().unwrap().config;
-        Node::start(config, Arc::new(clock)).await
+        sources.load().unwrap().config
+    }
+
+    /// Lets the Kafka listener, and the jobs or the node that use it, have an address that is free here.
+    fn move_brokers(&self) {
+        let recorded = self.expected["kafka"].as_str().unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let mut moved = 0;
+        for file in self
+            .find_below(".", "highwater.toml")
+            .into_iter()
+            .chain(self.find_below(".", "job.toml"))
+        {
+            let text = disk::read_to_string(&file).unwrap();
+            moved += usize::from(text.contains(recorded));
+            write(&file, text.replace(recorded, &address).as_bytes());
+        }
+        assert!(moved > 1, "{moved} files name {recorded}");
+    }
+
+    /// Starts a node whose clock goes on from the time at which the data was made, ten times as fast as it should, so that
+    /// the membership of the killed instance expires soon. The task moves it.
+    async fn start_moving(&self) -> (Node, JoinHandle<()>) {
+        let clock = Arc::new(self.clock());
+        let node = Node::start(self.config(), clock.clone()).await.unwrap();
+        (node, move_clock(clock))
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -71,7 +114,11 @@ impl Fixture {
 
     /// The files below the data folder whose paths end like this.
     fn find_all(&self, ending: &str) -> Vec<PathBuf> {
-        let mut folders = vec![self.path("data")];
+        self.find_below("data", ending)
+    }
+
+    fn find_below(&self, folder: &str, ending: &str) -> Vec<PathBuf> {
+        let mut folders = vec![self.path(folder)];
         let mut found = Vec::new();
         while let Some(folder) = folders.pop() {
             for path in disk::list(&folder).unwrap() {
@@ -84,6 +131,15 @@ impl Fixture {
         }
         found
     }
+}
+
+fn move_clock(clock: Arc<SimClock>) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            clock.advance(Duration::from_millis(100));
+        }
+    })
 }
 
 /// A plain tar: a block of 512 bytes with name and size, then the contents in whole blocks.
@@ -142,6 +198,18 @@ impl Client {
         answer
     }
 
+    /// The rows of `HUB/PARTITION`.
+    async fn partition_rows(&self, partition: &str) -> Vec<Value> {
+        let (hub, number) = partition.split_once('/').unwrap();
+        let path = format!("/hubs/{hub}/partitions/{number}/messages?from=earliest&max=10000");
+        let mut messages = self.get(&path).await["messages"].take();
+        let messages = messages.as_array_mut().unwrap();
+        messages
+            .iter_mut()
+            .map(|message| message["value"].take())
+            .collect()
+    }
+
     /// The rows of a hub, once there are as many as expected.
     async fn rows(&self, hub: &str, count: usize) -> Value {
         let path = format!("/hubs/{hub}/partitions/0/messages?from=earliest&max=10000");
@@ -176,6 +244,38 @@ fn as_recorded(answer: Value, recorded: &Value) -> Value {
                 .collect()
         }
         (answer, _) => answer,
+    }
+}
+
+/// Over the log of another node: journals as topics, their claims, and the group in which the killed node still is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_over_a_cluster_goes_on_from_the_topics_of_released_versions() {
+    // proves X1
+    for version in CLUSTER {
+        let fixture = Fixture::open(version);
+        fixture.move_brokers();
+        let clock = Arc::new(fixture.clock());
+        let moving = move_clock(clock.clone());
+        let log = Node::start(fixture.config_in("log"), clock.clone());
+        let log = log.await.unwrap();
+        let node = Node::start(fixture.config_in("node"), clock).await.unwrap();
+        let client = Client::of(&node);
+        let asked = fixture.expected["asked"].as_array().unwrap();
+        let owned = async {
+            for asked in asked {
+                let path = asked["path"].as_str().unwrap();
+                while client.call("GET", path, "").await.0 == 503 {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            }
+        };
+        let owned = tokio::time::timeout(Duration::from_secs(60), owned).await;
+        owned.expect("the node owns its queues and workflows");
+        moving.abort();
+        check_answers(&fixture, &client, version).await;
+        locked_messages_can_be_settled(&client, &fixture.expected["tokens"]).await;
+        node.stop().await;
+        log.stop().await;
     }
 }
 
@@ -364,4 +464,84 @@ async fn a_job_whose_checkpoints_are_of_a_later_version_says_what_to_do() {
     let logs = client.get("/api/jobs/devices/logs").await.to_string();
     assert!(logs.contains("version 99"), "{logs}");
     node.stop().await;
+}
+
+/// Over their own listener, jobs that instances share go on from claims, time journals, the exchange, manifests, checkpoints,
+/// reference data and the identity in the store, all of a node that was killed.
+#[tokio::test(flavor = "multi_thread")]
+async fn shared_jobs_go_on_from_the_state_of_released_versions() {
+    // proves X1 X3
+    for version in SHARED {
+        let fixture = Fixture::open(version);
+        fixture.move_brokers();
+        let (node, clock) = fixture.start_moving().await;
+        let client = Client::of(&node);
+        let rows = fixture.expected["rows_before"].as_object().unwrap();
+        for (partition, rows) in rows {
+            let found = client.partition_rows(partition).await;
+            let before = &found[..rows.as_array().unwrap().len()];
+            assert_eq!(before, rows.as_array().unwrap(), "{version} {partition}");
+        }
+        let then = &fixture.expected["then"];
+        for sent in then["events"].as_array().unwrap() {
+            let key = format!("x-partition-key: {}", sent["key"].as_str().unwrap());
+            let headers = ["content-type: application/json", &key];
+            let body = sent["event"].to_string();
+            let answer = call(client.0, "POST /hubs/a/messages", &headers, &body).await;
+            assert_eq!(answer.status, 201, "{}", answer.body);
+        }
+        for (partition, rows) in then["rows"].as_object().unwrap() {
+            let expected = rows.as_array().unwrap();
+            let found = async {
+                loop {
+                    let found = client.partition_rows(partition).await;
+                    if found.len() >= expected.len() {
+                        return found;
+                    }
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            };
+            let found = tokio::time::timeout(Duration::from_secs(120), found).await;
+            let found = found.unwrap_or_else(|_| panic!("{version}: no rows in {partition}"));
+            assert_eq!(found, *expected, "{version} {partition}");
+        }
+        clock.abort();
+        node.stop().await;
+    }
+}
+
+/// An instance of an earlier version refuses the state that a later one has written.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shared_job_whose_state_is_of_a_later_version_says_what_to_do() {
+    // proves X1
+    for ending in [".identity", ".manifest", ".decision"] {
+        let fixture = Fixture::open(SHARED[SHARED.len() - 1]);
+        fixture.move_brokers();
+        for path in fixture.find_below("jobs", ending) {
+            let mut object = read(&path);
+            object[8] = 99;
+            let whole = object.len() - 4;
+            let sum = crc32c::crc32c(&object[..whole]);
+            object[whole..].copy_from_slice(&sum.to_le_bytes());
+            write(&path, &object);
+        }
+        let (node, clock) = fixture.start_moving().await;
+        let client = Client::of(&node);
+        let failed = async {
+            loop {
+                // It has reference data, so it has objects of all kinds.
+                let job = client.get("/api/jobs/rated").await;
+                if job["state"] == "failed" {
+                    return job["reason"].to_string();
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let failed = tokio::time::timeout(Duration::from_secs(60), failed).await;
+        let reason = failed.unwrap_or_else(|_| panic!("{ending}: it runs"));
+        let says = "version 99 is unknown to this version of Highwater: use the one that wrote it";
+        assert!(reason.contains(says), "{ending}: {reason}");
+        clock.abort();
+        node.stop().await;
+    }
 }

@@ -29,7 +29,12 @@ impl Bucket {
         match self.store.put_opts(&at, bytes.clone().into(), create).await {
             Ok(_) => Ok(()),
             Err(Error::AlreadyExists { .. }) => {
-                let there = self.store.get(&at).await.map_err(endpoint_error)?;
+                let there = match self.store.get(&at).await {
+                    // S3 answers 409 while another request about the same object is under way, which may fail.
+                    Err(error @ Error::NotFound { .. }) => Err(EndpointError::unavailable(error)),
+                    there => there.map_err(endpoint_error),
+                };
+                let there = there?;
                 match there.bytes().await.map_err(endpoint_error)? == bytes {
                     true => Ok(()),
                     false => Err(conflict(&whole)),

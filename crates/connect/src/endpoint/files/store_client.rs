@@ -39,6 +39,8 @@ impl StoreConnector {
 
 impl HttpConnector for StoreConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        // This client takes the provider of the process, which only the first client sets; all others name theirs.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let resolver = Arc::new(PolicyResolver(self.egress.clone()));
         let options = options.clone().with_dns_resolver(resolver);
         let client = ReqwestConnector::default().connect(&options)?;

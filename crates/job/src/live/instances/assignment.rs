@@ -15,13 +15,15 @@ pub type ShardNumber = usize;
 pub enum ShardAssignment {
     /// It has not joined yet, or others have its shards: it stops at once.
     None,
+    /// It cannot take part, for this reason, and stops at once.
+    Refused(String),
     Shards(BTreeSet<ShardNumber>),
 }
 
 impl ShardAssignment {
     pub(super) fn has(&self, shard: ShardNumber) -> bool {
         match self {
-            ShardAssignment::None => false,
+            ShardAssignment::None | ShardAssignment::Refused(_) => false,
             ShardAssignment::Shards(shards) => shards.contains(&shard),
         }
     }

@@ -86,8 +86,12 @@ impl CombinerShard {
             }.prepare(false) => prepared,
             () = stop_command(&mut commands) => return ShardEnd::Stopped,
         };
+        let shard = instance.partitions.all.len() + self.number;
         let running = match prepared {
-            Ok(StartOutcome::Running(running)) => running,
+            Ok(StartOutcome::Running(running)) => {
+                instance.set_store_alarm(shard, None);
+                running
+            }
             Ok(StartOutcome::HasEnded) => return ShardEnd::Stopped,
             Err(StartError::Checkpoints(error)) => return store_failed(&error),
             Err(error) if error.is_temporary() => return ShardEnd::Delayed(error.to_string()),
@@ -100,12 +104,24 @@ impl CombinerShard {
             return end;
         }
         let newer = start.tables.newer(instance);
-        match watch_until(running, commands, newer).await {
+        let end = watch_until(running, commands, newer).await;
+        self.shard_end(end, &start.tables, state).await
+    }
+
+    async fn shard_end(
+        &self,
+        end: WatchEnd,
+        tables: &ShardTables,
+        state: Arc<ShardState>,
+    ) -> ShardEnd {
+        match end {
             WatchEnd::Newer(version) => ShardEnd::AwaitsTables(version),
             WatchEnd::Run(RunEnd::State(JobState::Failed { reason })) => {
-                match start.tables.newer_in_store(instance).await {
-                    Some(version) => ShardEnd::AwaitsTables(version),
-                    None => failed(state, reason).await,
+                match tables.newer_in_store(&self.instance).await {
+                    Ok(Some(version)) => ShardEnd::AwaitsTables(version),
+                    Ok(None) => failed(state, reason).await,
+                    // Whether that is the reason will be known when it has started again.
+                    Err(end) => end,
                 }
             }
             WatchEnd::Run(RunEnd::State(_)) => ShardEnd::Stopped,
@@ -197,7 +213,7 @@ async fn failed(state: Arc<ShardState>, reason: String) -> ShardEnd {
     match is_taken_over {
         Ok(Ok(true)) => ShardEnd::TakenOver(reason),
         Ok(Ok(false)) => ShardEnd::Failed(reason),
-        Ok(Err(error)) => ShardEnd::Delayed(format!("{reason}; {error}")),
+        Ok(Err(error)) => ShardEnd::WithoutStore(format!("{reason}; {error}")),
         Err(error) => ShardEnd::Failed(error.to_string()),
     }
 }

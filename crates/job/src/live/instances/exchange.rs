@@ -313,11 +313,15 @@ impl ExchangeWriter {
             let mut at = next;
             let read = for_each_record(&fetched, next, &mut unpacker, &mut |offset, value| {
                 at = offset;
-                let taken = pieces.take(offset, value);
-                // The first pieces may be before the records that are read.
-                if let Ok(Some(output)) = taken {
-                    let found = positions(&output.body).map_err(|error| error.to_string())?;
-                    position = Some(found.1);
+                match pieces.take(offset, value) {
+                    Ok(Some(output)) => {
+                        let found = positions(&output.body).map_err(|error| error.to_string())?;
+                        position = Some(found.1);
+                    }
+                    // A later version has been there: how far it has come cannot be known.
+                    Err(error @ DecodeError::Unknown { .. }) => return Err(error.to_string()),
+                    // The first pieces may be before the records that are read.
+                    Ok(None) | Err(_) => {}
                 }
                 Ok(())
             });
@@ -389,7 +393,41 @@ impl ExchangeWriter {
 
 #[cfg(test)]
 mod tests {
+    use super::super::exchange_stream::tests::exchange;
     use super::*;
+
+    // proves X3
+    #[tokio::test]
+    async fn an_owner_does_not_go_on_where_a_later_version_has_written() {
+        let partition = exchange().await;
+        let to = StreamPosition {
+            next: Offset(4),
+            arrived: Instant::from_ticks(4),
+        };
+        let mut body = Vec::new();
+        write_position(to, &mut body);
+        write_position(to, &mut body);
+        let mut writer = ExchangeWriter::open(partition.clone(), Offset(0))
+            .await
+            .unwrap();
+        writer.append(to, &body).await.unwrap();
+        let again = ExchangeWriter::open(partition.clone(), Offset(0)).await;
+        assert_eq!(again.unwrap().position(), Some(to));
+        let mut later = pieces(&body).remove(0);
+        later[0] = VERSION + 1;
+        let record = NewRecord {
+            key: None,
+            value: Some(&later),
+            headers: &[],
+        };
+        partition.append_records(&[record]).await.unwrap();
+        let refused = ExchangeWriter::open(partition, Offset(0)).await;
+        let refused = refused.err().unwrap().to_string();
+        assert!(
+            refused.contains("record 1 of the exchange") && refused.contains("version 2"),
+            "{refused}"
+        );
+    }
 
     #[test]
     fn an_output_of_any_size_is_put_together_again() {

@@ -216,7 +216,7 @@ impl ExchangeStream {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::Arc;
 
     use highwater_log::{HubName, HubSettings, HubSpec, Isolation, Log, MemoryLog, Partition};
@@ -254,7 +254,7 @@ mod tests {
         ExchangeStream::new(id, job.physical.item_reader(), Offset(0), meter)
     }
 
-    async fn exchange() -> Arc<dyn Partition> {
+    pub(in crate::live::instances) async fn exchange() -> Arc<dyn Partition> {
         let log = MemoryLog::new(|| 0);
         let spec = HubSpec {
             name: HubName::new("exchange").unwrap(),

@@ -22,6 +22,10 @@ const PROTOCOL_TYPE: &str = "highwater-job";
 const PROTOCOL: &str = "sticky-1";
 const VERSION: u8 = 1;
 
+/// The protocol is what instances of different versions agree on: the group takes a member that knows one of its protocols.
+const OTHER_VERSION: &str = "the instances that share the job are of a version of Highwater that this one does not understand, so it \
+     takes no part; run the same version on all, or stop the others";
+
 /// Pause after an error.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -95,18 +99,26 @@ impl GroupMember {
                 Ok(membership) => self.heartbeats(&membership).await,
                 Err(error) => {
                     tracing::debug!(group = self.group.group, %error, "joining again");
-                    self.forget_if_unknown(&error);
+                    self.give_up_if_out(&error);
                     tokio::time::sleep(PAUSE).await;
                 }
             }
         }
     }
 
-    /// A removed member owns nothing.
-    fn forget_if_unknown(&mut self, error: &GroupError) {
-        if let GroupError::UnknownMember(_) = error {
-            self.member.clear();
-            self.lose();
+    /// A member that the group has removed, or does not take, has nothing any more.
+    fn give_up_if_out(&mut self, error: &GroupError) {
+        match error {
+            GroupError::UnknownMember(_) => {
+                self.member.clear();
+                self.lose();
+            }
+            GroupError::InconsistentProtocol => {
+                self.owned.clear();
+                let reason = ShardAssignment::Refused(OTHER_VERSION.into());
+                self.assigned.send_replace(reason);
+            }
+            _ => {}
         }
     }
 
@@ -165,9 +177,12 @@ impl GroupMember {
         if joined.leader != joined.member {
             return Vec::new();
         }
-        let owners = joined.members.iter().map(|member| ShardOwner {
-            member: member.member.clone(),
-            owned: read_shards(&member.metadata).unwrap_or_default(),
+        // A member that cannot be understood would not understand what it gets.
+        let owners = joined.members.iter().filter_map(|member| {
+            Some(ShardOwner {
+                member: member.member.clone(),
+                owned: read_shards(&member.metadata).ok()?,
+            })
         });
         let owners: Vec<ShardOwner> = owners.collect();
         let assigned = assign(&owners, self.shards).into_iter();
@@ -193,7 +208,7 @@ impl GroupMember {
                 Err(GroupError::Rebalancing) => return self.checkpoint().await,
                 Err(error) => {
                     tracing::debug!(group = self.group.group, %error, "joining again");
-                    self.forget_if_unknown(&error);
+                    self.give_up_if_out(&error);
                     return;
                 }
             }
@@ -246,4 +261,101 @@ fn read_shards(bytes: &[u8]) -> Result<BTreeSet<ShardNumber>, DecodeError> {
         .into_iter()
         .map(|shard| shard as ShardNumber)
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_env::{RealClock, random::Random};
+    use highwater_hub::groups;
+    use highwater_log::{Log, MemoryLog};
+
+    use super::*;
+
+    /// What version 0.1 sends. Instances of different versions share a group during an upgrade.
+    #[test]
+    fn messages_of_released_versions_are_read_and_still_sent() {
+        assert_eq!((PROTOCOL_TYPE, PROTOCOL), ("highwater-job", "sticky-1"));
+        let recorded = [1, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 1, 2];
+        let shards: BTreeSet<ShardNumber> = [0, 3, 258].into();
+        assert_eq!(write_shards(&shards), recorded[..]);
+        assert_eq!(read_shards(&recorded), Ok(shards));
+    }
+
+    fn group() -> InstanceGroup {
+        let log: Arc<dyn Log> = Arc::new(MemoryLog::new(|| 0));
+        let options = groups::Options::default();
+        let clock = Arc::new(RealClock::new());
+        let service = groups::Service::new(log, clock.clone(), Random::seeded(1), options);
+        let handle = service.handle();
+        tokio::spawn(service.run(std::future::pending()));
+        InstanceGroup {
+            groups: Arc::new(handle),
+            group: "job".into(),
+            session: Duration::from_secs(10),
+            clock,
+        }
+    }
+
+    /// A member of a later version joins and tells this of itself.
+    async fn join_later(
+        group: &InstanceGroup,
+        protocol: &str,
+        metadata: &'static [u8],
+    ) -> Result<JoinResponse, GroupError> {
+        let request = JoinRequest {
+            group: group.group.clone(),
+            member: String::new(),
+            instance: None,
+            client_id: "later".into(),
+            client_host: String::new(),
+            session_timeout: group.session,
+            rebalance_timeout: group.session,
+            protocol_type: PROTOCOL_TYPE.into(),
+            protocols: vec![(protocol.into(), Bytes::from_static(metadata))],
+            expects_member_id: false,
+        };
+        loop {
+            match group.groups.join(request.clone()).await {
+                Err(GroupError::Loading) => tokio::task::yield_now().await,
+                joined => return joined,
+            }
+        }
+    }
+
+    // proves X1
+    #[tokio::test]
+    async fn an_instance_that_the_others_do_not_understand_says_so_and_has_nothing() {
+        let group = group();
+        join_later(&group, "sticky-2", b"\x02").await.unwrap();
+        let mut membership = group.join(3);
+        let is_refused = |assignment: &ShardAssignment| match assignment {
+            ShardAssignment::Refused(reason) => reason.contains("run the same version"),
+            _ => false,
+        };
+        let assignment = &mut membership.assignment;
+        let refused = assignment.wait_for(is_refused);
+        let refused = tokio::time::timeout(Duration::from_secs(30), refused).await;
+        assert!(!refused.unwrap().unwrap().has(0));
+    }
+
+    // proves X1
+    #[tokio::test]
+    async fn a_member_that_is_not_understood_gets_nothing() {
+        let group = group();
+        let mut membership = group.join(3);
+        let all = ShardAssignment::Shards((0..3).collect());
+        let has_all = |assignment: &ShardAssignment| *assignment == all;
+        let assignment = &mut membership.assignment;
+        assignment.wait_for(has_all).await.unwrap();
+        assignment.mark_unchanged();
+        // The rebalance, in which it answers with a checkpoint.
+        let answer = async {
+            let answer = membership.rebalances.recv().await.unwrap();
+            let _ = answer.send(());
+        };
+        let (joined, ()) = tokio::join!(join_later(&group, PROTOCOL, b"\x02later"), answer);
+        joined.unwrap();
+        assignment.changed().await.unwrap();
+        assert_eq!(*assignment.borrow(), all);
+    }
 }

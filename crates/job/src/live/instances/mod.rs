@@ -100,7 +100,9 @@ enum ShardEnd {
     TakenOver(String),
     /// It may be possible later.
     Delayed(String),
-    /// It continues when this version of the reference data is decided.
+    /// It waits until the store of its state answers, however long that takes.
+    WithoutStore(String),
+    /// It goes on when this version of the reference data is decided.
     AwaitsTables(u64),
     /// The job fails.
     Failed(String),
@@ -157,11 +159,12 @@ impl ShardTables {
     }
 
     /// The later version that is decided, whether the instance knows of it or not.
-    async fn newer_in_store(&self, instance: &InstanceContext) -> Option<u64> {
-        let own = self.version()?;
-        let current = instance.references.as_ref()?.current().await.ok()?;
-        let decided = current.0.version;
-        (decided > own).then_some(decided)
+    async fn newer_in_store(&self, instance: &InstanceContext) -> Result<Option<u64>, ShardEnd> {
+        let (Some(own), Some(references)) = (self.version(), &instance.references) else {
+            return Ok(None);
+        };
+        let decided = references.current().await?.0.version;
+        Ok((decided > own).then_some(decided))
     }
 
     /// Completes when a later version waits for votes.

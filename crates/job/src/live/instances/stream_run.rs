@@ -13,7 +13,7 @@ use super::super::combiner_thread::CombinerMessage;
 use super::super::feed::StreamPosition;
 use super::super::hub_stream::StreamSnapshot;
 use super::super::run::{Command, checkpoint_interval};
-use super::super::shard_state::ShardState;
+use super::super::shard_state::{ShardState, is_taken_over};
 use super::super::status::PartitionStatus;
 use super::super::worker::WorkItem;
 use super::assignment::ShardNumber;
@@ -133,7 +133,7 @@ impl StreamRun {
         match self.store_last(feeds).await {
             Ok(Ok(_)) => {}
             // Without a checkpoint it may have a new owner that does not know of the version.
-            Ok(Err(reason)) => return ShardEnd::Delayed(reason),
+            Ok(Err(reason)) => return ShardEnd::WithoutStore(reason),
             Err(end) => return end,
         }
         let Some(references) = &self.instance.references else {
@@ -297,13 +297,13 @@ impl StreamRun {
             let _ = answer.send(result);
         }
         match stored {
-            Ok(()) => NextStep::GoOn,
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                NextStep::End(store_failed(&error))
-            }
-            Err(error) => {
-                let status = &self.instance.status;
-                status.log(format!("a checkpoint could not be saved: {error}"));
+            Err(error) if is_taken_over(&error) => NextStep::End(store_failed(&error)),
+            stored => {
+                let problem = stored.err();
+                let problem =
+                    problem.map(|error| format!("a checkpoint could not be saved: {error}"));
+                self.instance
+                    .set_store_alarm(self.number, problem.as_deref());
                 NextStep::GoOn
             }
         }

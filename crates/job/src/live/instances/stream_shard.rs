@@ -9,17 +9,18 @@ use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 use highwater_codec::Reader;
+use highwater_connect::StoreUnavailable;
 use highwater_log::{AppendError, Offset, Partition};
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::super::build::JobBuilder;
-use super::super::checkpoint_store::Checkpoints;
+use super::super::checkpoint_store::{Checkpoints, unless_unavailable};
 use super::super::feed::{Feed, StreamPosition};
 use super::super::hub_stream::HubStream;
 use super::super::input_logs::kafka_input;
 use super::super::partition_stream::PartitionStream;
 use super::super::run::Command;
-use super::super::shard_state::ShardState;
+use super::super::shard_state::{ShardState, is_taken_over};
 use super::super::start::{blocking, journal_of};
 use super::super::time_journal::{JournalAccess, JournalError, TimeJournal};
 use super::super::watchdog::JobThread;
@@ -65,7 +66,8 @@ impl From<ExchangeError> for ShardEnd {
 pub(super) fn store_failed(error: &io::Error) -> ShardEnd {
     let reason = format!("checkpoints cannot be read or written: {error}");
     match error.kind() {
-        io::ErrorKind::PermissionDenied => ShardEnd::TakenOver(reason),
+        _ if is_taken_over(error) => ShardEnd::TakenOver(reason),
+        _ if StoreUnavailable::is_reason_of(error) => ShardEnd::WithoutStore(reason),
         io::ErrorKind::InvalidData => ShardEnd::Failed(reason),
         _ => ShardEnd::Delayed(reason),
     }
@@ -78,6 +80,9 @@ impl StreamShard {
             opened = self.open() => opened,
             () = super::super::handle::stop_command(&mut commands) => return ShardEnd::Stopped,
         };
+        if opened.is_ok() {
+            self.instance.set_store_alarm(self.number, None);
+        }
         let run = opened.and_then(|owned| self.launch(owned));
         match run {
             Ok(run) => run.watch(commands).await,
@@ -270,7 +275,7 @@ async fn saved_state(
         let numbers = state.list()?;
         let number = numbers.last().copied().unwrap_or(0);
         for number in numbers.iter().rev() {
-            let read = state.read(*number).map_err(|error| error.to_string());
+            let read = unless_unavailable(state.read(*number))?;
             let decoded = read.and_then(|bytes| {
                 StreamCheckpoint::decode(&bytes).map_err(|error| error.to_string())
             });
@@ -295,7 +300,7 @@ async fn saved_state(
             }),
             false => Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "none of them can be used",
+                "none of them can be used, for the reasons in its log",
             )),
         }
     });

@@ -12,7 +12,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::super::build::JobBuilder;
 use super::super::fingerprint::Fingerprint;
-use super::super::handle::stop_command;
+use super::super::handle::{START, stop_command};
 use super::super::input_logs::{InputLogs, kafka_input};
 use super::super::partitions::PartitionSet;
 use super::super::run::Command;
@@ -139,12 +139,14 @@ impl Instance {
             return JobState::Failed { reason };
         }
         let prepared = tokio::select! {
-            prepared = self.prepare() => prepared,
-            () = stop_command(commands) => return JobState::Stopped,
+            prepared = self.prepare() => Some(prepared),
+            () = stop_command(commands) => None,
         };
+        self.status.set_alarm(START, None);
         let context = match prepared {
-            Ok(context) => Arc::new(context),
-            Err(reason) => return JobState::Failed { reason },
+            Some(Ok(context)) => Arc::new(context),
+            Some(Err(reason)) => return JobState::Failed { reason },
+            None => return JobState::Stopped,
         };
         let shards = context.partitions.all.len() + context.combiners;
         let membership = match self.assignor(&context) {
@@ -189,7 +191,8 @@ impl Instance {
                 Ok(context) => return Ok(context),
                 Err(StartProblem::Final(reason)) => return Err(reason),
                 Err(StartProblem::Temporary(reason)) => {
-                    self.status.log(format!("cannot start yet: {reason}"));
+                    let alarm = format!("cannot start yet: {reason}");
+                    self.status.set_alarm(START, Some(alarm));
                     tokio::time::sleep(PAUSE).await;
                 }
             }
@@ -366,6 +369,13 @@ impl InstanceContext {
         }
     }
 
+    /// Tells that the state of a shard cannot be read or stored.
+    pub(super) fn set_store_alarm(&self, shard: ShardNumber, reason: Option<&str>) {
+        let name = self.shard_name(shard);
+        let alarm = reason.map(|reason| format!("{name}: {reason}"));
+        self.status.set_alarm(&format!("state of {name}"), alarm);
+    }
+
     /// Tells of partitions that are not read.
     fn check_growth(&self) {
         let mut grown = Vec::new();
@@ -470,9 +480,14 @@ impl ShardSupervisor {
     /// Starts the shards that are assigned, and stops the others.
     fn reconcile(&mut self) {
         let assignment = self.membership.assignment.borrow_and_update().clone();
+        let refusal = match &assignment {
+            ShardAssignment::Refused(reason) => Some(reason.clone()),
+            _ => None,
+        };
+        self.instance.status.set_alarm("instances", refusal);
         for (shard, running) in &self.running {
             match &assignment {
-                ShardAssignment::None => running.abort.abort(),
+                ShardAssignment::None | ShardAssignment::Refused(_) => running.abort.abort(),
                 assigned if assigned.has(*shard) => {}
                 // It stores a checkpoint, if it is still its own. A shard that is stopping takes no second command.
                 _ => drop(running.commands.try_send(Command::Stop)),
@@ -567,11 +582,13 @@ impl ShardSupervisor {
                 return None;
             }
             ShardEnd::Stopped => {
+                self.instance.set_store_alarm(shard, None);
                 self.instance.status.log(format!("has released {name}"));
                 self.reconcile();
                 return None;
             }
             ShardEnd::TakenOver(reason) => {
+                self.instance.set_store_alarm(shard, None);
                 self.instance
                     .status
                     .log(format!("has lost {name}: {reason}"));
@@ -581,6 +598,11 @@ impl ShardSupervisor {
                 self.instance.status.log(format!("{name} waits: {reason}"));
                 reason
             }
+            ShardEnd::WithoutStore(reason) => {
+                self.instance.set_store_alarm(shard, Some(&reason));
+                self.restart_after_pause(shard, 0);
+                return None;
+            }
         };
         let was_calm = started.is_some_and(|started| self.now() >= started + CALM);
         let before = self.restarts.get(&shard).filter(|_| !was_calm);
@@ -588,9 +610,13 @@ impl ShardSupervisor {
         if delays > DELAYS_MAX {
             return Some(format!("{name}: {reason}"));
         }
+        self.restart_after_pause(shard, delays);
+        None
+    }
+
+    fn restart_after_pause(&mut self, shard: ShardNumber, delays: u32) {
         let due = self.now() + PAUSE;
         self.restarts.insert(shard, Restart { delays, due });
-        None
     }
 
     /// Starts shards again whose pause is over.
@@ -603,7 +629,10 @@ impl ShardSupervisor {
             .filter(|(_, restart)| restart.due <= now);
         let due: Vec<ShardNumber> = due.map(|(shard, _)| *shard).collect();
         for shard in due {
-            if assignment.has(shard) && !self.running.contains_key(&shard) {
+            if !assignment.has(shard) {
+                self.restarts.remove(&shard);
+                self.instance.set_store_alarm(shard, None);
+            } else if !self.running.contains_key(&shard) {
                 self.start(shard);
             }
         }

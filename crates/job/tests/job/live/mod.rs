@@ -16,4 +16,5 @@ mod repeatable;
 mod shared_references;
 mod silence;
 mod starts;
+mod store_outages;
 mod world;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_connect::{ClusterConnector, FolderStore, OutsideAccess};
+use highwater_connect::{ClusterConnector, FolderStore, OutsideAccess, StateStore};
 use highwater_env::{Clock, SimClock, SimDisk};
 use highwater_job::Job;
 use highwater_job::config::{JobFile, Start};
@@ -28,17 +28,21 @@ pub(crate) struct World {
     pub recorder: Recorder,
     /// The cluster of Kafka inputs, with topics of its own.
     pub cluster: TestCluster,
+    /// The state of jobs that have it in a store.
+    pub store: Arc<dyn StateStore>,
 }
 
 impl World {
     pub(crate) fn new(seed: u64) -> World {
         let clock = Arc::new(SimClock::at_unix_nanos(i128::from(START_MS) * 1_000_000));
         let now = clock.clone();
+        let disk = SimDisk::new(seed);
         World {
+            store: folder_store(&disk),
             log: MemoryLog::new(move || now.unix_millis()),
             cluster: TestCluster::new(&clock),
             clock,
-            disk: SimDisk::new(seed),
+            disk,
             recorder: Recorder::default(),
         }
     }
@@ -83,10 +87,12 @@ impl World {
 
     /// The same log, without checkpoints and rows.
     pub(crate) fn afresh(&self) -> World {
+        let disk = SimDisk::new(0);
         World {
             clock: self.clock.clone(),
             log: self.log.clone(),
-            disk: SimDisk::new(0),
+            store: folder_store(&disk),
+            disk,
             recorder: Recorder::default(),
             cluster: self.cluster.clone(),
         }
@@ -102,10 +108,7 @@ impl World {
                 clusters: Arc::new(self.cluster.clone()),
                 access: OutsideAccess::default(),
             }),
-            state: Some(Arc::new(FolderStore::new(
-                Arc::new(self.disk.clone()),
-                "state",
-            ))),
+            state: Some(self.store.clone()),
             assignor: None,
         }
     }
@@ -117,6 +120,10 @@ impl World {
     pub(crate) fn start(&self, job: &Arc<Job>, options: Options) -> Handle {
         start(job.clone(), self.context(), options)
     }
+}
+
+fn folder_store(disk: &SimDisk) -> Arc<dyn StateStore> {
+    Arc::new(FolderStore::new(Arc::new(disk.clone()), "state"))
 }
 
 pub(crate) fn job(text: &str) -> Arc<Job> {
