@@ -1,7 +1,8 @@
 //! Keys, rights and the one rule that decides whether a client may do something.
 //!
 //! Every listener (HTTP, Kafka) authenticates its clients in its own protocol and gets a [`Principal`]. What the principal
-//! may do is decided here, by [`Key::may`], so that a right means the same on every listener.
+//! may do is decided here, by [`Key::may`], so that a right means the same on every listener. Rules that deny, and rules for
+//! everybody, are part of that decision.
 
 mod audit;
 mod certificate;
@@ -13,6 +14,7 @@ mod principal;
 mod quota;
 mod resource;
 mod right;
+mod rule;
 pub mod sas;
 mod scram;
 mod scram_client;
@@ -29,6 +31,7 @@ pub use principal::Principal;
 pub use quota::{ConnectionPermit, Limiter, Quota, Usage};
 pub use resource::Resource;
 pub use right::{Right, Rights};
+pub use rule::{EVERYBODY, EverybodyRules, Rule, RuleAccess, RuleEffect};
 pub use scram::{ScramHash, ScramVerifier};
 pub use scram_client::{ScramClient, ScramProof};
 pub use secret::{KeySecret, SECRET_LEN_MIN};

@@ -47,8 +47,8 @@ const SEND: &[Right] = &[Right::Send];
 const LISTEN: &[Right] = &[Right::Listen];
 const MANAGE: &[Right] = &[Right::Manage];
 
-/// A client with one of these may know that a hub exists.
-pub(crate) const VISIBLE: &[Right] = &[Right::Listen, Right::Send, Right::Manage];
+/// For what a client that may see the hub may do: one with any right over it, unless a rule says otherwise.
+const VISIBLE: &[Right] = Right::VISIBLE;
 
 const fn row(api: ApiKey, resource: ResourceKind, any_of: &'static [Right]) -> ResourceRights {
     ResourceRights {
@@ -190,8 +190,13 @@ pub(crate) fn is_refusal(code: Code) -> bool {
         .contains(&code)
 }
 
-/// The client's rights as a bit field of Kafka's operations, of those that Kafka has for this kind of resource.
-pub(crate) fn authorized_operations(kind: ResourceKind, has: impl Fn(Right) -> bool) -> i32 {
+/// The client's rights as a bit field of Kafka's operations, of those that Kafka has for this kind of resource. `sees` is
+/// whether it may see a hub.
+pub(crate) fn authorized_operations(
+    kind: ResourceKind,
+    sees: bool,
+    has: impl Fn(Right) -> bool,
+) -> i32 {
     const READ: i32 = 1 << 3;
     const WRITE: i32 = 1 << 4;
     const CREATE: i32 = 1 << 5;
@@ -214,7 +219,13 @@ pub(crate) fn authorized_operations(kind: ResourceKind, has: impl Fn(Right) -> b
         (Right::Manage, CREATE | DELETE | ALTER | DESCRIBE | CONFIGS),
     ];
     let granted = rights.into_iter().filter(|(right, _)| has(*right));
-    granted.fold(0, |all, (_, bits)| all | bits) & of_kind
+    let granted = granted.fold(0, |all, (_, bits)| all | bits);
+    let seen = match (kind, sees) {
+        (Hub, true) => granted | DESCRIBE,
+        (Hub, false) => granted & !DESCRIBE,
+        _ => granted,
+    };
+    seen & of_kind
 }
 
 /// A row of the table, for its documentation and its test.
@@ -285,12 +296,14 @@ mod tests {
     fn operations_are_those_of_the_kind_of_resource() {
         // The numbers are those of Apache Kafka for a client that may do everything; the cluster has no CLUSTER_ACTION,
         // which brokers need.
-        let all = |kind| authorized_operations(kind, |_| true);
+        let all = |kind| authorized_operations(kind, true, |_| true);
         assert_eq!(all(Hub), 3576);
         assert_eq!(all(Group), 3400);
         assert_eq!(all(TransactionalId), 272);
         assert_eq!(all(Node), 7584);
-        let listens = |kind| authorized_operations(kind, |right| right == Right::Listen);
+        let listens = |kind| authorized_operations(kind, true, |right| right == Right::Listen);
+        let hidden = authorized_operations(Hub, false, |right| right == Right::Listen);
+        assert_eq!(hidden, 8, "a rule denies to see it");
         assert_eq!(
             [listens(Hub), listens(Group), listens(Node)],
             [264, 264, 256]

@@ -30,6 +30,7 @@ pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
         let name = Resource::Hub(hub.name.as_str());
         !hub.name.is_internal()
             && (caller.may(Right::Listen, name) || caller.may(Right::Manage, name))
+            && caller.may_see(hub.name.as_str())
     };
     let hubs = app.log()?.hubs();
     let hubs = hubs.iter().filter(|hub| visible(hub));
@@ -157,7 +158,7 @@ pub(super) async fn create(mut request: ApiRequest<'_>) -> Result<Reply, Error> 
         let hint = format!("such as {example}");
         return Err(Error::bad("a hub needs a name", hint));
     };
-    request.authorise(Resource::Hub(name))?;
+    request.authorise(Resource::NewHub(name))?;
     let name = HubName::new(name)?;
     if name.is_internal() {
         let message = format!("`{name}` begins with `__`, which is reserved for the node");

@@ -1,0 +1,125 @@
+//! Rules beside the rights of keys: what they deny, and what holds for everybody.
+//!
+//! They are what Kafka's ACLs say that a grant cannot. A rule is over hubs, groups or transactional ids, never over the node,
+//! so it takes from nobody the right to take it back. One that denies precedes all rights, grants and rules that allow.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use highwater_log::HubName;
+use serde::{Deserialize, Serialize};
+
+use crate::{GrantKind, Resource, Right};
+
+/// The name that stands for every client in place of that of a key.
+pub const EVERYBODY: &str = "*";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RuleEffect {
+    Allow,
+    Deny,
+}
+
+/// What a rule allows or denies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RuleAccess {
+    /// `send`, `listen` and `manage`, and to see it.
+    All,
+    /// To know that a hub exists, which comes with every right over it.
+    See,
+    Send,
+    Listen,
+    Manage,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    pub effect: RuleEffect,
+    pub access: RuleAccess,
+    pub kind: GrantKind,
+    /// A prefix ends with `*`.
+    pub name: String,
+}
+
+impl Rule {
+    /// The rights that it is about.
+    pub fn rights(&self) -> &'static [Right] {
+        match self.access {
+            RuleAccess::All => Right::VISIBLE,
+            RuleAccess::See => &[],
+            RuleAccess::Send => &[Right::Send],
+            RuleAccess::Listen => &[Right::Listen],
+            RuleAccess::Manage => &[Right::Manage],
+        }
+    }
+
+    fn is_about(&self, right: Right, on: Resource<'_>) -> bool {
+        let is_covered = match (on, self.effect) {
+            // A client that is denied some hubs may have the right over others.
+            (Resource::AnyHub, RuleEffect::Deny) => self.name == EVERYBODY,
+            (Resource::AnyHub, RuleEffect::Allow) => true,
+            _ => self.kind.covers(&self.name, on),
+        };
+        let is_of_hubs = on != Resource::AnyHub || self.kind == GrantKind::Hub;
+        self.rights().contains(&right) && is_of_hubs && is_covered
+    }
+
+    fn is_about_seeing(&self, hub: &str) -> bool {
+        let sees = matches!(self.access, RuleAccess::All | RuleAccess::See);
+        sees && self.kind == GrantKind::Hub && self.kind.covers(&self.name, Resource::Hub(hub))
+    }
+
+    /// The effect that it has on the right over the resource. Rules of everybody open no hub of the node itself.
+    pub(crate) fn effect_on(&self, right: Right, on: Resource<'_>) -> Option<RuleEffect> {
+        let holds = self.effect == RuleEffect::Deny || !is_internal(on);
+        (holds && self.is_about(right, on)).then_some(self.effect)
+    }
+
+    /// The effect that it has on seeing a hub.
+    pub(crate) fn effect_on_seeing(&self, hub: &str) -> Option<RuleEffect> {
+        let holds = self.effect == RuleEffect::Deny || !HubName::is_internal_name(hub);
+        (holds && self.is_about_seeing(hub)).then_some(self.effect)
+    }
+}
+
+fn is_internal(on: Resource<'_>) -> bool {
+    match on {
+        Resource::Hub(name) | Resource::NewHub(name) => HubName::is_internal_name(name),
+        _ => false,
+    }
+}
+
+/// The rules for everybody. Clones share them, so a change holds at once for keys that were looked up before.
+#[derive(Clone, Debug, Default)]
+pub struct EverybodyRules(Arc<RwLock<Vec<Rule>>>);
+
+impl EverybodyRules {
+    pub fn list(&self) -> Vec<Rule> {
+        self.with(<[Rule]>::to_vec)
+    }
+
+    pub(crate) fn set(&self, rules: Vec<Rule>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = rules;
+    }
+
+    pub(crate) fn with<T>(&self, look: impl FnOnce(&[Rule]) -> T) -> T {
+        look(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn denies(&self, effect: impl Fn(&Rule) -> Option<RuleEffect>) -> bool {
+        let is_denial = |rule: &Rule| effect(rule) == Some(RuleEffect::Deny);
+        self.with(|rules| rules.iter().any(is_denial))
+    }
+
+    /// Whether a client without a key that may do everything may do this.
+    pub fn may(&self, right: Right, on: Resource<'_>) -> bool {
+        !self.denies(|rule| rule.effect_on(right, on))
+    }
+
+    /// Whether a client without a key that may do everything may see the hub.
+    pub fn may_see(&self, hub: &str) -> bool {
+        !self.denies(|rule| rule.effect_on_seeing(hub))
+    }
+}
