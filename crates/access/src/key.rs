@@ -552,6 +552,62 @@ mod tests {
         assert!(keys.anonymous().may(Right::Send, Resource::Hub("a1")));
     }
 
+    /// Every rule over two names, for the key and for everybody, against the order in which they count.
+    // proves G1
+    #[test]
+    fn rules_are_decided_as_kafka_decides_them() {
+        use RuleAccess::{All, Listen, Manage, See, Send};
+        let names = ["a1", "a*", "b"];
+        let effects = [RuleEffect::Allow, RuleEffect::Deny];
+        let accesses = [All, See, Send, Listen, Manage];
+        let all = |effect| accesses.map(|access| names.map(|name| rule(effect, access, name)));
+        let all: Vec<Rule> = effects
+            .into_iter()
+            .flat_map(|effect| all(effect).concat())
+            .collect();
+        let rights = |rule: &Rule| match rule.access {
+            All => vec![Right::Send, Right::Listen, Right::Manage],
+            See => Vec::new(),
+            Send => vec![Right::Send],
+            Listen => vec![Right::Listen],
+            Manage => vec![Right::Manage],
+        };
+        let covers = |rule: &Rule, hub: &str| match rule.name.strip_suffix('*') {
+            Some(prefix) => hub.starts_with(prefix),
+            None => rule.name == hub,
+        };
+        let plain = limited(&[Right::Send]);
+        for own in &all {
+            for of_all in &all {
+                let keys = Keys::new(vec![plain.clone().with_rules(vec![own.clone()])]);
+                keys.set_everybody(vec![of_all.clone()]);
+                let key = keys.get("app", 0).unwrap();
+                let has = |effect, hub: &str, is_meant: &dyn Fn(&Rule) -> bool| {
+                    let mut rules = [own, of_all].into_iter();
+                    rules.any(|rule| rule.effect == effect && covers(rule, hub) && is_meant(rule))
+                };
+                for hub in ["a1", "a2", "b", "c"] {
+                    let mut sees = has(RuleEffect::Allow, hub, &|rule| {
+                        matches!(rule.access, All | See)
+                    });
+                    for right in Right::VISIBLE {
+                        let is_meant = |rule: &Rule| rights(rule).contains(right);
+                        let made_with = *right == Right::Send && hub.starts_with('a');
+                        let expected = !has(RuleEffect::Deny, hub, &is_meant)
+                            && (made_with || has(RuleEffect::Allow, hub, &is_meant));
+                        let found = key.may(*right, Resource::Hub(hub));
+                        assert_eq!(found, expected, "{own:?} {of_all:?} {right} {hub}");
+                        sees |= expected;
+                    }
+                    sees &= !has(RuleEffect::Deny, hub, &|rule| {
+                        matches!(rule.access, All | See)
+                    });
+                    assert_eq!(key.may_see(hub), sees, "{own:?} {of_all:?} {hub}");
+                }
+            }
+        }
+    }
+
     /// A denial over all names of all kinds takes from nobody the right over the node, which takes it back.
     // proves G1
     #[test]

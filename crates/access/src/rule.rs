@@ -13,6 +13,9 @@ use crate::{GrantKind, Resource, Right};
 /// The name that stands for every client in place of that of a key.
 pub const EVERYBODY: &str = "*";
 
+/// The prefix of every name.
+const ALL_NAMES: &str = "*";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RuleEffect {
@@ -56,14 +59,15 @@ impl Rule {
     }
 
     fn is_about(&self, right: Right, on: Resource<'_>) -> bool {
-        let is_covered = match (on, self.effect) {
+        let is_covered = match on {
             // A client that is denied some hubs may have the right over others.
-            (Resource::AnyHub, RuleEffect::Deny) => self.name == EVERYBODY,
-            (Resource::AnyHub, RuleEffect::Allow) => true,
-            _ => self.kind.covers(&self.name, on),
+            Resource::AnyHub => {
+                let is_enough = self.effect == RuleEffect::Allow || self.name == ALL_NAMES;
+                self.kind == GrantKind::Hub && is_enough
+            }
+            on => self.kind.covers(&self.name, on),
         };
-        let is_of_hubs = on != Resource::AnyHub || self.kind == GrantKind::Hub;
-        self.rights().contains(&right) && is_of_hubs && is_covered
+        is_covered && self.rights().contains(&right)
     }
 
     fn is_about_seeing(&self, hub: &str) -> bool {

@@ -110,10 +110,12 @@ const ROWS: &[ResourceRights] = &[
     row(ApiKey::DescribeConfigs, Group, LISTEN),
     row(ApiKey::AlterConfigs, Hub, MANAGE),
     row(ApiKey::AlterConfigs, Node, MANAGE),
+    row(ApiKey::AlterConfigs, Group, MANAGE),
     row(ApiKey::CreatePartitions, Hub, MANAGE),
     row(ApiKey::DeleteGroups, Group, MANAGE),
     row(ApiKey::IncrementalAlterConfigs, Hub, MANAGE),
     row(ApiKey::IncrementalAlterConfigs, Node, MANAGE),
+    row(ApiKey::IncrementalAlterConfigs, Group, MANAGE),
     row(ApiKey::OffsetDelete, Group, MANAGE),
     row(ApiKey::DescribeLogDirs, Node, MANAGE),
     row(ApiKey::AlterReplicaLogDirs, Node, MANAGE),
@@ -203,6 +205,8 @@ pub(crate) fn authorized_operations(
     const DELETE: i32 = 1 << 6;
     const ALTER: i32 = 1 << 7;
     const DESCRIBE: i32 = 1 << 8;
+    // Of what it covers in Kafka, clients can send WriteTxnMarkers here.
+    const CLUSTER_ACTION: i32 = 1 << 9;
     const DESCRIBE_CONFIGS: i32 = 1 << 10;
     const ALTER_CONFIGS: i32 = 1 << 11;
     const IDEMPOTENT_WRITE: i32 = 1 << 12;
@@ -211,12 +215,15 @@ pub(crate) fn authorized_operations(
         Hub | NewHub => READ | WRITE | CREATE | DELETE | ALTER | DESCRIBE | CONFIGS,
         Group => READ | DELETE | DESCRIBE | CONFIGS,
         TransactionalId => WRITE | DESCRIBE,
-        Node | AnyHub => CREATE | ALTER | DESCRIBE | CONFIGS | IDEMPOTENT_WRITE,
+        Node | AnyHub => CREATE | ALTER | DESCRIBE | CLUSTER_ACTION | CONFIGS | IDEMPOTENT_WRITE,
     };
     let rights = [
         (Right::Listen, READ | DESCRIBE),
         (Right::Send, WRITE | DESCRIBE | IDEMPOTENT_WRITE),
-        (Right::Manage, CREATE | DELETE | ALTER | DESCRIBE | CONFIGS),
+        (
+            Right::Manage,
+            CREATE | DELETE | ALTER | DESCRIBE | CLUSTER_ACTION | CONFIGS,
+        ),
     ];
     let granted = rights.into_iter().filter(|(right, _)| has(*right));
     let granted = granted.fold(0, |all, (_, bits)| all | bits);
@@ -294,13 +301,12 @@ mod tests {
 
     #[test]
     fn operations_are_those_of_the_kind_of_resource() {
-        // The numbers are those of Apache Kafka for a client that may do everything; the cluster has no CLUSTER_ACTION,
-        // which brokers need.
+        // The numbers are those of Apache Kafka for a client that may do everything.
         let all = |kind| authorized_operations(kind, true, |_| true);
         assert_eq!(all(Hub), 3576);
         assert_eq!(all(Group), 3400);
         assert_eq!(all(TransactionalId), 272);
-        assert_eq!(all(Node), 7584);
+        assert_eq!(all(Node), 8096);
         let listens = |kind| authorized_operations(kind, true, |right| right == Right::Listen);
         let hidden = authorized_operations(Hub, false, |right| right == Right::Listen);
         assert_eq!(hidden, 8, "a rule denies to see it");

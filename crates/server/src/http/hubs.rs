@@ -138,7 +138,14 @@ impl HubRequest {
                 return Err(Error::bad(message, "use delete, compact or compact,delete"));
             }
         };
-        Ok(HubSettings {
+        let given = [
+            ("cleanup.policy", self.cleanup.is_some()),
+            ("retention.ms", self.retention.is_some()),
+            ("retention.bytes", self.retention_bytes.is_some()),
+            ("max.message.bytes", self.batch_bytes_max.is_some()),
+        ];
+        let given = given.into_iter().filter(|(_, given)| *given);
+        let mut settings = HubSettings {
             cleanup,
             retention: match &self.retention {
                 Some(text) => retention(text)?,
@@ -147,7 +154,9 @@ impl HubRequest {
             retention_bytes: self.retention_bytes.unwrap_or(now.retention_bytes),
             batch_bytes_max: self.batch_bytes_max.unwrap_or(now.batch_bytes_max),
             ..now
-        })
+        };
+        settings.set_for_hub(given.map(|(name, _)| name));
+        Ok(settings)
     }
 }
 

@@ -134,7 +134,7 @@ impl StoredBinding {
         }
     }
 
-    pub(super) fn name(&self) -> &str {
+    fn name(&self) -> &str {
         match self {
             StoredBinding::Grant(grant) => &grant.name,
             StoredBinding::Rule(rule) => &rule.name,
