@@ -439,7 +439,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let before = r#"{"version": 1, "keys": [{"name": "app", "rights": ["send"], "sas": false,
             "quota": {}, "created_ms": 5, "salt": "AAAA", "iterations": 4096, "secrets": []}]}"#;
-        disk::write_private(&folder.path().join("keys.json"), before.as_bytes()).unwrap();
+        disk::write_private(folder.path().join("keys.json"), before.as_bytes()).unwrap();
         let (keys, stored) = open(folder.path());
         assert!(
             keys.get("app", 0)
@@ -451,7 +451,7 @@ mod tests {
             .update_user(update("app", vec![grant]))
             .await
             .unwrap();
-        let text = disk::read_to_string(&folder.path().join("keys.json")).unwrap();
+        let text = disk::read_to_string(folder.path().join("keys.json")).unwrap();
         assert!(
             !text.contains("rules") && !text.contains("everybody"),
             "{text}"

@@ -94,14 +94,14 @@ async fn a_key_is_added_rotated_and_revoked_without_a_restart() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_rule_denies_is_denied_over_http_and_in_the_console() {
     let folder = tempfile::tempdir().unwrap();
-    disk::create_folder(&folder.path().join("data")).unwrap();
+    disk::create_folder(folder.path().join("data")).unwrap();
     let rules = json!([
         {"effect": "deny", "access": "listen", "kind": "hub", "name": "h"},
         {"effect": "allow", "access": "listen", "kind": "hub", "name": "i*"},
         {"effect": "deny", "access": "manage", "kind": "new_hub", "name": "new-*"},
     ]);
     let file = json!({"version": 1, "keys": [], "everybody": rules}).to_string();
-    disk::write_private(&folder.path().join("data/keys.json"), file.as_bytes()).unwrap();
+    disk::write_private(folder.path().join("data/keys.json"), file.as_bytes()).unwrap();
     let node = start(folder.path()).await;
     let address = node.http_address().unwrap();
     call_as(address, ROOT, "POST /api/hubs", r#"{"name":"i1"}"#).await;
