@@ -15,8 +15,8 @@ use crate::login_delays::LoginDelays;
 use crate::resource::WORKFLOW_JOURNAL_PREFIX;
 use crate::secret::{KeySecret, SecretDigest, digest};
 use crate::{
-    ClientCertificate, EverybodyRules, Grant, Limiter, NamePatterns, Quota, Resource, Right,
-    Rights, Rule, RuleEffect, ScramHash, ScramVerifier,
+    AccessEffect, AccessRule, ClientCertificate, EverybodyRules, Grant, Limiter, NamePatterns,
+    Quota, Resource, Right, Rights, ScramHash, ScramVerifier,
 };
 
 /// The names that a key's rights are limited to.
@@ -98,7 +98,7 @@ pub struct Key {
     /// Beside the rights over the names of the scope.
     pub grants: Vec<Grant>,
     /// Rules for this key alone.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<AccessRule>,
     /// Those of the node that has the key.
     everybody: EverybodyRules,
     /// Milliseconds since 1970.
@@ -150,7 +150,7 @@ impl Key {
         self
     }
 
-    pub fn with_rules(mut self, rules: Vec<Rule>) -> Key {
+    pub fn with_rules(mut self, rules: Vec<AccessRule>) -> Key {
         self.rules = rules;
         self
     }
@@ -197,8 +197,8 @@ impl Key {
             _ => right,
         };
         match self.effect(|rule| rule.effect_on(right, on)) {
-            Some(RuleEffect::Deny) => false,
-            Some(RuleEffect::Allow) => true,
+            Some(AccessEffect::Deny) => false,
+            Some(AccessEffect::Allow) => true,
             None => {
                 let is_granted = |grant: &Grant| grant.allows(right, on);
                 (self.rights.has(right) && self.scope.covers(on))
@@ -210,8 +210,8 @@ impl Key {
     /// Whether the key may know that the hub exists, which comes with every right over it.
     pub fn may_see(&self, hub: &str) -> bool {
         match self.effect(|rule| rule.effect_on_seeing(hub)) {
-            Some(RuleEffect::Deny) => false,
-            Some(RuleEffect::Allow) => true,
+            Some(AccessEffect::Deny) => false,
+            Some(AccessEffect::Allow) => true,
             None => {
                 let mut rights = Right::VISIBLE.iter();
                 rights.any(|right| self.may(*right, Resource::Hub(hub)))
@@ -225,8 +225,8 @@ impl Key {
     }
 
     /// The effect of all rules together: a denial precedes.
-    fn effect(&self, of: impl Fn(&Rule) -> Option<RuleEffect>) -> Option<RuleEffect> {
-        let holds = |effect: &RuleEffect| *effect == RuleEffect::Allow || !self.manages_node();
+    fn effect(&self, of: impl Fn(&AccessRule) -> Option<AccessEffect>) -> Option<AccessEffect> {
+        let holds = |effect: &AccessEffect| *effect == AccessEffect::Allow || !self.manages_node();
         self.everybody.with(|everybody| {
             let rules = self.rules.iter().chain(everybody);
             rules.filter_map(of).filter(holds).max()
@@ -348,7 +348,7 @@ impl Keys {
         &self.everybody
     }
 
-    pub fn set_everybody(&self, rules: Vec<Rule>) {
+    pub fn set_everybody(&self, rules: Vec<AccessRule>) {
         self.everybody.set(rules);
     }
 
@@ -398,7 +398,7 @@ impl Keys {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::RuleAccess;
+    use crate::AccessKind;
 
     fn key() -> Key {
         let rights = [Right::Send, Right::Manage].into_iter().collect();
@@ -475,8 +475,8 @@ mod tests {
         assert_eq!(rights, [Right::Send, Right::Listen]);
     }
 
-    fn rule(effect: RuleEffect, access: RuleAccess, name: &str) -> Rule {
-        Rule {
+    fn rule(effect: AccessEffect, access: AccessKind, name: &str) -> AccessRule {
+        AccessRule {
             effect,
             access,
             kind: crate::GrantKind::Hub,
@@ -492,8 +492,8 @@ mod tests {
     // proves G1
     #[test]
     fn a_denial_precedes_rights_grants_and_rules() {
-        use RuleAccess::{All, Listen, See};
-        use RuleEffect::{Allow, Deny};
+        use AccessEffect::{Allow, Deny};
+        use AccessKind::{All, Listen, See};
         let both = [Right::Send, Right::Listen];
         let grant = Grant {
             right: Right::Listen,
@@ -516,7 +516,7 @@ mod tests {
         assert!(!key.may_see("d"));
         assert!(key.may(Right::Send, Resource::AnyHub), "there are others");
         assert!(key.may(Right::Listen, Resource::Queue("a1")), "no hub");
-        let none = key.with_rules(vec![rule(Deny, RuleAccess::Send, "*")]);
+        let none = key.with_rules(vec![rule(Deny, AccessKind::Send, "*")]);
         assert!(!none.may(Right::Send, Resource::AnyHub));
     }
 
@@ -529,8 +529,8 @@ mod tests {
         let (app, root) = (keys.get("app", 0).unwrap(), keys.get("root", 0).unwrap());
         let anonymous = keys.anonymous();
         keys.set_everybody(vec![
-            rule(RuleEffect::Deny, RuleAccess::All, "a1"),
-            rule(RuleEffect::Allow, RuleAccess::Listen, "*"),
+            rule(AccessEffect::Deny, AccessKind::All, "a1"),
+            rule(AccessEffect::Allow, AccessKind::Listen, "*"),
         ]);
         keys.replace(limited(&[Right::Send]));
         for app in [app, keys.get("app", 0).unwrap()] {
@@ -556,23 +556,23 @@ mod tests {
     // proves G1
     #[test]
     fn rules_are_decided_as_kafka_decides_them() {
-        use RuleAccess::{All, Listen, Manage, See, Send};
+        use AccessKind::{All, Listen, Manage, See, Send};
         let names = ["a1", "a*", "b"];
-        let effects = [RuleEffect::Allow, RuleEffect::Deny];
+        let effects = [AccessEffect::Allow, AccessEffect::Deny];
         let accesses = [All, See, Send, Listen, Manage];
         let all = |effect| accesses.map(|access| names.map(|name| rule(effect, access, name)));
-        let all: Vec<Rule> = effects
+        let all: Vec<AccessRule> = effects
             .into_iter()
             .flat_map(|effect| all(effect).concat())
             .collect();
-        let rights = |rule: &Rule| match rule.access {
+        let rights = |rule: &AccessRule| match rule.access {
             All => vec![Right::Send, Right::Listen, Right::Manage],
             See => Vec::new(),
             Send => vec![Right::Send],
             Listen => vec![Right::Listen],
             Manage => vec![Right::Manage],
         };
-        let covers = |rule: &Rule, hub: &str| match rule.name.strip_suffix('*') {
+        let covers = |rule: &AccessRule, hub: &str| match rule.name.strip_suffix('*') {
             Some(prefix) => hub.starts_with(prefix),
             None => rule.name == hub,
         };
@@ -582,24 +582,24 @@ mod tests {
                 let keys = Keys::new(vec![plain.clone().with_rules(vec![own.clone()])]);
                 keys.set_everybody(vec![of_all.clone()]);
                 let key = keys.get("app", 0).unwrap();
-                let has = |effect, hub: &str, is_meant: &dyn Fn(&Rule) -> bool| {
+                let has = |effect, hub: &str, is_meant: &dyn Fn(&AccessRule) -> bool| {
                     let mut rules = [own, of_all].into_iter();
                     rules.any(|rule| rule.effect == effect && covers(rule, hub) && is_meant(rule))
                 };
                 for hub in ["a1", "a2", "b", "c"] {
-                    let mut sees = has(RuleEffect::Allow, hub, &|rule| {
+                    let mut sees = has(AccessEffect::Allow, hub, &|rule| {
                         matches!(rule.access, All | See)
                     });
                     for right in Right::VISIBLE {
-                        let is_meant = |rule: &Rule| rights(rule).contains(right);
+                        let is_meant = |rule: &AccessRule| rights(rule).contains(right);
                         let made_with = *right == Right::Send && hub.starts_with('a');
-                        let expected = !has(RuleEffect::Deny, hub, &is_meant)
-                            && (made_with || has(RuleEffect::Allow, hub, &is_meant));
+                        let expected = !has(AccessEffect::Deny, hub, &is_meant)
+                            && (made_with || has(AccessEffect::Allow, hub, &is_meant));
                         let found = key.may(*right, Resource::Hub(hub));
                         assert_eq!(found, expected, "{own:?} {of_all:?} {right} {hub}");
                         sees |= expected;
                     }
-                    sees &= !has(RuleEffect::Deny, hub, &|rule| {
+                    sees &= !has(AccessEffect::Deny, hub, &|rule| {
                         matches!(rule.access, All | See)
                     });
                     assert_eq!(key.may_see(hub), sees, "{own:?} {of_all:?} {hub}");
@@ -617,9 +617,9 @@ mod tests {
         let keys = Keys::new(vec![manager]);
         let kinds = ["hub", "new_hub", "group", "transactional_id"];
         let kinds = kinds.map(|kind| serde_json::from_str(&format!("{kind:?}")).unwrap());
-        let denials = kinds.map(|kind| Rule {
+        let denials = kinds.map(|kind| AccessRule {
             kind,
-            ..rule(RuleEffect::Deny, RuleAccess::All, "*")
+            ..rule(AccessEffect::Deny, AccessKind::All, "*")
         });
         keys.set_everybody(denials.to_vec());
         let manager = keys.get("m", 0).unwrap();

@@ -4,6 +4,7 @@
 //! may do is decided here, by [`Key::may`], so that a right means the same on every listener. Rules that deny, and rules for
 //! everybody, are part of that decision.
 
+mod access_rule;
 mod audit;
 mod certificate;
 mod grant;
@@ -14,13 +15,13 @@ mod principal;
 mod quota;
 mod resource;
 mod right;
-mod rule;
 pub mod sas;
 mod scram;
 mod scram_client;
 mod secret;
 mod token;
 
+pub use access_rule::{AccessEffect, AccessKind, AccessRule, EVERYBODY, EverybodyRules};
 pub use audit::{AuditEvent, AuditLog, NoAudit, RefusalLog};
 pub use certificate::ClientCertificate;
 pub use grant::{Grant, GrantKind};
@@ -31,7 +32,6 @@ pub use principal::Principal;
 pub use quota::{ConnectionPermit, Limiter, Quota, Usage};
 pub use resource::Resource;
 pub use right::{Right, Rights};
-pub use rule::{EVERYBODY, EverybodyRules, Rule, RuleAccess, RuleEffect};
 pub use scram::{ScramHash, ScramVerifier};
 pub use scram_client::{ScramClient, ScramProof};
 pub use secret::{KeySecret, SECRET_LEN_MIN};

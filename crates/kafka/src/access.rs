@@ -6,7 +6,7 @@ use std::time::Duration;
 
 pub(crate) use highwater_access::Resource;
 use highwater_access::{
-    AuditEvent, Grant, Key, Limiter, Right, Rule, ScramHash, ScramVerifier, TokenError, Usage,
+    AccessRule, AuditEvent, Grant, Key, Limiter, Right, ScramHash, ScramVerifier, TokenError, Usage,
 };
 use highwater_log::BoxFuture;
 use subtle::ConstantTimeEq;
@@ -73,8 +73,8 @@ pub struct UserChangeRequest {
 pub enum UserChange {
     Grant(Grant),
     Revoke(Grant),
-    AddRule(Rule),
-    RemoveRule(Rule),
+    AddRule(AccessRule),
+    RemoveRule(AccessRule),
     /// Replaces the credential of this hash.
     SetCredential {
         hash: ScramHash,
@@ -148,7 +148,7 @@ pub trait Authorizer: Send + Sync {
     }
 
     /// The rules for everybody.
-    fn everybody(&self) -> Vec<Rule> {
+    fn everybody(&self) -> Vec<AccessRule> {
         Vec::new()
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_access::{
-    AuditEvent, AuditLog, ClientCertificate, Key, Keys, Limiter, Principal, Resource, Right,
-    Rights, Rule, ScramHash, ScramVerifier, TokenError,
+    AccessRule, AuditEvent, AuditLog, ClientCertificate, Key, Keys, Limiter, Principal, Resource,
+    Right, Rights, ScramHash, ScramVerifier, TokenError,
 };
 use highwater_env::Clock;
 use highwater_kafka::{
@@ -265,7 +265,7 @@ impl Authorizer for KeyAuthorizer {
         self.audit.record(event);
     }
 
-    fn everybody(&self) -> Vec<Rule> {
+    fn everybody(&self) -> Vec<AccessRule> {
         self.keys.everybody().list()
     }
 

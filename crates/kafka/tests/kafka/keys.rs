@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use highwater_access::{
-    EVERYBODY, Key, KeyScope, Keys, Principal, Quota, Resource, Right, Rights, Rule, Usage,
+    AccessRule, EVERYBODY, Key, KeyScope, Keys, Principal, Quota, Resource, Right, Rights, Usage,
 };
 use highwater_kafka::{Authorizer, Identity, UserChange, UserChangeError, UserChangeRequest};
 use highwater_log::BoxFuture;
@@ -89,7 +89,7 @@ impl Authorizer for TwoKeys {
         Box::pin(std::future::ready(self.change(request)))
     }
 
-    fn everybody(&self) -> Vec<Rule> {
+    fn everybody(&self) -> Vec<AccessRule> {
         self.0.everybody().list()
     }
 

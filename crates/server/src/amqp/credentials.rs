@@ -280,7 +280,7 @@ pub(super) fn claimed_name(token: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_access::{KeyScope, NoAudit, Rights, Rule};
+    use highwater_access::{AccessRule, KeyScope, NoAudit, Rights};
     use highwater_env::SimClock;
     use std::time::Duration;
 
@@ -396,7 +396,7 @@ mod tests {
         for client in [&reader, &root, &anonymous] {
             assert_eq!(listens(client), (true, true));
         }
-        let denial: Rule = serde_json::from_str(
+        let denial: AccessRule = serde_json::from_str(
             r#"{"effect": "deny", "access": "all", "kind": "hub", "name": "a"}"#,
         )
         .unwrap();

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use highwater_access::{Keys, Right, Rule};
+use highwater_access::{AccessRule, Keys, Right};
 use highwater_env::disk;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, MutexGuard, watch};
@@ -72,7 +72,7 @@ struct KeyFile {
     keys: Vec<KeyRecord>,
     /// The rules for everybody.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    everybody: Vec<Rule>,
+    everybody: Vec<AccessRule>,
 }
 
 const VERSION: u32 = 1;
@@ -203,7 +203,7 @@ fn check_name(name: &str) -> Result<(), KeyError> {
     }
 }
 
-fn read(path: &Path) -> io::Result<(Vec<KeyRecord>, Vec<Rule>)> {
+fn read(path: &Path) -> io::Result<(Vec<KeyRecord>, Vec<AccessRule>)> {
     let text = match disk::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Default::default()),
@@ -221,7 +221,7 @@ fn invalid(path: &Path, error: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
-fn write(path: &Path, keys: &[KeyRecord], everybody: Vec<Rule>) -> io::Result<()> {
+fn write(path: &Path, keys: &[KeyRecord], everybody: Vec<AccessRule>) -> io::Result<()> {
     let file = KeyFile {
         version: VERSION,
         keys: keys.to_vec(),

@@ -5,7 +5,7 @@ use std::io;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use highwater_access::{
-    Grant, Key, KeyScope, KeySecret, NameLists, Quota, Right, Rights, Rule, ScramHash,
+    AccessRule, Grant, Key, KeyScope, KeySecret, NameLists, Quota, Right, Rights, ScramHash,
     ScramVerifier,
 };
 use serde::{Deserialize, Serialize};
@@ -54,7 +54,7 @@ pub struct KeySpec {
     pub grants: Vec<Grant>,
     /// Rules for this key alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub rules: Vec<Rule>,
+    pub rules: Vec<AccessRule>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

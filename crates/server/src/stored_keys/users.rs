@@ -4,7 +4,7 @@
 //! settings is changed there, and the first key of a node cannot be made here: without rights it would lock everybody out.
 //! Everybody ([`EVERYBODY`]) has rules, and nothing else.
 
-use highwater_access::{EVERYBODY, Grant, Key, Right, Rights, Rule, RuleEffect, Usage};
+use highwater_access::{AccessEffect, AccessRule, EVERYBODY, Grant, Key, Right, Rights, Usage};
 use highwater_kafka::UserChange;
 
 use super::{GRANTS_MAX, KEYS_MAX, KeyError, KeyRecord, KeySpec, StoredKeys, check_name, write};
@@ -100,7 +100,7 @@ fn apply(record: &mut KeyRecord, change: &UserChange, client: Rights) -> Result<
         UserChange::AddRule(rule) => {
             check_rights(&record.spec.name, rule, client)?;
             let manages_node = record.key().is_ok_and(|key| Key::manages_node(&key));
-            if rule.effect == RuleEffect::Deny && manages_node {
+            if rule.effect == AccessEffect::Deny && manages_node {
                 return Err(KeyError::ManagesNode(record.spec.name.clone()));
             }
             add_rule(&mut record.spec.rules, rule);
@@ -148,18 +148,18 @@ fn add_grant(record: &mut KeyRecord, grant: &Grant, client: Rights) -> Result<()
 }
 
 /// No client gives a right that it does not have; any that manages the node may deny one.
-fn check_rights(user: &str, rule: &Rule, client: Rights) -> Result<(), KeyError> {
+fn check_rights(user: &str, rule: &AccessRule, client: Rights) -> Result<(), KeyError> {
     let given = rule
         .rights()
         .iter()
-        .filter(|_| rule.effect == RuleEffect::Allow);
+        .filter(|_| rule.effect == AccessEffect::Allow);
     match given.copied().find(|right| !client.has(*right)) {
         Some(right) => Err(KeyError::Forbidden(user.to_owned(), right)),
         None => Ok(()),
     }
 }
 
-fn add_rule(rules: &mut Vec<Rule>, rule: &Rule) {
+fn add_rule(rules: &mut Vec<AccessRule>, rule: &AccessRule) {
     if !rules.contains(rule) {
         rules.push(rule.clone());
     }
@@ -192,7 +192,7 @@ mod tests {
     use std::sync::Arc;
 
     use highwater_access::{
-        GrantKind, KeyScope, Keys, Resource, RuleAccess, ScramHash, ScramVerifier,
+        AccessKind, GrantKind, KeyScope, Keys, Resource, ScramHash, ScramVerifier,
     };
     use highwater_env::disk;
 
@@ -331,10 +331,10 @@ mod tests {
             .unwrap();
     }
 
-    fn rule(effect: RuleEffect, name: &str) -> Rule {
-        Rule {
+    fn rule(effect: AccessEffect, name: &str) -> AccessRule {
+        AccessRule {
             effect,
-            access: RuleAccess::Send,
+            access: AccessKind::Send,
             kind: GrantKind::Hub,
             name: name.to_owned(),
         }
@@ -343,7 +343,7 @@ mod tests {
     // proves G1
     #[tokio::test]
     async fn rules_hold_at_once_and_after_a_restart_until_they_are_taken() {
-        use RuleEffect::{Allow, Deny};
+        use AccessEffect::{Allow, Deny};
         let folder = tempfile::tempdir().unwrap();
         let (keys, stored) = open(folder.path());
         let mut changes = stored.changes();
@@ -382,7 +382,7 @@ mod tests {
     // proves G1
     #[tokio::test]
     async fn a_rule_gives_no_right_that_its_client_has_not_and_denies_no_manager_of_the_node() {
-        use RuleEffect::{Allow, Deny};
+        use AccessEffect::{Allow, Deny};
         let folder = tempfile::tempdir().unwrap();
         let (_, stored) = open(folder.path());
         let by_manager = |user: &str, effect| UserUpdate {
@@ -416,9 +416,9 @@ mod tests {
     async fn there_are_only_so_many_rules() {
         let folder = tempfile::tempdir().unwrap();
         let (keys, stored) = open(folder.path());
-        let rules = (0..GRANTS_MAX).map(|number| rule(RuleEffect::Deny, &number.to_string()));
+        let rules = (0..GRANTS_MAX).map(|number| rule(AccessEffect::Deny, &number.to_string()));
         let rules: Vec<UserChange> = rules.map(UserChange::AddRule).collect();
-        let one_more = vec![UserChange::AddRule(rule(RuleEffect::Deny, "one more"))];
+        let one_more = vec![UserChange::AddRule(rule(AccessEffect::Deny, "one more"))];
         for user in ["app", EVERYBODY] {
             stored
                 .update_user(update(user, rules.clone()))

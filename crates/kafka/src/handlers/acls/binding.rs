@@ -4,7 +4,8 @@ use std::iter::once;
 use std::sync::Arc;
 
 use highwater_access::{
-    EVERYBODY, Grant, GrantKind, Key, KeyScope, NamePatterns, Right, Rule, RuleAccess, RuleEffect,
+    AccessEffect, AccessKind, AccessRule, EVERYBODY, Grant, GrantKind, Key, KeyScope, NamePatterns,
+    Right,
 };
 
 use crate::access::UserChange;
@@ -98,7 +99,7 @@ fn patterns(names: &NamePatterns) -> Vec<Pattern> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum StoredBinding {
     Grant(Grant),
-    Rule(Rule),
+    Rule(AccessRule),
 }
 
 impl StoredBinding {
@@ -107,11 +108,11 @@ impl StoredBinding {
         let (right, kind) = match self {
             StoredBinding::Grant(grant) => (grant.right, grant.kind),
             StoredBinding::Rule(rule) => match rule.access {
-                RuleAccess::All => return &[ALL],
-                RuleAccess::See => return &[DESCRIBE],
-                RuleAccess::Send => (Right::Send, rule.kind),
-                RuleAccess::Listen => (Right::Listen, rule.kind),
-                RuleAccess::Manage => (Right::Manage, rule.kind),
+                AccessKind::All => return &[ALL],
+                AccessKind::See => return &[DESCRIBE],
+                AccessKind::Send => (Right::Send, rule.kind),
+                AccessKind::Listen => (Right::Listen, rule.kind),
+                AccessKind::Manage => (Right::Manage, rule.kind),
             },
         };
         match kind {
@@ -122,7 +123,7 @@ impl StoredBinding {
 
     fn permission(&self) -> i8 {
         match self {
-            StoredBinding::Rule(rule) if rule.effect == RuleEffect::Deny => DENY,
+            StoredBinding::Rule(rule) if rule.effect == AccessEffect::Deny => DENY,
             _ => ALLOW,
         }
     }
@@ -190,7 +191,7 @@ impl Entry {
 /// Whose bindings there are.
 pub(super) struct Holders {
     pub(super) keys: Vec<Arc<Key>>,
-    pub(super) everybody: Vec<Rule>,
+    pub(super) everybody: Vec<AccessRule>,
 }
 
 impl Holders {
@@ -203,7 +204,7 @@ impl Holders {
 
     /// What is stored for a user.
     pub(super) fn stored(&self, user: &str) -> Vec<StoredBinding> {
-        let rules = |rules: &[Rule]| rules.iter().cloned().map(StoredBinding::Rule).collect();
+        let rules = |rules: &[AccessRule]| rules.iter().cloned().map(StoredBinding::Rule).collect();
         let key = self.keys.iter().find(|key| key.name == user);
         let mut stored: Vec<StoredBinding> = match key {
             Some(key) => rules(&key.rules),
@@ -270,8 +271,8 @@ pub(super) fn possible_grants(resource: i8) -> &'static [(Right, GrantKind)] {
 }
 
 /// The rules that bindings on a kind of resource can ask for, without their name.
-pub(super) fn possible_rules(resource: i8) -> &'static [(RuleAccess, GrantKind)] {
-    use RuleAccess::{All, Listen, Manage, See, Send};
+pub(super) fn possible_rules(resource: i8) -> &'static [(AccessKind, GrantKind)] {
+    use AccessKind::{All, Listen, Manage, See, Send};
     match resource {
         TOPIC => &[
             (All, GrantKind::Hub),

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use highwater_access::{EVERYBODY, Grant, Rule, RuleAccess, RuleEffect};
+use highwater_access::{AccessEffect, AccessKind, AccessRule, EVERYBODY, Grant};
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::create_acls_request::AclCreation;
 use kafka_protocol::messages::create_acls_response::AclCreationResult;
@@ -37,7 +37,7 @@ struct Binding {
     resource: i8,
     pattern: Pattern,
     operation: i8,
-    effect: RuleEffect,
+    effect: AccessEffect,
 }
 
 fn refused(reason: impl ToString) -> Refusal {
@@ -47,8 +47,8 @@ fn refused(reason: impl ToString) -> Refusal {
 impl Binding {
     fn parse(creation: &AclCreation) -> Result<Binding, Refusal> {
         let effect = match creation.permission_type {
-            ALLOW => RuleEffect::Allow,
-            DENY => RuleEffect::Deny,
+            ALLOW => AccessEffect::Allow,
+            DENY => AccessEffect::Deny,
             _ => return Err(refused("a binding allows or denies")),
         };
         if &*creation.host != WILDCARD {
@@ -79,7 +79,7 @@ impl Binding {
 
     /// The grants that bindings like this can ask for: only what one key is allowed.
     fn possible_grants(&self) -> Vec<Grant> {
-        if self.user == EVERYBODY || self.effect == RuleEffect::Deny {
+        if self.user == EVERYBODY || self.effect == AccessEffect::Deny {
             return Vec::new();
         }
         let possible = possible_grants(self.resource).iter();
@@ -96,13 +96,13 @@ impl Binding {
         let grants = self.possible_grants();
         let rules = possible_rules(self.resource)
             .iter()
-            .map(|(access, kind)| Rule {
+            .map(|(access, kind)| AccessRule {
                 effect: self.effect,
                 access: *access,
                 kind: *kind,
                 name: self.pattern.key_name(),
             });
-        let is_rule = |rule: &Rule| grants.is_empty() || rule.access == RuleAccess::See;
+        let is_rule = |rule: &AccessRule| grants.is_empty() || rule.access == AccessKind::See;
         let rules = rules
             .filter(is_rule)
             .map(StoredBinding::Rule)
@@ -207,7 +207,7 @@ fn why_not(operation: i8, resource: i8) -> &'static str {
     }
 }
 
-type Names<'a> = (&'a str, RuleEffect, i8, &'a Pattern);
+type Names<'a> = (&'a str, AccessEffect, i8, &'a Pattern);
 
 pub(crate) async fn create(
     context: &RequestContext,

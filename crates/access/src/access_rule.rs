@@ -18,7 +18,7 @@ const ALL_NAMES: &str = "*";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum RuleEffect {
+pub enum AccessEffect {
     Allow,
     Deny,
 }
@@ -26,7 +26,7 @@ pub enum RuleEffect {
 /// What a rule allows or denies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum RuleAccess {
+pub enum AccessKind {
     /// `send`, `listen` and `manage`, and to see it.
     All,
     /// To know that a hub exists, which comes with every right over it.
@@ -38,23 +38,23 @@ pub enum RuleAccess {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Rule {
-    pub effect: RuleEffect,
-    pub access: RuleAccess,
+pub struct AccessRule {
+    pub effect: AccessEffect,
+    pub access: AccessKind,
     pub kind: GrantKind,
     /// A prefix ends with `*`.
     pub name: String,
 }
 
-impl Rule {
+impl AccessRule {
     /// The rights that it is about.
     pub fn rights(&self) -> &'static [Right] {
         match self.access {
-            RuleAccess::All => Right::VISIBLE,
-            RuleAccess::See => &[],
-            RuleAccess::Send => &[Right::Send],
-            RuleAccess::Listen => &[Right::Listen],
-            RuleAccess::Manage => &[Right::Manage],
+            AccessKind::All => Right::VISIBLE,
+            AccessKind::See => &[],
+            AccessKind::Send => &[Right::Send],
+            AccessKind::Listen => &[Right::Listen],
+            AccessKind::Manage => &[Right::Manage],
         }
     }
 
@@ -62,7 +62,7 @@ impl Rule {
         let is_covered = match on {
             // A client that is denied some hubs may have the right over others.
             Resource::AnyHub => {
-                let is_enough = self.effect == RuleEffect::Allow || self.name == ALL_NAMES;
+                let is_enough = self.effect == AccessEffect::Allow || self.name == ALL_NAMES;
                 self.kind == GrantKind::Hub && is_enough
             }
             on => self.kind.covers(&self.name, on),
@@ -71,19 +71,19 @@ impl Rule {
     }
 
     fn is_about_seeing(&self, hub: &str) -> bool {
-        let sees = matches!(self.access, RuleAccess::All | RuleAccess::See);
+        let sees = matches!(self.access, AccessKind::All | AccessKind::See);
         sees && self.kind == GrantKind::Hub && self.kind.covers(&self.name, Resource::Hub(hub))
     }
 
     /// The effect that it has on the right over the resource. Rules of everybody open no hub of the node itself.
-    pub(crate) fn effect_on(&self, right: Right, on: Resource<'_>) -> Option<RuleEffect> {
-        let holds = self.effect == RuleEffect::Deny || !is_internal(on);
+    pub(crate) fn effect_on(&self, right: Right, on: Resource<'_>) -> Option<AccessEffect> {
+        let holds = self.effect == AccessEffect::Deny || !is_internal(on);
         (holds && self.is_about(right, on)).then_some(self.effect)
     }
 
     /// The effect that it has on seeing a hub.
-    pub(crate) fn effect_on_seeing(&self, hub: &str) -> Option<RuleEffect> {
-        let holds = self.effect == RuleEffect::Deny || !HubName::is_internal_name(hub);
+    pub(crate) fn effect_on_seeing(&self, hub: &str) -> Option<AccessEffect> {
+        let holds = self.effect == AccessEffect::Deny || !HubName::is_internal_name(hub);
         (holds && self.is_about_seeing(hub)).then_some(self.effect)
     }
 }
@@ -97,23 +97,23 @@ fn is_internal(on: Resource<'_>) -> bool {
 
 /// The rules for everybody. Clones share them, so a change holds at once for keys that were looked up before.
 #[derive(Clone, Debug, Default)]
-pub struct EverybodyRules(Arc<RwLock<Vec<Rule>>>);
+pub struct EverybodyRules(Arc<RwLock<Vec<AccessRule>>>);
 
 impl EverybodyRules {
-    pub fn list(&self) -> Vec<Rule> {
-        self.with(<[Rule]>::to_vec)
+    pub fn list(&self) -> Vec<AccessRule> {
+        self.with(<[AccessRule]>::to_vec)
     }
 
-    pub(crate) fn set(&self, rules: Vec<Rule>) {
+    pub(crate) fn set(&self, rules: Vec<AccessRule>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = rules;
     }
 
-    pub(crate) fn with<T>(&self, look: impl FnOnce(&[Rule]) -> T) -> T {
+    pub(crate) fn with<T>(&self, look: impl FnOnce(&[AccessRule]) -> T) -> T {
         look(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn denies(&self, effect: impl Fn(&Rule) -> Option<RuleEffect>) -> bool {
-        let is_denial = |rule: &Rule| effect(rule) == Some(RuleEffect::Deny);
+    fn denies(&self, effect: impl Fn(&AccessRule) -> Option<AccessEffect>) -> bool {
+        let is_denial = |rule: &AccessRule| effect(rule) == Some(AccessEffect::Deny);
         self.with(|rules| rules.iter().any(is_denial))
     }
 
