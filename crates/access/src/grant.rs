@@ -29,19 +29,26 @@ pub struct Grant {
     pub name: String,
 }
 
-impl Grant {
-    /// Whether it gives this right over the resource.
-    pub(crate) fn allows(&self, right: Right, on: Resource<'_>) -> bool {
-        let covers = |name: &str| pattern_covers(&self.name, name);
-        let is_covered = match (self.kind, on) {
+impl GrantKind {
+    /// Whether a name or prefix of this kind covers the resource.
+    pub(crate) fn covers(self, pattern: &str, on: Resource<'_>) -> bool {
+        match (self, on) {
             (GrantKind::Hub, Resource::Hub(name) | Resource::NewHub(name))
             | (GrantKind::NewHub, Resource::NewHub(name))
             | (GrantKind::Group, Resource::Group(name))
-            | (GrantKind::TransactionalId, Resource::TransactionalId(name)) => covers(name),
-            (GrantKind::Hub, Resource::AnyHub) => true,
+            | (GrantKind::TransactionalId, Resource::TransactionalId(name)) => {
+                pattern_covers(pattern, name)
+            }
             _ => false,
-        };
-        self.right == right && is_covered
+        }
+    }
+}
+
+impl Grant {
+    /// Whether it gives this right over the resource.
+    pub(crate) fn allows(&self, right: Right, on: Resource<'_>) -> bool {
+        let is_any_hub = self.kind == GrantKind::Hub && on == Resource::AnyHub;
+        self.right == right && (is_any_hub || self.kind.covers(&self.name, on))
     }
 }
 

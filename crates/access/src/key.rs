@@ -15,8 +15,8 @@ use crate::login_delays::LoginDelays;
 use crate::resource::WORKFLOW_JOURNAL_PREFIX;
 use crate::secret::{KeySecret, SecretDigest, digest};
 use crate::{
-    ClientCertificate, Grant, Limiter, NamePatterns, Quota, Resource, Right, Rights, ScramHash,
-    ScramVerifier,
+    AccessEffect, AccessRule, ClientCertificate, EverybodyRules, Grant, Limiter, NamePatterns,
+    Quota, Resource, Right, Rights, ScramHash, ScramVerifier,
 };
 
 /// The names that a key's rights are limited to.
@@ -97,6 +97,10 @@ pub struct Key {
     pub scope: KeyScope,
     /// Beside the rights over the names of the scope.
     pub grants: Vec<Grant>,
+    /// Rules for this key alone.
+    pub rules: Vec<AccessRule>,
+    /// Those of the node that has the key.
+    everybody: EverybodyRules,
     /// Milliseconds since 1970.
     pub expires_ms: Option<i64>,
     pub limiter: Arc<Limiter>,
@@ -122,6 +126,8 @@ impl Key {
             rights,
             scope,
             grants: Vec::new(),
+            rules: Vec::new(),
+            everybody: EverybodyRules::default(),
             expires_ms: None,
             limiter: Arc::default(),
             certificates: Vec::new(),
@@ -141,6 +147,11 @@ impl Key {
 
     pub fn with_grants(mut self, grants: Vec<Grant>) -> Key {
         self.grants = grants;
+        self
+    }
+
+    pub fn with_rules(mut self, rules: Vec<AccessRule>) -> Key {
+        self.rules = rules;
         self
     }
 
@@ -185,8 +196,41 @@ impl Key {
             }
             _ => right,
         };
-        let is_granted = |grant: &Grant| grant.allows(right, on);
-        (self.rights.has(right) && self.scope.covers(on)) || self.grants.iter().any(is_granted)
+        match self.effect(|rule| rule.effect_on(right, on)) {
+            Some(AccessEffect::Deny) => false,
+            Some(AccessEffect::Allow) => true,
+            None => {
+                let is_granted = |grant: &Grant| grant.allows(right, on);
+                (self.rights.has(right) && self.scope.covers(on))
+                    || self.grants.iter().any(is_granted)
+            }
+        }
+    }
+
+    /// Whether the key may know that the hub exists, which comes with every right over it.
+    pub fn may_see(&self, hub: &str) -> bool {
+        match self.effect(|rule| rule.effect_on_seeing(hub)) {
+            Some(AccessEffect::Deny) => false,
+            Some(AccessEffect::Allow) => true,
+            None => {
+                let mut rights = Right::VISIBLE.iter();
+                rights.any(|right| self.may(*right, Resource::Hub(hub)))
+            }
+        }
+    }
+
+    /// Whether the key may manage the node. It could take back any rule, so rules that deny do not hold for it.
+    pub fn manages_node(&self) -> bool {
+        self.rights.has(Right::Manage) && self.scope == KeyScope::UNLIMITED
+    }
+
+    /// The effect of all rules together: a denial precedes.
+    fn effect(&self, of: impl Fn(&AccessRule) -> Option<AccessEffect>) -> Option<AccessEffect> {
+        let holds = |effect: &AccessEffect| *effect == AccessEffect::Allow || !self.manages_node();
+        self.everybody.with(|everybody| {
+            let rules = self.rules.iter().chain(everybody);
+            rules.filter_map(of).filter(holds).max()
+        })
     }
 }
 
@@ -205,6 +249,7 @@ impl fmt::Debug for Key {
 #[derive(Debug)]
 pub struct Keys {
     keys: RwLock<Vec<Arc<Key>>>,
+    everybody: EverybodyRules,
     /// Limits the checks that take a thread.
     slow_checks: Arc<Semaphore>,
     /// One table for all listeners: a client that guesses on two of them waits as if it were one.
@@ -222,8 +267,14 @@ impl Default for Keys {
 
 impl Keys {
     pub fn new(keys: Vec<Key>) -> Keys {
+        let everybody = EverybodyRules::default();
+        let keys = keys.into_iter().map(|key| {
+            let everybody = everybody.clone();
+            Arc::new(Key { everybody, ..key })
+        });
         Keys {
-            keys: RwLock::new(keys.into_iter().map(Arc::new).collect()),
+            keys: RwLock::new(keys.collect()),
+            everybody: everybody.clone(),
             slow_checks: Arc::new(Semaphore::new(SLOW_CHECKS_MAX)),
             login_delays: LoginDelays::default(),
         }
@@ -292,8 +343,27 @@ impl Keys {
         self.read().clone()
     }
 
+    /// The rules for everybody: for each key, whatever it has, and for clients without one that may do everything.
+    pub fn everybody(&self) -> &EverybodyRules {
+        &self.everybody
+    }
+
+    pub fn set_everybody(&self, rules: Vec<AccessRule>) {
+        self.everybody.set(rules);
+    }
+
+    /// The rules for a client without a key that may do everything: none on a node without keys, where nobody could have
+    /// made one or could take one back.
+    pub fn anonymous(&self) -> EverybodyRules {
+        match self.is_empty() {
+            true => EverybodyRules::default(),
+            false => self.everybody.clone(),
+        }
+    }
+
     /// False if there is a key of this name.
-    pub fn add(&self, key: Key) -> bool {
+    pub fn add(&self, mut key: Key) -> bool {
+        key.everybody = self.everybody.clone();
         self.change(|keys| {
             let is_new = keys.iter().all(|known| known.name != key.name);
             if is_new {
@@ -305,6 +375,7 @@ impl Keys {
 
     /// Replaces the key of the same name, whose usage still counts. Its new quota holds for open connections, too.
     pub fn replace(&self, mut key: Key) {
+        key.everybody = self.everybody.clone();
         self.change(|keys| {
             let known = keys.iter_mut().find(|known| known.name == key.name);
             match known {
@@ -327,6 +398,7 @@ impl Keys {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::AccessKind;
 
     fn key() -> Key {
         let rights = [Right::Send, Right::Manage].into_iter().collect();
@@ -401,6 +473,161 @@ mod tests {
         assert!(!key.may(Right::Send, Resource::Node));
         let rights: Vec<Right> = key.all_rights().iter().collect();
         assert_eq!(rights, [Right::Send, Right::Listen]);
+    }
+
+    fn rule(effect: AccessEffect, access: AccessKind, name: &str) -> AccessRule {
+        AccessRule {
+            effect,
+            access,
+            kind: crate::GrantKind::Hub,
+            name: name.to_owned(),
+        }
+    }
+
+    fn limited(rights: &[Right]) -> Key {
+        let rights = rights.iter().copied().collect();
+        Key::new("app", "s3cret", rights, KeyScope::of_hubs("app", ["a*"]))
+    }
+
+    // proves G1
+    #[test]
+    fn a_denial_precedes_rights_grants_and_rules() {
+        use AccessEffect::{Allow, Deny};
+        use AccessKind::{All, Listen, See};
+        let both = [Right::Send, Right::Listen];
+        let grant = Grant {
+            right: Right::Listen,
+            kind: crate::GrantKind::Hub,
+            name: "b".to_owned(),
+        };
+        let rules = vec![
+            rule(Deny, Listen, "a1"),
+            rule(Allow, Listen, "a1"),
+            rule(Deny, All, "b"),
+            rule(Allow, See, "c"),
+        ];
+        let key = limited(&both).with_grants(vec![grant]).with_rules(rules);
+        assert!(!key.may(Right::Listen, Resource::Hub("a1")));
+        assert!(key.may(Right::Send, Resource::Hub("a1")));
+        assert!(key.may(Right::Listen, Resource::Hub("a2")));
+        assert!(key.may_see("a1"), "it may still send");
+        assert!(!key.may(Right::Listen, Resource::Hub("b")) && !key.may_see("b"));
+        assert!(key.may_see("c") && !key.may(Right::Listen, Resource::Hub("c")));
+        assert!(!key.may_see("d"));
+        assert!(key.may(Right::Send, Resource::AnyHub), "there are others");
+        assert!(key.may(Right::Listen, Resource::Queue("a1")), "no hub");
+        let none = key.with_rules(vec![rule(Deny, AccessKind::Send, "*")]);
+        assert!(!none.may(Right::Send, Resource::AnyHub));
+    }
+
+    // proves G1
+    #[test]
+    fn rules_for_everybody_hold_for_keys_that_were_looked_up_before() {
+        let root = Key::new("root", "s3cret", Rights::ALL, KeyScope::UNLIMITED);
+        let keys = Keys::new(vec![root]);
+        keys.add(limited(&[Right::Send]));
+        let (app, root) = (keys.get("app", 0).unwrap(), keys.get("root", 0).unwrap());
+        let anonymous = keys.anonymous();
+        keys.set_everybody(vec![
+            rule(AccessEffect::Deny, AccessKind::All, "a1"),
+            rule(AccessEffect::Allow, AccessKind::Listen, "*"),
+        ]);
+        keys.replace(limited(&[Right::Send]));
+        for app in [app, keys.get("app", 0).unwrap()] {
+            assert!(!app.may(Right::Send, Resource::Hub("a1")) && !app.may_see("a1"));
+            assert!(app.may(Right::Send, Resource::Hub("a2")));
+            assert!(app.may(Right::Listen, Resource::Hub("b")));
+            assert!(!app.may(Right::Listen, Resource::Hub("__groups")));
+            assert!(!app.may(Right::Listen, Resource::Group("g")));
+        }
+        for right in Right::VISIBLE {
+            assert!(!anonymous.may(*right, Resource::Hub("a1")));
+            assert!(anonymous.may(*right, Resource::Hub("a2")));
+            assert!(root.may(*right, Resource::Hub("a1")), "it manages the node");
+        }
+        assert!(!anonymous.may_see("a1") && anonymous.may_see("b") && root.may_see("a1"));
+        assert!(anonymous.may(Right::Manage, Resource::Node));
+        keys.remove("root");
+        keys.remove("app");
+        assert!(keys.anonymous().may(Right::Send, Resource::Hub("a1")));
+    }
+
+    /// Every rule over two names, for the key and for everybody, against the order in which they count.
+    // proves G1
+    #[test]
+    fn rules_are_decided_as_kafka_decides_them() {
+        use AccessKind::{All, Listen, Manage, See, Send};
+        let names = ["a1", "a*", "b"];
+        let effects = [AccessEffect::Allow, AccessEffect::Deny];
+        let accesses = [All, See, Send, Listen, Manage];
+        let all = |effect| accesses.map(|access| names.map(|name| rule(effect, access, name)));
+        let all: Vec<AccessRule> = effects
+            .into_iter()
+            .flat_map(|effect| all(effect).concat())
+            .collect();
+        let rights = |rule: &AccessRule| match rule.access {
+            All => vec![Right::Send, Right::Listen, Right::Manage],
+            See => Vec::new(),
+            Send => vec![Right::Send],
+            Listen => vec![Right::Listen],
+            Manage => vec![Right::Manage],
+        };
+        let covers = |rule: &AccessRule, hub: &str| match rule.name.strip_suffix('*') {
+            Some(prefix) => hub.starts_with(prefix),
+            None => rule.name == hub,
+        };
+        let plain = limited(&[Right::Send]);
+        for own in &all {
+            for of_all in &all {
+                let keys = Keys::new(vec![plain.clone().with_rules(vec![own.clone()])]);
+                keys.set_everybody(vec![of_all.clone()]);
+                let key = keys.get("app", 0).unwrap();
+                let has = |effect, hub: &str, is_meant: &dyn Fn(&AccessRule) -> bool| {
+                    let mut rules = [own, of_all].into_iter();
+                    rules.any(|rule| rule.effect == effect && covers(rule, hub) && is_meant(rule))
+                };
+                for hub in ["a1", "a2", "b", "c"] {
+                    let mut sees = has(AccessEffect::Allow, hub, &|rule| {
+                        matches!(rule.access, All | See)
+                    });
+                    for right in Right::VISIBLE {
+                        let is_meant = |rule: &AccessRule| rights(rule).contains(right);
+                        let made_with = *right == Right::Send && hub.starts_with('a');
+                        let expected = !has(AccessEffect::Deny, hub, &is_meant)
+                            && (made_with || has(AccessEffect::Allow, hub, &is_meant));
+                        let found = key.may(*right, Resource::Hub(hub));
+                        assert_eq!(found, expected, "{own:?} {of_all:?} {right} {hub}");
+                        sees |= expected;
+                    }
+                    sees &= !has(AccessEffect::Deny, hub, &|rule| {
+                        matches!(rule.access, All | See)
+                    });
+                    assert_eq!(key.may_see(hub), sees, "{own:?} {of_all:?} {hub}");
+                }
+            }
+        }
+    }
+
+    /// A denial over all names of all kinds takes from nobody the right over the node, which takes it back.
+    // proves G1
+    #[test]
+    fn nobody_is_locked_out_of_the_node() {
+        let manage = || [Right::Manage].into_iter().collect();
+        let manager = Key::new("m", "s3cret", manage(), KeyScope::UNLIMITED);
+        let keys = Keys::new(vec![manager]);
+        let kinds = ["hub", "new_hub", "group", "transactional_id"];
+        let kinds = kinds.map(|kind| serde_json::from_str(&format!("{kind:?}")).unwrap());
+        let denials = kinds.map(|kind| AccessRule {
+            kind,
+            ..rule(AccessEffect::Deny, AccessKind::All, "*")
+        });
+        keys.set_everybody(denials.to_vec());
+        let manager = keys.get("m", 0).unwrap();
+        for on in [Resource::Node, Resource::Hub("a"), Resource::Group("g")] {
+            assert!(manager.may(Right::Manage, on), "{on}");
+        }
+        assert!(keys.anonymous().may(Right::Manage, Resource::Node));
+        assert!(!keys.anonymous().may(Right::Manage, Resource::Group("g")));
     }
 
     // proves G1

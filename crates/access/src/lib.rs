@@ -1,8 +1,10 @@
 //! Keys, rights and the one rule that decides whether a client may do something.
 //!
 //! Every listener (HTTP, Kafka) authenticates its clients in its own protocol and gets a [`Principal`]. What the principal
-//! may do is decided here, by [`Key::may`], so that a right means the same on every listener.
+//! may do is decided here, by [`Key::may`], so that a right means the same on every listener. Rules that deny, and rules for
+//! everybody, are part of that decision.
 
+mod access_rule;
 mod audit;
 mod certificate;
 mod grant;
@@ -20,6 +22,7 @@ mod scram_client;
 mod secret;
 mod token;
 
+pub use access_rule::{AccessEffect, AccessKind, AccessRule, EVERYBODY, EverybodyRules};
 pub use audit::{AuditEvent, AuditLog, NoAudit, RefusalLog};
 pub use certificate::ClientCertificate;
 pub use grant::{Grant, GrantKind};

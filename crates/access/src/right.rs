@@ -20,6 +20,9 @@ pub enum Right {
 impl Right {
     pub const ALL: [Right; 4] = [Right::Send, Right::Listen, Right::Manage, Right::Deploy];
 
+    /// A client with one of these over a hub may know that it exists.
+    pub const VISIBLE: &[Right] = &[Right::Listen, Right::Send, Right::Manage];
+
     pub fn parse(word: &str) -> Option<Right> {
         Right::ALL.into_iter().find(|right| right.name() == word)
     }

@@ -12,7 +12,7 @@ use highwater_env::disk::Access;
 use highwater_log::batch::{Codec, TimestampType};
 use highwater_log::{
     CleanupPolicy, CompactionSettings, HubId, HubInfo, HubName, HubSettings, SegmentSettings,
-    TimestampSettings,
+    SettingOrigin, TimestampSettings,
 };
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +49,33 @@ struct CatalogueEntry {
     compression: Option<CodecName>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     ineffective: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    origins: BTreeMap<String, OriginEntry>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+enum OriginEntry {
+    Hub,
+    Node { before: Option<String> },
+}
+
+impl OriginEntry {
+    fn of(origin: &SettingOrigin) -> OriginEntry {
+        match origin {
+            SettingOrigin::Hub => OriginEntry::Hub,
+            SettingOrigin::Node { before } => OriginEntry::Node {
+                before: before.clone(),
+            },
+        }
+    }
+
+    fn into_origin(self) -> SettingOrigin {
+        match self {
+            OriginEntry::Hub => SettingOrigin::Hub,
+            OriginEntry::Node { before } => SettingOrigin::Node { before },
+        }
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -217,6 +244,9 @@ impl CatalogueEntry {
             },
             compression: settings.compression.and_then(CodecName::of),
             ineffective: settings.ineffective.clone(),
+            origins: (settings.origins.iter())
+                .map(|(name, origin)| (name.clone(), OriginEntry::of(origin)))
+                .collect(),
         }
     }
 
@@ -243,6 +273,9 @@ impl CatalogueEntry {
                 compaction: self.compaction.into_settings(),
                 compression: self.compression.and_then(CodecName::codec),
                 ineffective: self.ineffective,
+                origins: (self.origins.into_iter())
+                    .map(|(name, origin)| (name, origin.into_origin()))
+                    .collect(),
             },
             created_ms: self.created_ms,
         })
@@ -325,6 +358,20 @@ mod tests {
                 },
                 compression: Some(Codec::None),
                 ineffective: [("flush.ms".to_owned(), "9".to_owned())].into(),
+                origins: [
+                    ("cleanup.policy".to_owned(), SettingOrigin::Hub),
+                    (
+                        "segment.ms".to_owned(),
+                        SettingOrigin::Node { before: None },
+                    ),
+                    (
+                        "retention.ms".to_owned(),
+                        SettingOrigin::Node {
+                            before: Some("5".to_owned()),
+                        },
+                    ),
+                ]
+                .into(),
                 ..HubSettings::default()
             },
             created_ms: -5,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 pub(crate) use highwater_access::Resource;
 use highwater_access::{
-    AuditEvent, Grant, Key, Limiter, Right, ScramHash, ScramVerifier, TokenError, Usage,
+    AccessRule, AuditEvent, Grant, Key, Limiter, Right, ScramHash, ScramVerifier, TokenError, Usage,
 };
 use highwater_log::BoxFuture;
 use subtle::ConstantTimeEq;
@@ -62,6 +62,7 @@ impl Session {
 /// Changes of one user that Kafka's tools ask for, all or none.
 #[derive(Clone)]
 pub struct UserChangeRequest {
+    /// Or [`EVERYBODY`](highwater_access::EVERYBODY), who has rules only.
     pub user: String,
     pub changes: Vec<UserChange>,
     /// Whether everything is checked and nothing is changed.
@@ -72,6 +73,8 @@ pub struct UserChangeRequest {
 pub enum UserChange {
     Grant(Grant),
     Revoke(Grant),
+    AddRule(AccessRule),
+    RemoveRule(AccessRule),
     /// Replaces the credential of this hash.
     SetCredential {
         hash: ScramHash,
@@ -144,6 +147,11 @@ pub trait Authorizer: Send + Sync {
         Vec::new()
     }
 
+    /// The rules for everybody.
+    fn everybody(&self) -> Vec<AccessRule> {
+        Vec::new()
+    }
+
     /// Changes a user for a client that may change the node.
     fn change_user(
         &self,
@@ -162,6 +170,12 @@ pub trait Authorizer: Send + Sync {
     fn audit(&self, _event: AuditEvent) {}
 
     fn may(&self, who: &Identity, right: Right, on: Resource<'_>) -> bool;
+
+    /// Whether the user may know that the hub exists, which comes with every right over it.
+    fn may_see(&self, who: &Identity, hub: &str) -> bool {
+        let mut rights = Right::VISIBLE.iter();
+        rights.any(|right| self.may(who, *right, Resource::Hub(hub)))
+    }
 }
 
 /// Compares in constant time, so that the time does not reveal a secret byte by byte.

@@ -1,5 +1,5 @@
-//! Settings that clients change while the node runs, Kafka's dynamic configurations: those of the broker, subscriptions
-//! to the metrics of clients, and quotas of clients.
+//! Settings that clients change while the node runs, Kafka's dynamic configurations: those of the broker and of groups,
+//! subscriptions to the metrics of clients, and quotas of clients.
 //!
 //! The node implements [`DynamicSettingStore`] and stores a change before it takes effect. This crate knows the names
 //! and values, and checks them first.
@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_log::BoxFuture;
+use highwater_log::{BoxFuture, HubSettings};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
+
+use crate::handlers::configs::settings::with_defaults;
 
 /// The names of settings that this node obeys.
 pub(crate) mod setting {
@@ -21,6 +23,8 @@ pub(crate) mod setting {
     pub(crate) const METRICS: &str = "metrics";
     pub(crate) const PRODUCER_RATE: &str = "producer_byte_rate";
     pub(crate) const CONSUMER_RATE: &str = "consumer_byte_rate";
+    pub(crate) const GROUP_SESSION: &str = "consumer.session.timeout.ms";
+    pub(crate) const GROUP_HEARTBEAT: &str = "consumer.heartbeat.interval.ms";
 }
 
 /// The owner of settings.
@@ -30,6 +34,8 @@ pub enum SettingOwner {
     /// This node. Its values precede those of `EveryBroker`.
     Broker,
     EveryBroker,
+    /// A consumer group, which need not exist.
+    Group(String),
     /// A subscription to the metrics of clients, by name.
     ClientMetrics(String),
     /// The quota of users and client ids. At least one of them is set.
@@ -55,6 +61,14 @@ pub type SettingValues = BTreeMap<String, String>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DynamicSettings(BTreeMap<SettingOwner, SettingValues>);
 
+/// What a group of the consumer protocol has of its own. `None`: as all groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupSettings {
+    pub group: String,
+    pub session: Option<Duration>,
+    pub heartbeat: Option<Duration>,
+}
+
 /// A change of the settings of one owner.
 #[derive(Clone, Debug)]
 pub struct SettingUpdate {
@@ -70,7 +84,7 @@ pub struct SettingUpdate {
 pub enum SettingError {
     #[error("the settings of this node cannot be changed by clients")]
     Unsupported,
-    #[error("{OWNERS_MAX} subscriptions and quotas are the limit")]
+    #[error("{OWNERS_MAX} groups with settings, subscriptions and quotas are the limit")]
     TooMany,
     #[error("the settings cannot be stored: {0}")]
     Storage(String),
@@ -108,6 +122,30 @@ impl DynamicSettings {
     pub fn maintenance(&self) -> Option<Duration> {
         let millis = self.of_broker(setting::CLEANER_BACKOFF)?.parse().ok()?;
         Some(Duration::from_millis(millis))
+    }
+
+    /// The settings of a hub with the defaults of topics that were set for the node, for those that it does not have of its
+    /// own.
+    pub fn with_topic_defaults(&self, settings: HubSettings) -> HubSettings {
+        with_defaults(settings, self)
+    }
+
+    /// The groups that have settings of their own.
+    pub fn groups(&self) -> impl Iterator<Item = GroupSettings> {
+        let time = |values: &SettingValues, name: &str| {
+            let millis = values.get(name)?.parse().ok()?;
+            Some(Duration::from_millis(millis))
+        };
+        self.0
+            .iter()
+            .filter_map(move |(owner, values)| match owner {
+                SettingOwner::Group(group) => Some(GroupSettings {
+                    group: group.clone(),
+                    session: time(values, setting::GROUP_SESSION),
+                    heartbeat: time(values, setting::GROUP_HEARTBEAT),
+                }),
+                _ => None,
+            })
     }
 
     /// These settings after a change.

@@ -46,8 +46,8 @@ pub use access::{
 };
 pub use broker::Services;
 pub use dynamic::{
-    DynamicSettingStore, DynamicSettings, FixedSettings, QuotaName, SettingError, SettingOwner,
-    SettingUpdate, SettingValues,
+    DynamicSettingStore, DynamicSettings, FixedSettings, GroupSettings, QuotaName, SettingError,
+    SettingOwner, SettingUpdate, SettingValues,
 };
 pub use metrics::MetricsSnapshot;
 pub use options::{ClusterId, Listener, Options, TopicDefaults};

@@ -324,7 +324,10 @@ impl RequestContext {
     }
 
     fn has_any(&self, rights: &[Right], on: Resource<'_>) -> bool {
-        rights.iter().any(|right| self.has_right(*right, on))
+        match on {
+            Resource::Hub(hub) if rights == Right::VISIBLE => self.may_see(hub),
+            _ => rights.iter().any(|right| self.has_right(*right, on)),
+        }
     }
 
     /// Checks the right that this request needs on a resource that it names, by the table of rights, and records a
@@ -366,12 +369,15 @@ impl RequestContext {
 
     /// Whether the client may know that the hub exists.
     pub(crate) fn may_see(&self, hub: &str) -> bool {
-        self.has_any(rights::VISIBLE, Resource::Hub(hub))
+        self.broker.services.authorizer.may_see(&self.identity, hub)
     }
 
     /// The client's rights as a bit field of Kafka's operations.
     pub(crate) fn authorized_operations(&self, on: Resource<'_>) -> i32 {
-        rights::authorized_operations(ResourceKind::of(on), |right| self.has_right(right, on))
+        let sees = matches!(on, Resource::Hub(hub) if self.may_see(hub));
+        rights::authorized_operations(ResourceKind::of(on), sees, |right| {
+            self.has_right(right, on)
+        })
     }
 
     /// A hub that exists and on which the client has the right that this request needs.

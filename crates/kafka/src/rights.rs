@@ -47,8 +47,8 @@ const SEND: &[Right] = &[Right::Send];
 const LISTEN: &[Right] = &[Right::Listen];
 const MANAGE: &[Right] = &[Right::Manage];
 
-/// A client with one of these may know that a hub exists.
-pub(crate) const VISIBLE: &[Right] = &[Right::Listen, Right::Send, Right::Manage];
+/// For what a client that may see the hub may do: one with any right over it, unless a rule says otherwise.
+const VISIBLE: &[Right] = Right::VISIBLE;
 
 const fn row(api: ApiKey, resource: ResourceKind, any_of: &'static [Right]) -> ResourceRights {
     ResourceRights {
@@ -110,10 +110,12 @@ const ROWS: &[ResourceRights] = &[
     row(ApiKey::DescribeConfigs, Group, LISTEN),
     row(ApiKey::AlterConfigs, Hub, MANAGE),
     row(ApiKey::AlterConfigs, Node, MANAGE),
+    row(ApiKey::AlterConfigs, Group, MANAGE),
     row(ApiKey::CreatePartitions, Hub, MANAGE),
     row(ApiKey::DeleteGroups, Group, MANAGE),
     row(ApiKey::IncrementalAlterConfigs, Hub, MANAGE),
     row(ApiKey::IncrementalAlterConfigs, Node, MANAGE),
+    row(ApiKey::IncrementalAlterConfigs, Group, MANAGE),
     row(ApiKey::OffsetDelete, Group, MANAGE),
     row(ApiKey::DescribeLogDirs, Node, MANAGE),
     row(ApiKey::AlterReplicaLogDirs, Node, MANAGE),
@@ -190,14 +192,21 @@ pub(crate) fn is_refusal(code: Code) -> bool {
         .contains(&code)
 }
 
-/// The client's rights as a bit field of Kafka's operations, of those that Kafka has for this kind of resource.
-pub(crate) fn authorized_operations(kind: ResourceKind, has: impl Fn(Right) -> bool) -> i32 {
+/// The client's rights as a bit field of Kafka's operations, of those that Kafka has for this kind of resource. `sees` is
+/// whether it may see a hub.
+pub(crate) fn authorized_operations(
+    kind: ResourceKind,
+    sees: bool,
+    has: impl Fn(Right) -> bool,
+) -> i32 {
     const READ: i32 = 1 << 3;
     const WRITE: i32 = 1 << 4;
     const CREATE: i32 = 1 << 5;
     const DELETE: i32 = 1 << 6;
     const ALTER: i32 = 1 << 7;
     const DESCRIBE: i32 = 1 << 8;
+    // Of what it covers in Kafka, clients can send WriteTxnMarkers here.
+    const CLUSTER_ACTION: i32 = 1 << 9;
     const DESCRIBE_CONFIGS: i32 = 1 << 10;
     const ALTER_CONFIGS: i32 = 1 << 11;
     const IDEMPOTENT_WRITE: i32 = 1 << 12;
@@ -206,15 +215,24 @@ pub(crate) fn authorized_operations(kind: ResourceKind, has: impl Fn(Right) -> b
         Hub | NewHub => READ | WRITE | CREATE | DELETE | ALTER | DESCRIBE | CONFIGS,
         Group => READ | DELETE | DESCRIBE | CONFIGS,
         TransactionalId => WRITE | DESCRIBE,
-        Node | AnyHub => CREATE | ALTER | DESCRIBE | CONFIGS | IDEMPOTENT_WRITE,
+        Node | AnyHub => CREATE | ALTER | DESCRIBE | CLUSTER_ACTION | CONFIGS | IDEMPOTENT_WRITE,
     };
     let rights = [
         (Right::Listen, READ | DESCRIBE),
         (Right::Send, WRITE | DESCRIBE | IDEMPOTENT_WRITE),
-        (Right::Manage, CREATE | DELETE | ALTER | DESCRIBE | CONFIGS),
+        (
+            Right::Manage,
+            CREATE | DELETE | ALTER | DESCRIBE | CLUSTER_ACTION | CONFIGS,
+        ),
     ];
     let granted = rights.into_iter().filter(|(right, _)| has(*right));
-    granted.fold(0, |all, (_, bits)| all | bits) & of_kind
+    let granted = granted.fold(0, |all, (_, bits)| all | bits);
+    let seen = match (kind, sees) {
+        (Hub, true) => granted | DESCRIBE,
+        (Hub, false) => granted & !DESCRIBE,
+        _ => granted,
+    };
+    seen & of_kind
 }
 
 /// A row of the table, for its documentation and its test.
@@ -283,14 +301,15 @@ mod tests {
 
     #[test]
     fn operations_are_those_of_the_kind_of_resource() {
-        // The numbers are those of Apache Kafka for a client that may do everything; the cluster has no CLUSTER_ACTION,
-        // which brokers need.
-        let all = |kind| authorized_operations(kind, |_| true);
+        // The numbers are those of Apache Kafka for a client that may do everything.
+        let all = |kind| authorized_operations(kind, true, |_| true);
         assert_eq!(all(Hub), 3576);
         assert_eq!(all(Group), 3400);
         assert_eq!(all(TransactionalId), 272);
-        assert_eq!(all(Node), 7584);
-        let listens = |kind| authorized_operations(kind, |right| right == Right::Listen);
+        assert_eq!(all(Node), 8096);
+        let listens = |kind| authorized_operations(kind, true, |right| right == Right::Listen);
+        let hidden = authorized_operations(Hub, false, |right| right == Right::Listen);
+        assert_eq!(hidden, 8, "a rule denies to see it");
         assert_eq!(
             [listens(Hub), listens(Group), listens(Node)],
             [264, 264, 256]

@@ -116,6 +116,62 @@ pub struct HubSettings {
     pub compression: Option<Codec>,
     /// Topic settings of Kafka that have no effect on a hub, by name, as a client set them.
     pub ineffective: BTreeMap<String, String>,
+    /// Where values come from, by Kafka's name of the setting, as far as somebody said it. Other values are the hub's own if
+    /// they differ from the default.
+    pub origins: BTreeMap<String, SettingOrigin>,
+}
+
+/// Where the value of a setting of a hub comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SettingOrigin {
+    /// It was set for the hub, also if it is the default.
+    Hub,
+    /// It is a default that was set for the node while it ran. `before` is the value that it replaced, and that returns when that
+    /// default is removed; `None` stands for the value of the node.
+    Node { before: Option<String> },
+}
+
+/// The header of a batch has 61 bytes; a smaller limit would be of no use.
+const BATCH_BYTES_MIN: u32 = 1024;
+const BATCH_BYTES_MAX: u32 = 1 << 30;
+
+/// Smaller segments would use up file descriptors and folders.
+const SEGMENT_BYTES_MIN: u64 = 1024;
+
+impl HubSettings {
+    /// Notes that these settings, by Kafka's names, were set for the hub.
+    pub fn set_for_hub(&mut self, names: impl IntoIterator<Item = &'static str>) {
+        let names = names
+            .into_iter()
+            .map(|name| (name.to_owned(), SettingOrigin::Hub));
+        self.origins.extend(names);
+    }
+
+    /// Whether the values are the same, wherever they come from.
+    pub fn has_values_of(&self, other: &HubSettings) -> bool {
+        let origins = other.origins.clone();
+        *other
+            == HubSettings {
+                origins,
+                ..self.clone()
+            }
+    }
+
+    /// Checks the limits that hold for every hub.
+    pub fn check(&self) -> Result<(), AdminError> {
+        let bytes = self.batch_bytes_max;
+        if !(BATCH_BYTES_MIN..=BATCH_BYTES_MAX).contains(&bytes) {
+            return Err(AdminError::Settings(format!(
+                "the largest batch cannot have {bytes} bytes: use {BATCH_BYTES_MIN} to {BATCH_BYTES_MAX}"
+            )));
+        }
+        match self.segments.bytes {
+            Some(bytes) if bytes < SEGMENT_BYTES_MIN => Err(AdminError::Settings(format!(
+                "a segment cannot be limited to {bytes} bytes: use {SEGMENT_BYTES_MIN} or more"
+            ))),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The timestamps that consumers see. The enqueue time is stored in either case, and jobs, readers over HTTP and
@@ -174,6 +230,7 @@ impl Default for HubSettings {
             compaction: CompactionSettings::default(),
             compression: None,
             ineffective: BTreeMap::new(),
+            origins: BTreeMap::new(),
         }
     }
 }

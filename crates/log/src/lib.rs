@@ -64,7 +64,7 @@ use std::pin::Pin;
 
 pub use catalogue::{
     AdminError, ClaimResult, CleanupPolicy, CompactionSettings, HubInfo, HubSettings, HubSpec, Log,
-    SegmentSettings, TimestampSettings,
+    SegmentSettings, SettingOrigin, TimestampSettings,
 };
 pub use consumer::{
     ConsumerGroupInfo, ConsumerHeartbeat, ConsumerHeartbeatResponse, ConsumerMemberInfo,

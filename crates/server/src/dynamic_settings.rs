@@ -1,7 +1,7 @@
 //! Settings that Kafka's administrators change while the node runs, in `kafka.json` in the data folder.
 //!
-//! They are those of the broker, subscriptions to the metrics of clients and quotas of clients. A change is durable
-//! before it takes effect; the settings file of the node is not touched.
+//! They are those of the broker and of groups, subscriptions to the metrics of clients and quotas of clients. A change is on the
+//! disk before it counts; the settings file of the node is not touched.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,9 +23,11 @@ struct Store {
     /// Held while a change is written.
     changing: Mutex<()>,
     settings: watch::Sender<Arc<DynamicSettings>>,
-    /// Called with settings that take effect now.
-    apply: Box<dyn Fn(&DynamicSettings) + Send + Sync>,
+    /// Called with settings that are to count from now on. They may be those of before.
+    apply: Box<Apply>,
 }
+
+type Apply = dyn Fn(&Arc<DynamicSettings>) -> Result<(), String> + Send + Sync;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,15 +49,15 @@ impl StoredSettings {
     /// Reads the settings and applies them, now and when they change.
     pub(crate) fn open(
         folder: &Path,
-        apply: impl Fn(&DynamicSettings) + Send + Sync + 'static,
+        apply: impl Fn(&Arc<DynamicSettings>) -> Result<(), String> + Send + Sync + 'static,
     ) -> io::Result<StoredSettings> {
         let path = folder.join("kafka.json");
-        let settings = read(&path)?;
-        apply(&settings);
+        let settings = Arc::new(read(&path)?);
+        apply(&settings).map_err(io::Error::other)?;
         Ok(StoredSettings(Arc::new(Store {
             path,
             changing: Mutex::new(()),
-            settings: watch::Sender::new(Arc::new(settings)),
+            settings: watch::Sender::new(settings),
             apply: Box::new(apply),
         })))
     }
@@ -70,11 +72,11 @@ impl DynamicSettingStore for StoredSettings {
         let store = self.0.clone();
         Box::pin(async move {
             let _changing = store.changing.lock().await;
-            let changed = store.settings.borrow().updated(update)?;
+            let changed = Arc::new(store.settings.borrow().updated(update)?);
             write(&store.path, &changed)
                 .map_err(|error| SettingError::Storage(error.to_string()))?;
-            (store.apply)(&changed);
-            store.settings.send_replace(Arc::new(changed));
+            (store.apply)(&changed).map_err(SettingError::Storage)?;
+            store.settings.send_replace(changed);
             Ok(())
         })
     }
@@ -136,9 +138,10 @@ mod tests {
     fn open(folder: &Path) -> (StoredSettings, Arc<AtomicU64>) {
         let applied = Arc::new(AtomicU64::new(0));
         let last = applied.clone();
-        let apply = move |settings: &DynamicSettings| {
+        let apply = move |settings: &Arc<DynamicSettings>| {
             let interval = settings.maintenance().unwrap_or_default();
             last.store(interval.as_millis() as u64, Ordering::Relaxed);
+            Ok(())
         };
         (StoredSettings::open(folder, apply).unwrap(), applied)
     }
@@ -174,6 +177,22 @@ mod tests {
         let removed = update(SettingOwner::Broker, backoff, None);
         stored.update(removed).await.unwrap();
         assert_eq!(applied.load(Ordering::Relaxed), 7000);
+    }
+
+    // proves K4
+    #[tokio::test]
+    async fn what_cannot_be_applied_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let refuse =
+            |settings: &Arc<DynamicSettings>| match **settings == DynamicSettings::default() {
+                true => Ok(()),
+                false => Err("the disk is full".to_owned()),
+            };
+        let stored = StoredSettings::open(folder.path(), refuse).unwrap();
+        let change = update(SettingOwner::Broker, "log.retention.ms", Some("5000"));
+        let refused = stored.update(change).await;
+        assert!(matches!(refused, Err(SettingError::Storage(_))));
+        assert_eq!(**stored.watch().borrow(), DynamicSettings::default());
     }
 
     #[tokio::test]

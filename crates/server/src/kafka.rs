@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_access::{
-    AuditEvent, AuditLog, ClientCertificate, Key, Keys, Limiter, Resource, Right, Rights,
-    ScramHash, ScramVerifier, TokenError,
+    AccessRule, AuditEvent, AuditLog, ClientCertificate, Key, Keys, Limiter, Principal, Resource,
+    Right, Rights, ScramHash, ScramVerifier, TokenError,
 };
 use highwater_env::Clock;
 use highwater_kafka::{
@@ -127,8 +127,8 @@ fn listener(settings: &KafkaListener) -> Result<Listener, TlsError> {
     })
 }
 
-/// Authorises clients by keys. A client of a listener without SASL may do everything: the settings allow such listeners on
-/// this machine only.
+/// Authorises clients by keys. A client of a listener without SASL may do everything that no rule denies to everybody: the
+/// settings allow such listeners on this machine only.
 pub(crate) struct KeyAuthorizer {
     keys: Arc<Keys>,
     /// `None`: no key can be changed.
@@ -154,6 +154,14 @@ impl KeyAuthorizer {
             clock,
             audit,
         }
+    }
+
+    fn principal(&self, who: &Identity) -> Principal {
+        if who.is_anonymous() {
+            return Principal::Trusted(self.keys.anonymous());
+        }
+        let key = self.keys.get(who.name(), self.clock.unix_millis());
+        key.map_or(Principal::Anonymous, Principal::Key)
     }
 }
 
@@ -257,12 +265,16 @@ impl Authorizer for KeyAuthorizer {
         self.audit.record(event);
     }
 
+    fn everybody(&self) -> Vec<AccessRule> {
+        self.keys.everybody().list()
+    }
+
     fn may(&self, who: &Identity, right: Right, on: Resource<'_>) -> bool {
-        if who.is_anonymous() {
-            return true;
-        }
-        let key = self.keys.get(who.name(), self.clock.unix_millis());
-        key.is_some_and(|key| key.may(right, on))
+        self.principal(who).may(right, on)
+    }
+
+    fn may_see(&self, who: &Identity, hub: &str) -> bool {
+        self.principal(who).may_see(hub)
     }
 }
 

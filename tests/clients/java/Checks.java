@@ -650,11 +650,29 @@ public final class Checks {
         var found = get(ADMIN.describeClientQuotas(ClientQuotaFilter.contains(List.of(ClientQuotaFilterComponent.ofEntity(ClientQuotaEntity.USER, user)))).entities());
         Harness.same(found.get(quota), Map.of("producer_byte_rate", 1e6), "quota");
         var deny = new AclBinding(topic, new AccessControlEntry("User:" + user, "*", AclOperation.READ, AclPermissionType.DENY));
-        Harness.fails("a deny rule", List.of("InvalidRequestException"), () -> get(ADMIN.createAcls(List.of(deny)).all()));
+        get(ADMIN.createAcls(List.of(deny)).all());
+        var denials = new AclBindingFilter(topic.toFilter(), new AccessControlEntryFilter(null, null, AclOperation.ANY, AclPermissionType.DENY));
+        Harness.same(List.copyOf(get(ADMIN.describeAcls(denials).values())), List.of(deny), "rules that deny");
+        Harness.fails("a right that is denied", List.of("TopicAuthorizationException"), () -> read(mine, 0, login));
+        produce(producer(login), mine, records(), 1, null);
+        get(ADMIN.deleteAcls(List.of(denials)).all());
+        Harness.same(read(mine, 0, login).isEmpty(), false, "a right that is denied no longer");
+        everybody(other);
         get(ADMIN.deleteAcls(List.of(new AclBindingFilter(topic.toFilter(), AccessControlEntryFilter.ANY))).all());
         Harness.fails("a right that was taken", List.of("TopicAuthorizationException"), () -> read(mine, 0, login));
         get(ADMIN.alterUserScramCredentials(List.of(new UserScramCredentialDeletion(user, mechanism))).all());
         refused(login);
+    }
+
+    /** What is denied to everybody is denied to a client without a login, too, which can still take the rule back. */
+    static void everybody(String topic) throws Exception {
+        var pattern = new ResourcePattern(ResourceType.TOPIC, topic, PatternType.LITERAL);
+        var deny = new AclBinding(pattern, new AccessControlEntry("User:*", "*", AclOperation.ALL, AclPermissionType.DENY));
+        get(ADMIN.createAcls(List.of(deny)).all());
+        Harness.same(List.copyOf(get(ADMIN.describeAcls(deny.toFilter()).values())), List.of(deny), "a rule for everybody");
+        Harness.fails("a topic that is denied to everybody", List.of("TopicAuthorizationException"), () -> read(topic, 0));
+        Harness.same(List.copyOf(get(ADMIN.deleteAcls(List.of(deny.toFilter())).all())), List.of(deny), "the rule that was taken");
+        read(topic, 0);
     }
 
     /** Sets a setting, or resets it if the value is null. */
@@ -681,6 +699,20 @@ public final class Checks {
         Harness.until("a setting that was reset", () -> {
             alter(broker, name, null);
             return setting(broker, name).source() == ConfigEntry.ConfigSource.DEFAULT_CONFIG;
+        });
+        var topic = new ConfigResource(ConfigResource.Type.TOPIC, create("defaults", 1));
+        var every = new ConfigResource(ConfigResource.Type.BROKER, "");
+        Harness.until("a default of topics", () -> {
+            alter(every, "log.cleaner.delete.retention.ms", value);
+            var found = setting(topic, "delete.retention.ms");
+            return found.value().equals(value) && found.source() == ConfigEntry.ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG;
+        });
+        alter(topic, "delete.retention.ms", "7");
+        Harness.same(setting(topic, "delete.retention.ms").value(), "7", "the topic's own");
+        alter(topic, "delete.retention.ms", null);
+        Harness.until("a default that was reset", () -> {
+            alter(every, "log.cleaner.delete.retention.ms", null);
+            return setting(topic, "delete.retention.ms").source() == ConfigEntry.ConfigSource.DEFAULT_CONFIG;
         });
         Harness.fails("a setting of the start", List.of("InvalidRequestException"), () -> alter(broker, "node.id", "5"));
         Harness.fails("a wrong value", List.of("InvalidRequestException"), () -> alter(broker, name, "soon"));

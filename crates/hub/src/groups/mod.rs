@@ -26,6 +26,7 @@ mod load;
 mod machine;
 mod member_memory;
 mod offsets;
+mod own_timeouts;
 mod pending_response;
 mod protocol_change;
 #[cfg(test)]
@@ -50,6 +51,7 @@ use crate::coordinator::slots::Slots;
 use coordinator::Coordinator;
 pub use handle::Handle;
 use member_memory::MemberMemory;
+pub use own_timeouts::{GroupTimeouts, OwnTimeouts};
 
 /// The hub of groups and committed offsets.
 pub const HUB: &str = "__groups";
@@ -73,6 +75,8 @@ pub struct Options {
     pub consumer_session: Duration,
     /// How often members of the consumer protocol send heartbeats. They learn of their partitions by them.
     pub consumer_heartbeat: Duration,
+    /// Groups for which these two differ.
+    pub own_timeouts: OwnTimeouts,
     /// Offsets of a group without members are deleted after this time.
     pub retention: Duration,
     /// How often expired offsets are looked for.
@@ -97,6 +101,7 @@ impl Default for Options {
             initial_delay: Duration::from_millis(250),
             consumer_session: Duration::from_secs(45),
             consumer_heartbeat: Duration::from_secs(5),
+            own_timeouts: OwnTimeouts::default(),
             retention: 7 * day,
             expiry_interval: Duration::from_secs(600),
             metadata_bytes_max: 4096,

@@ -12,7 +12,7 @@ use highwater_env::random::Random;
 use highwater_log::{AdminError, HubId, HubInfo, HubName, HubSettings, HubSpec};
 
 use super::open::{HUBS, TOMBSTONE};
-use super::{Hub, HubEntry, now};
+use super::{Defaults, Hub, HubEntry, now};
 use crate::catalogue;
 use crate::partition::Partition;
 use crate::pool::parallel_map;
@@ -40,7 +40,7 @@ impl Hub {
         let mut infos = BTreeMap::new();
         for spec in specs {
             check_partitions(spec.partitions)?;
-            check_settings(&spec.settings)?;
+            spec.settings.check()?;
             if !self.inner.hubs.read().contains_key(&spec.name) {
                 infos.insert(spec.name.clone(), self.new_info(&mut random, spec));
             }
@@ -60,7 +60,7 @@ impl Hub {
             .into_iter()
             .collect::<io::Result<_>>()
             .map_err(storage)?;
-        self.write_catalogue(&infos, None).map_err(storage)?;
+        self.write_catalogue(&infos, &[]).map_err(storage)?;
         let mut hubs = self.inner.hubs.write();
         for (info, partitions) in infos.into_iter().zip(opened) {
             hubs.insert(info.name.clone(), HubEntry { info, partitions });
@@ -94,13 +94,13 @@ impl Hub {
         spec: HubSpec,
     ) -> Result<Arc<HubInfo>, AdminError> {
         check_partitions(spec.partitions)?;
-        check_settings(&spec.settings)?;
+        spec.settings.check()?;
         if self.inner.hubs.read().contains_key(&spec.name) {
             return Err(AdminError::Exists(spec.name));
         }
         let info = self.new_info(random, spec);
         let partitions = self.create_partitions(&info, 0).map_err(storage)?;
-        self.write_catalogue(std::slice::from_ref(&info), None)
+        self.write_catalogue(std::slice::from_ref(&info), &[])
             .map_err(storage)?;
         let entry = HubEntry {
             info: info.clone(),
@@ -112,11 +112,12 @@ impl Hub {
 
     fn new_info(&self, random: &mut Random, spec: HubSpec) -> Arc<HubInfo> {
         let id = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
+        let name = spec.name;
         Arc::new(HubInfo {
-            name: spec.name,
             id: HubId(id.to_be_bytes()),
             partitions: spec.partitions,
-            settings: spec.settings,
+            settings: self.with_defaults(&name, spec.settings),
+            name,
             created_ms: now(&self.inner.shared).0,
         })
     }
@@ -134,7 +135,7 @@ impl Hub {
         disk.rename(&folder, &tombstone)
             .and_then(|()| self.sync_hubs_folder())
             .map_err(storage)?;
-        self.write_catalogue(&[], None).map_err(storage)?;
+        self.write_catalogue(&[], &[]).map_err(storage)?;
         if let Err(error) = disk.remove_folder(&tombstone) {
             tracing::warn!(hub = %name, %error, "the rest of a deleted hub will be removed at the next start");
         }
@@ -162,7 +163,8 @@ impl Hub {
         let more = self
             .create_partitions(&info, old.partitions)
             .map_err(storage)?;
-        self.replace(info, more)
+        self.replace(vec![info.clone()], more)?;
+        Ok(info)
     }
 
     pub(super) fn change_now(
@@ -171,12 +173,44 @@ impl Hub {
         settings: HubSettings,
     ) -> Result<Arc<HubInfo>, AdminError> {
         let _admin = self.inner.admin.lock();
-        check_settings(&settings)?;
+        settings.check()?;
         let info = Arc::new(HubInfo {
-            settings,
+            settings: self.with_defaults(name, settings),
             ..(*self.info_of(name)?).clone()
         });
-        self.replace(info, Vec::new())
+        self.replace(vec![info.clone()], Vec::new())?;
+        Ok(info)
+    }
+
+    fn with_defaults(&self, name: &HubName, settings: HubSettings) -> HubSettings {
+        resolved(&**self.inner.defaults.read(), name, settings)
+    }
+
+    /// Sets the defaults of settings that hubs do not have of their own: `defaults` takes the settings of a hub and returns them
+    /// with the defaults. It is called for every hub now, which is stored at once, and for each that is created or changed.
+    pub fn set_defaults(
+        &self,
+        defaults: impl Fn(HubSettings) -> HubSettings + Send + Sync + 'static,
+    ) -> Result<(), AdminError> {
+        let _admin = self.inner.admin.lock();
+        let changed = |entry: &HubEntry| {
+            let info = &entry.info;
+            let settings = resolved(&defaults, &info.name, info.settings.clone());
+            (settings != info.settings).then(|| {
+                let info = (**info).clone();
+                Arc::new(HubInfo { settings, ..info })
+            })
+        };
+        let infos = self
+            .inner
+            .hubs
+            .read()
+            .values()
+            .filter_map(changed)
+            .collect();
+        self.replace(infos, Vec::new())?;
+        *self.inner.defaults.write() = Box::new(defaults);
+        Ok(())
     }
 
     fn info_of(&self, name: &HubName) -> Result<Arc<HubInfo>, AdminError> {
@@ -187,22 +221,29 @@ impl Hub {
         Ok(entry.info.clone())
     }
 
-    /// Stores the change of a hub, then publishes it.
+    /// Stores the changes of hubs, then publishes them. A single one may have more partitions.
     fn replace(
         &self,
-        info: Arc<HubInfo>,
+        infos: Vec<Arc<HubInfo>>,
         more: Vec<Arc<Partition>>,
-    ) -> Result<Arc<HubInfo>, AdminError> {
-        self.write_catalogue(&[], Some(&info)).map_err(storage)?;
+    ) -> Result<(), AdminError> {
+        if infos.is_empty() {
+            return Ok(());
+        }
+        self.write_catalogue(&[], &infos).map_err(storage)?;
+        let mut more = Some(more);
         let mut hubs = self.inner.hubs.write();
-        if let Some(entry) = hubs.get_mut(&info.name) {
-            entry.partitions.extend(more);
+        for info in infos {
+            let Some(entry) = hubs.get_mut(&info.name) else {
+                continue;
+            };
+            entry.partitions.extend(more.take().unwrap_or_default());
             for partition in &entry.partitions {
                 partition.change(info.settings.clone());
             }
-            entry.info = info.clone();
+            entry.info = info;
         }
-        Ok(info)
+        Ok(())
     }
 
     pub(super) fn folder_of(&self, id: HubId) -> PathBuf {
@@ -248,12 +289,14 @@ impl Hub {
         Partition::new(inner.shared.clone(), store, settings, committers, readers)
     }
 
-    /// Writes the catalogue with hubs added, or with one changed.
-    fn write_catalogue(&self, new: &[Arc<HubInfo>], changed: Option<&HubInfo>) -> io::Result<()> {
+    /// Writes the catalogue with hubs added, or with some changed.
+    fn write_catalogue(&self, new: &[Arc<HubInfo>], changed: &[Arc<HubInfo>]) -> io::Result<()> {
+        let changed: BTreeMap<&HubName, &HubInfo> =
+            (changed.iter()).map(|info| (&info.name, &**info)).collect();
         let hubs = self.inner.hubs.read();
-        let infos = hubs.values().map(|entry| match changed {
-            Some(changed) if changed.name == entry.info.name => changed,
-            _ => &*entry.info,
+        let infos = hubs.values().map(|entry| {
+            let changed = changed.get(&entry.info.name);
+            changed.copied().unwrap_or(&entry.info)
         });
         catalogue::write(
             &*self.inner.shared.disk,
@@ -263,33 +306,19 @@ impl Hub {
     }
 }
 
+/// The settings of a hub with the defaults of the node. Hubs of the node itself do not take them.
+fn resolved(defaults: &Defaults, name: &HubName, settings: HubSettings) -> HubSettings {
+    match name.is_internal() {
+        true => settings,
+        false => defaults(settings),
+    }
+}
+
 fn check_partitions(requested: u32) -> Result<(), AdminError> {
     let max = HubSpec::PARTITIONS_MAX;
     match (1..=max).contains(&requested) {
         true => Ok(()),
         false => Err(AdminError::Partitions { requested, max }),
-    }
-}
-
-/// The header of a batch has 61 bytes; a smaller limit would be of no use.
-const BATCH_BYTES_MIN: u32 = 1024;
-const BATCH_BYTES_MAX: u32 = 1 << 30;
-
-/// Smaller segments would use up file descriptors and folders.
-const SEGMENT_BYTES_MIN: u64 = 1024;
-
-fn check_settings(settings: &HubSettings) -> Result<(), AdminError> {
-    let bytes = settings.batch_bytes_max;
-    if !(BATCH_BYTES_MIN..=BATCH_BYTES_MAX).contains(&bytes) {
-        return Err(AdminError::Settings(format!(
-            "the largest batch cannot have {bytes} bytes: use {BATCH_BYTES_MIN} to {BATCH_BYTES_MAX}"
-        )));
-    }
-    match settings.segments.bytes {
-        Some(bytes) if bytes < SEGMENT_BYTES_MIN => Err(AdminError::Settings(format!(
-            "a segment cannot be limited to {bytes} bytes: use {SEGMENT_BYTES_MIN} or more"
-        ))),
-        _ => Ok(()),
     }
 }
 

@@ -35,12 +35,16 @@ struct Inner {
     hubs: RwLock<BTreeMap<HubName, HubEntry>>,
     /// Held while the catalogue is changed; generates the ids of hubs.
     admin: Mutex<Random>,
+    /// Gives hubs the defaults of the node for settings that they do not have of their own.
+    defaults: RwLock<Box<Defaults>>,
     committers: Arc<Committers>,
     readers: Arc<Readers>,
     timer: Timer,
     /// Excludes other processes from the folder.
     lock: Mutex<Option<Lock>>,
 }
+
+type Defaults = dyn Fn(HubSettings) -> HubSettings + Send + Sync;
 
 struct HubEntry {
     info: Arc<HubInfo>,

@@ -87,6 +87,7 @@ impl Hub {
                 folder: path.to_path_buf(),
                 hubs: RwLock::new(BTreeMap::new()),
                 admin: Mutex::new(Random::from_os()),
+                defaults: RwLock::new(Box::new(|settings| settings)),
                 committers: Arc::new(Pool::new("hub-commit", committers, commit)),
                 readers: Arc::new(Readers::new(readers)),
                 timer: Timer::new(maintenance),

@@ -48,7 +48,8 @@ impl World {
                 ..Faults::default()
             });
         }
-        match self.random.below(9) {
+        match self.random.below(10) {
+            9 => self.set_defaults(),
             8 => {
                 let names = [0, 1, 2].map(|number| format!("hub-{number}"));
                 let missing = names.clone();
@@ -102,6 +103,25 @@ impl World {
         self.disk.set_faults(Faults::default());
     }
 
+    /// All hubs take a default, or none.
+    fn set_defaults(&mut self) {
+        let retention = Some(Duration::from_secs(self.random.below(1000)));
+        let set = self.hub.set_defaults(move |settings| HubSettings {
+            retention,
+            ..settings
+        });
+        for number in 0..3 {
+            let hub = format!("hub-{number}");
+            let now = self.hub.hub(&hub).map(|info| (*info).clone());
+            if let (Ok(()), Some(info)) = (&set, &now) {
+                assert_eq!(info.settings.retention, retention);
+            }
+            if now.is_some() {
+                self.hear(&hub, set.clone().map(|()| now));
+            }
+        }
+    }
+
     fn hear(&mut self, hub: &str, answer: Result<Option<HubInfo>, AdminError>) {
         match answer {
             Ok(now) => {
@@ -147,6 +167,44 @@ fn answered_changes_are_durable() {
         world.hub = start(&world.disk);
         world.check();
     }
+}
+
+// proves K4
+#[test]
+fn defaults_of_the_node_hold_for_all_hubs_but_its_own() {
+    let disk = SimDisk::new(1);
+    let hub = start(&disk);
+    for name in ["old", "__own"] {
+        done(hub.create(spec(name, 1, HubSettings::default()))).unwrap();
+    }
+    let short = |settings: HubSettings| match settings.retention {
+        Some(retention) if retention > Duration::from_secs(9) => HubSettings {
+            retention: Some(Duration::from_secs(9)),
+            ..settings
+        },
+        _ => settings,
+    };
+    hub.set_defaults(short).unwrap();
+    done(hub.create(spec("new", 1, HubSettings::default()))).unwrap();
+    done(hub.create_missing(vec![spec("missing", 1, HubSettings::default())])).unwrap();
+    done(hub.create_automatically(spec("automatic", 1, HubSettings::default()))).unwrap();
+    let changed = HubSettings {
+        batch_bytes_max: 5000,
+        ..HubSettings::default()
+    };
+    done(hub.change(&name("new"), changed)).unwrap();
+    done(hub.grow(&name("new"), 2)).unwrap();
+    let check = |hub: &Hub| {
+        for name in ["old", "new", "missing", "automatic"] {
+            let retention = hub.hub(name).unwrap().settings.retention;
+            assert_eq!(retention, Some(Duration::from_secs(9)), "{name}");
+        }
+        assert_eq!(hub.hub("__own").unwrap().settings, HubSettings::default());
+        assert_eq!(hub.hub("new").unwrap().partitions, 2);
+    };
+    check(&hub);
+    disk.crash();
+    check(&start(&disk));
 }
 
 #[test]

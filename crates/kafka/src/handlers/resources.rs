@@ -12,8 +12,9 @@ use crate::request::RequestContext;
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
 const CLIENT_METRICS: i8 = 16;
-/// Kafka's other types: loggers of a broker, groups. Nothing here has such settings.
-const WITHOUT_RESOURCES: [i8; 2] = [8, 32];
+const GROUP: i8 = 32;
+/// Kafka's other type: loggers of a broker. Nothing here has such settings.
+const WITHOUT_RESOURCES: [i8; 1] = [8];
 
 /// Version 0 asks for the metrics of clients alone.
 pub(crate) async fn list(
@@ -22,7 +23,7 @@ pub(crate) async fn list(
 ) -> ListConfigResourcesResponse {
     let response = ListConfigResourcesResponse::default();
     let known = |kind: &i8| {
-        matches!(*kind, TOPIC | BROKER | CLIENT_METRICS) || WITHOUT_RESOURCES.contains(kind)
+        matches!(*kind, TOPIC | BROKER | CLIENT_METRICS | GROUP) || WITHOUT_RESOURCES.contains(kind)
     };
     let kinds = &request.resource_types;
     let refused = match context.allow(Resource::Node) {
@@ -51,13 +52,13 @@ pub(crate) async fn list(
         let node = context.broker.options.node_id.to_string();
         resources.push(resource(BROKER, &node));
     }
-    if is_wanted(CLIENT_METRICS) {
-        let settings = context.broker.settings();
-        let names = settings.iter().filter_map(|(owner, _)| match owner {
-            SettingOwner::ClientMetrics(name) => Some(name),
-            _ => None,
-        });
-        resources.extend(names.map(|name| resource(CLIENT_METRICS, name)));
-    }
+    let settings = context.broker.settings();
+    let named = settings.iter().filter_map(|(owner, _)| match owner {
+        SettingOwner::ClientMetrics(name) => Some((CLIENT_METRICS, name)),
+        SettingOwner::Group(name) => Some((GROUP, name)),
+        _ => None,
+    });
+    let named = named.filter(|(kind, _)| is_wanted(*kind));
+    resources.extend(named.map(|(kind, name)| resource(kind, name)));
     response.with_config_resources(resources)
 }

@@ -98,7 +98,7 @@ fn spec(context: &RequestContext, topic: &CreatableTopic) -> Result<HubSpec, Ref
     Ok(HubSpec {
         name,
         partitions: partitions(context, topic)?,
-        settings: settings::read(initial.clone(), &initial, pairs)?,
+        settings: settings::change(initial.clone(), &initial, pairs)?,
     })
 }
 
@@ -156,7 +156,7 @@ fn create_result(
         return response;
     }
     let defaults = &context.broker.options.topics;
-    let configs = settings::all(&hub.settings, defaults);
+    let configs = settings::all(&hub.settings, defaults, &context.broker.settings());
     let configs = configs.into_iter().map(created_config);
     response
         .with_num_partitions(hub.partitions as i32)

@@ -13,7 +13,9 @@ use kafka_protocol::messages::*;
 use crate::common::*;
 
 const BROKER: i8 = 4;
+const TOPIC: i8 = 2;
 const CLIENT_METRICS: i8 = 16;
+const GROUP: i8 = 32;
 
 const SET: i8 = 0;
 const UNSET: i8 = 1;
@@ -128,6 +130,75 @@ async fn what_cannot_be_changed_is_refused() {
     assert_eq!(elsewhere, invalid);
     let reset = alter(&mut client, own, UNSET, "no.such.setting", "").await;
     assert_eq!(reset, 0, "tools reset throttles of any name");
+}
+
+#[tokio::test]
+async fn a_default_of_topics_is_one_of_the_node_and_of_every_broker() {
+    let server = start().await;
+    server.make("t", 1).await;
+    let mut client = server.connect().await;
+    let (own, every, t) = (Of(BROKER, "1"), Of(BROKER, ""), Of(TOPIC, "t"));
+    let policy = "log.cleanup.policy";
+    assert_eq!(
+        levels(&mut client, own, policy).await,
+        pairs(&[("delete", 5)])
+    );
+    assert_eq!(
+        alter(&mut client, every, APPEND, policy, "compact").await,
+        0
+    );
+    assert_eq!(alter(&mut client, own, SET, policy, "compact").await, 0);
+    let all = pairs(&[("compact", 2), ("delete,compact", 3), ("delete", 5)]);
+    assert_eq!(levels(&mut client, own, policy).await, all);
+    assert_eq!(levels(&mut client, t, "cleanup.policy").await, all);
+    assert_eq!(
+        alter(&mut client, every, SUBTRACT, policy, "compact").await,
+        0
+    );
+    assert_eq!(alter(&mut client, own, UNSET, policy, "").await, 0);
+    let kept = pairs(&[("delete", 3), ("delete", 5)]);
+    assert_eq!(levels(&mut client, t, "cleanup.policy").await, kept);
+    let invalid = Code::InvalidRequest.code();
+    for (name, value) in [
+        (policy, "shred"),
+        ("log.segment.bytes", "5"),
+        ("log.retention.ms", "soon"),
+        ("log.preallocate", "perhaps"),
+    ] {
+        let code = alter(&mut client, every, SET, name, value).await;
+        assert_eq!(code, invalid, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_group_has_settings_of_its_own() {
+    let server = start().await;
+    let mut client = server.connect().await;
+    let (group, other) = (Of(GROUP, "g"), Of(GROUP, "other"));
+    let session = "consumer.session.timeout.ms";
+    let default = pairs(&[("45000", 5)]);
+    assert_eq!(levels(&mut client, group, session).await, default);
+    assert_eq!(alter(&mut client, group, SET, session, "50000").await, 0);
+    let own = pairs(&[("50000", 8), ("45000", 5)]);
+    assert_eq!(levels(&mut client, group, session).await, own);
+    assert_eq!(levels(&mut client, other, session).await, default);
+    let list = ListConfigResourcesRequest::default().with_resource_types(vec![GROUP]);
+    let listed = client.call(1, &list).await.config_resources;
+    assert_eq!((listed.len(), &*listed[0].resource_name), (1, "g"));
+    let invalid = Code::InvalidConfig.code();
+    for (name, value) in [
+        (session, "44999"),
+        (session, "60001"),
+        ("consumer.heartbeat.interval.ms", "1"),
+        ("share.session.timeout.ms", "50000"),
+    ] {
+        assert_eq!(alter(&mut client, group, SET, name, value).await, invalid);
+    }
+    let unnamed = alter(&mut client, Of(GROUP, ""), SET, session, "50000").await;
+    assert_eq!(unnamed, Code::InvalidRequest.code());
+    assert_eq!(alter(&mut client, group, UNSET, session, "").await, 0);
+    assert_eq!(levels(&mut client, group, session).await, default);
+    assert!(client.call(1, &list).await.config_resources.is_empty());
 }
 
 #[tokio::test]

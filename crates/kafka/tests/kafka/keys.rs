@@ -1,9 +1,12 @@
 //! Rights, credentials and quotas of keys in the requests of Kafka's tools.
 // proves G1
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use highwater_access::{Key, KeyScope, Keys, Quota, Resource, Right, Rights, Usage};
+use highwater_access::{
+    AccessRule, EVERYBODY, Key, KeyScope, Keys, Principal, Quota, Resource, Right, Rights, Usage,
+};
 use highwater_kafka::{Authorizer, Identity, UserChange, UserChangeError, UserChangeRequest};
 use highwater_log::BoxFuture;
 use kafka_protocol::messages::*;
@@ -11,7 +14,8 @@ use kafka_protocol::messages::*;
 use crate::common::*;
 use crate::every_version::in_every_version;
 
-/// A node with two keys, whose clients need no login. Grants and quotas can be changed, of the key `app` only.
+/// A node with two keys, whose clients need no login. Grants, rules and quotas can be changed, of the key `app` only, and the
+/// rules for everybody.
 struct TwoKeys(Keys);
 
 impl TwoKeys {
@@ -28,6 +32,18 @@ impl TwoKeys {
     }
 
     fn change(&self, request: UserChangeRequest) -> Result<(), UserChangeError> {
+        if request.user == EVERYBODY {
+            let mut rules = self.0.everybody().list();
+            for change in request.changes {
+                match change {
+                    UserChange::AddRule(rule) => rules.push(rule),
+                    UserChange::RemoveRule(rule) => rules.retain(|known| *known != rule),
+                    _ => panic!("everybody has rules only"),
+                }
+            }
+            self.0.set_everybody(rules);
+            return Ok(());
+        }
         if request.user != "app" {
             let reason = format!("key `{}` is in the settings", request.user);
             return Err(UserChangeError::Refused(reason));
@@ -38,6 +54,8 @@ impl TwoKeys {
             match change {
                 UserChange::Grant(grant) => key.grants.push(grant),
                 UserChange::Revoke(grant) => key.grants.retain(|known| *known != grant),
+                UserChange::AddRule(rule) => key.rules.push(rule),
+                UserChange::RemoveRule(rule) => key.rules.retain(|known| *known != rule),
                 UserChange::SetRate { usage, per_second } => match usage {
                     Usage::BytesIn => quota.bytes_in_per_second = per_second,
                     _ => quota.bytes_out_per_second = per_second,
@@ -71,8 +89,16 @@ impl Authorizer for TwoKeys {
         Box::pin(std::future::ready(self.change(request)))
     }
 
-    fn may(&self, _who: &Identity, _right: Right, _on: Resource<'_>) -> bool {
-        true
+    fn everybody(&self) -> Vec<AccessRule> {
+        self.0.everybody().list()
+    }
+
+    fn may(&self, _who: &Identity, right: Right, on: Resource<'_>) -> bool {
+        Principal::Trusted(self.0.anonymous()).may(right, on)
+    }
+
+    fn may_see(&self, _who: &Identity, hub: &str) -> bool {
+        Principal::Trusted(self.0.anonymous()).may_see(hub)
     }
 }
 
@@ -141,6 +167,8 @@ const GROUP: i8 = 3;
 const READ: i8 = 3;
 const WRITE: i8 = 4;
 const CREATE: i8 = 5;
+const DESCRIBE: i8 = 8;
+const DENY: i8 = 2;
 
 #[tokio::test]
 async fn bindings_become_grants_and_are_taken_back() {
@@ -149,7 +177,7 @@ async fn bindings_become_grants_and_are_taken_back() {
     for version in 1..=3 {
         let reader = vec![
             binding(TOPIC, "in", READ),
-            binding(TOPIC, "in", 8),
+            binding(TOPIC, "in", DESCRIBE),
             binding(GROUP, "g", READ),
         ];
         let response = client.call(version, &creation(reader)).await;
@@ -161,7 +189,7 @@ async fn bindings_become_grants_and_are_taken_back() {
         let producer = vec![binding(TOPIC, "out", WRITE), binding(TOPIC, "out", CREATE)];
         let response = client.call(version, &creation(producer)).await;
         assert!(response.results.iter().all(|one| one.error_code == 0));
-        assert_eq!(described(&mut client, "in").await, [READ]);
+        assert_eq!(described(&mut client, "in").await, [READ, DESCRIBE]);
         assert_eq!(described(&mut client, "g").await, [READ]);
         assert_eq!(described(&mut client, "out").await, [WRITE, CREATE]);
 
@@ -181,7 +209,7 @@ async fn bindings_become_grants_and_are_taken_back() {
         let matching: Vec<usize> = (response.filter_results.iter())
             .map(|one| one.matching_acls.len())
             .collect();
-        assert_eq!(matching, [1, 1, 1, 0]);
+        assert_eq!(matching, [2, 1, 1, 0]);
         let acl = &response.filter_results[1].matching_acls[0];
         assert_eq!((acl.error_code, &*acl.principal), (0, "User:app"));
         assert_eq!((acl.operation, &*acl.resource_name), (WRITE, "out"));
@@ -248,9 +276,8 @@ async fn a_binding_that_no_right_says_is_refused_with_the_reason() {
     let mut client = server.connect().await;
     let good = || binding(TOPIC, "x", READ);
     let cases = [
-        (good().with_permission_type(2), "deny"),
+        (good().with_permission_type(1), "allows or denies"),
         (good().with_host(text("10.0.0.1")), "hosts"),
-        (good().with_principal(text("User:*")), "one key"),
         (good().with_principal(text("Group:app")), "User:NAME"),
         (good().with_principal(text("User:root")), "settings"),
         (good().with_resource_type(4), "without limits"),
@@ -258,7 +285,11 @@ async fn a_binding_that_no_right_says_is_refused_with_the_reason() {
         (good().with_resource_pattern_type(2), "literal or a prefix"),
         (good().with_resource_name(text("")), "bytes"),
         (good().with_resource_name(text("a*")), "ends with *"),
-        (good().with_operation(8), "comes with"),
+        (binding(GROUP, "g", DESCRIBE), "comes with"),
+        (
+            good().with_permission_type(DENY).with_operation(6),
+            "at once",
+        ),
         (binding(GROUP, "g", WRITE), "READ (listen) and DELETE"),
         (binding(5, "id", READ), "WRITE (send)"),
     ];
@@ -272,6 +303,119 @@ async fn a_binding_that_no_right_says_is_refused_with_the_reason() {
         assert!(message.contains(reason), "{reason}: {message}");
     }
     assert!(described(&mut client, "x").await.is_empty());
+}
+
+/// Principal, operation and permission of the bindings on this topic or group.
+async fn all_described(client: &mut Client, name: &str) -> Vec<(String, i8, i8)> {
+    let filter = all_acls().with_resource_name_filter(Some(text(name)));
+    let response = client.call(3, &filter).await;
+    let acls = response.resources.into_iter().flat_map(|one| one.acls);
+    acls.map(|acl| {
+        (
+            acl.principal.to_string(),
+            acl.operation,
+            acl.permission_type,
+        )
+    })
+    .collect()
+}
+
+#[tokio::test]
+async fn denials_and_rules_for_everybody_are_listed_and_taken_exactly_as_they_were_given() {
+    let server = with_keys().await;
+    let mut client = server.connect().await;
+    let everybody = |one: create_acls_request::AclCreation| one.with_principal(text("User:*"));
+    let denied = |one: create_acls_request::AclCreation| one.with_permission_type(DENY);
+    for version in 1..=3 {
+        let given = vec![
+            everybody(denied(binding(TOPIC, "x", 2))),
+            everybody(binding(TOPIC, "x", READ)),
+            everybody(binding(TOPIC, "x", DESCRIBE)),
+            everybody(denied(binding(GROUP, "x", 2))),
+            denied(binding(TOPIC, "x", WRITE)),
+            denied(binding(TOPIC, "x", CREATE)),
+            binding(TOPIC, "x", DESCRIBE),
+        ];
+        let expected: HashSet<(String, i8, i8)> = given
+            .iter()
+            .map(|one| {
+                (
+                    one.principal.to_string(),
+                    one.operation,
+                    one.permission_type,
+                )
+            })
+            .collect();
+        let response = client.call(version, &creation(given.clone())).await;
+        let codes = response.results.iter().map(|one| one.error_code);
+        assert_eq!(codes.collect::<Vec<_>>(), [0; 7]);
+        client.call(version, &creation(given)).await;
+        let found = all_described(&mut client, "x").await;
+        assert_eq!(found.len(), 7, "each once: {found:?}");
+        assert_eq!(found.into_iter().collect::<HashSet<_>>(), expected);
+
+        let of = |principal: &str, operation, permission| {
+            delete_acls_request::DeleteAclsFilter::default()
+                .with_resource_type_filter(TOPIC)
+                .with_resource_name_filter(Some(text("x")))
+                .with_pattern_type_filter(3)
+                .with_principal_filter(Some(text(principal)))
+                .with_host_filter(Some(text("*")))
+                .with_operation(operation)
+                .with_permission_type(permission)
+        };
+        let filters = vec![
+            of("User:*", 2, DENY),
+            of("User:*", 2, 3),
+            of("User:app", WRITE, DENY),
+        ];
+        let delete = DeleteAclsRequest::default().with_filters(filters);
+        let response = client.call(version, &delete).await;
+        let counts = response.filter_results.iter();
+        let counts: Vec<usize> = counts.map(|one| one.matching_acls.len()).collect();
+        assert_eq!(counts, [1, 0, 1]);
+        let taken = &response.filter_results[0].matching_acls[0];
+        assert_eq!((taken.error_code, taken.permission_type), (0, DENY));
+        assert_eq!((&*taken.principal, taken.operation), ("User:*", 2));
+        assert_eq!(all_described(&mut client, "x").await.len(), 5);
+        let rest = of("", 1, 1)
+            .with_resource_type_filter(1)
+            .with_principal_filter(None);
+        let rest = DeleteAclsRequest::default().with_filters(vec![rest]);
+        client.call(version, &rest).await;
+        assert!(all_described(&mut client, "x").await.is_empty());
+    }
+}
+
+/// The code of a topic in Metadata of this topic, and the number of topics with this name in Metadata of all.
+async fn metadata_of(client: &mut Client, topic: &str) -> (i16, usize) {
+    let one =
+        metadata_request::MetadataRequestTopic::default().with_name(Some(TopicName(text(topic))));
+    let named = MetadataRequest::default().with_topics(Some(vec![one]));
+    let code = client.call(12, &named).await.topics[0].error_code;
+    let all = client
+        .call(12, &MetadataRequest::default().with_topics(None))
+        .await;
+    let is_it = |found: &&metadata_response::MetadataResponseTopic| {
+        found.name.as_ref().is_some_and(|name| &**name == topic)
+    };
+    (code, all.topics.iter().filter(is_it).count())
+}
+
+#[tokio::test]
+async fn a_topic_that_is_denied_to_everybody_is_refused_and_left_out() {
+    let server = with_keys().await;
+    let mut client = server.connect().await;
+    server.make("x", 1).await;
+    assert_eq!(metadata_of(&mut client, "x").await, (0, 1));
+    let rule = |operation| {
+        let binding = binding(TOPIC, "x", operation).with_principal(text("User:*"));
+        creation(vec![binding.with_permission_type(DENY)])
+    };
+    client.call(3, &rule(READ)).await;
+    assert_eq!(metadata_of(&mut client, "x").await, (0, 1), "READ only");
+    client.call(3, &rule(2)).await;
+    assert_eq!(metadata_of(&mut client, "x").await, (29, 0));
 }
 
 #[tokio::test]

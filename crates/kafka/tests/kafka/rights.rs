@@ -297,6 +297,12 @@ fn hub_requests() -> Vec<Case> {
     let reset_node = incremental_alter_configs_request::AlterConfigsResource::default()
         .with_resource_type(4)
         .with_resource_name(text("1"));
+    let alter_group = alter_configs_request::AlterConfigsResource::default()
+        .with_resource_type(32)
+        .with_resource_name(text(GROUP));
+    let reset_group = incremental_alter_configs_request::AlterConfigsResource::default()
+        .with_resource_type(32)
+        .with_resource_name(text(GROUP));
     vec![
         case(&[Hub], 9, metadata_of(HUB), |r| r.topics[0].error_code),
         case(&[Hub, NewHub], 9, metadata_of(NEW), |r| {
@@ -345,6 +351,18 @@ fn hub_requests() -> Vec<Case> {
             &[Node],
             1,
             IncrementalAlterConfigsRequest::default().with_resources(vec![reset_node]),
+            |r| r.responses[0].error_code,
+        ),
+        case(
+            &[Group],
+            2,
+            AlterConfigsRequest::default().with_resources(vec![alter_group]),
+            |r| r.responses[0].error_code,
+        ),
+        case(
+            &[Group],
+            1,
+            IncrementalAlterConfigsRequest::default().with_resources(vec![reset_group]),
             |r| r.responses[0].error_code,
         ),
         case(&[Group], 4, describe(32, GROUP), |r| {

@@ -148,7 +148,15 @@ impl Credentials {
         on: Resource<'_>,
     ) -> Result<Principal, Denial> {
         if self.is_trusted() {
-            return Ok(Principal::Trusted);
+            let caller = Principal::Trusted(self.keys.anonymous());
+            return match caller.may_any(rights, on) {
+                true => Ok(caller),
+                false => {
+                    let error = unauthorized(format!("A rule denies {on} to everybody."));
+                    let who = caller.name().to_owned();
+                    Err(Denial { error, who })
+                }
+            };
         }
         let now_ms = self.clock.unix_millis();
         let login = self
@@ -160,8 +168,9 @@ impl Credentials {
         let granted = grants.filter_map(|grant| grant.key_for(path, &self.keys, now_ms));
         let mut known = None;
         for key in login.into_iter().chain(granted) {
-            if rights.iter().any(|right| key.may(*right, on)) {
-                return Ok(Principal::Key(key));
+            let caller = Principal::Key(key.clone());
+            if caller.may_any(rights, on) {
+                return Ok(caller);
             }
             known = Some(key);
         }
@@ -271,7 +280,7 @@ pub(super) fn claimed_name(token: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_access::{KeyScope, NoAudit, Rights};
+    use highwater_access::{AccessRule, KeyScope, NoAudit, Rights};
     use highwater_env::SimClock;
     use std::time::Duration;
 
@@ -366,11 +375,49 @@ mod tests {
         }
     }
 
+    // proves G1, A1
+    #[tokio::test]
+    async fn what_is_denied_to_everybody_is_denied_to_open_connections() {
+        let clock = Arc::new(SimClock::at_unix_nanos(0));
+        let keys = keys();
+        let mut reader = credentials(keys.clone(), clock.clone());
+        put(&mut reader, "reader", "sb://h/a", 100).await;
+        let mut root = credentials(keys.clone(), clock.clone());
+        put(&mut root, "root", "sb://h/a", 100).await;
+        let anonymous = Credentials {
+            anonymous: true,
+            ..credentials(keys.clone(), clock)
+        };
+        let listens = |client: &Credentials| {
+            let read = client.authorize("a", &[Right::Listen], Resource::Hub("a"));
+            let seen = client.authorize("a", Right::VISIBLE, Resource::Hub("a"));
+            (read.is_ok(), seen.is_ok())
+        };
+        for client in [&reader, &root, &anonymous] {
+            assert_eq!(listens(client), (true, true));
+        }
+        let denial: AccessRule = serde_json::from_str(
+            r#"{"effect": "deny", "access": "all", "kind": "hub", "name": "a"}"#,
+        )
+        .unwrap();
+        keys.set_everybody(vec![denial]);
+        assert_eq!(listens(&reader), (false, false));
+        assert_eq!(listens(&anonymous), (false, false));
+        assert_eq!(listens(&root), (true, true), "it manages the node");
+        let denied = anonymous.authorize("a", &[Right::Send], Resource::Hub("a"));
+        assert_eq!(denied.err().unwrap().who, "anonymous");
+        assert!(
+            anonymous
+                .authorize("b", &[Right::Send], Resource::Hub("b"))
+                .is_ok()
+        );
+    }
+
     #[test]
     fn a_node_without_keys_trusts_its_clients() {
         let clock = Arc::new(SimClock::at_unix_nanos(0));
         let credentials = credentials(Arc::default(), clock);
         let principal = credentials.authorize("a", &[Right::Manage], Resource::Hub("a"));
-        assert!(matches!(principal, Ok(Principal::Trusted)));
+        assert!(matches!(principal, Ok(Principal::Trusted(_))));
     }
 }

@@ -63,7 +63,7 @@ const SEND: &[Right] = &[Right::Send];
 const LISTEN: &[Right] = &[Right::Listen];
 const MANAGE: &[Right] = &[Right::Manage];
 /// A client with one of these may know that a hub exists.
-const VISIBLE: &[Right] = &[Right::Listen, Right::Send, Right::Manage];
+const VISIBLE: &[Right] = Right::VISIBLE;
 
 const fn needs(resource: AmqpResource, any_of: &'static [Right]) -> AmqpRight {
     AmqpRight { resource, any_of }
@@ -195,7 +195,7 @@ pub(super) fn authorize(
 /// Whether the client may create the hub that it sends to.
 pub(super) fn may_create(caller: &Principal, operation: AmqpOperation, hub: &str) -> bool {
     let mut rights = required(operation, NewHub).iter();
-    rights.any(|right| caller.may(*right, Resource::Hub(hub)))
+    rights.any(|right| caller.may(*right, Resource::NewHub(hub)))
 }
 
 #[cfg(test)]

@@ -258,7 +258,7 @@ impl App {
         match self.auto_create {
             Some(partitions)
                 if self.sharded(name)?.is_none()
-                    && caller.may(Right::Manage, Resource::Hub(name)) =>
+                    && caller.may(Right::Manage, Resource::NewHub(name)) =>
             {
                 let spec = HubSpec {
                     name: HubName::new(name)?,

@@ -13,7 +13,7 @@ use super::app::App;
 use super::console::CSRF_HEADER;
 use super::error::{Code, Error};
 use crate::text::is_local;
-use highwater_access::{ClientCertificate, Key, Principal, Resource, Right, sas};
+use highwater_access::{ClientCertificate, EverybodyRules, Key, Principal, Resource, Right, sas};
 
 /// Claimed names are cut to this length, because they may be anything.
 pub(super) const CLAIMED_NAME_LEN_MAX: usize = 64;
@@ -194,7 +194,7 @@ pub(super) fn local_caller(headers: &HeaderMap) -> Result<Principal, Error> {
         (!is_local(value)).then(|| value.to_owned())
     };
     match foreign(HOST).or_else(|| foreign(ORIGIN)) {
-        None => Ok(Principal::Trusted),
+        None => Ok(Principal::Trusted(EverybodyRules::default())),
         Some(name) => Err(Error::new(
             Code::Forbidden,
             format!("a node without keys does not answer requests for or from `{name}`"),

@@ -378,7 +378,7 @@ impl<'a> ApiRequest<'a> {
 
     /// Checks the right of an operation whose body names the hub or queue.
     pub(super) fn authorise(&self, on: Resource<'_>) -> Result<(), Error> {
-        if let Resource::Hub(name) | Resource::Queue(name) = on {
+        if let Resource::NewHub(name) | Resource::Hub(name) | Resource::Queue(name) = on {
             self.set_audited(name);
         }
         match self.operation.access {

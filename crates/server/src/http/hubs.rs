@@ -30,6 +30,7 @@ pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
         let name = Resource::Hub(hub.name.as_str());
         !hub.name.is_internal()
             && (caller.may(Right::Listen, name) || caller.may(Right::Manage, name))
+            && caller.may_see(hub.name.as_str())
     };
     let hubs = app.log()?.hubs();
     let hubs = hubs.iter().filter(|hub| visible(hub));
@@ -137,7 +138,14 @@ impl HubRequest {
                 return Err(Error::bad(message, "use delete, compact or compact,delete"));
             }
         };
-        Ok(HubSettings {
+        let given = [
+            ("cleanup.policy", self.cleanup.is_some()),
+            ("retention.ms", self.retention.is_some()),
+            ("retention.bytes", self.retention_bytes.is_some()),
+            ("max.message.bytes", self.batch_bytes_max.is_some()),
+        ];
+        let given = given.into_iter().filter(|(_, given)| *given);
+        let mut settings = HubSettings {
             cleanup,
             retention: match &self.retention {
                 Some(text) => retention(text)?,
@@ -146,7 +154,9 @@ impl HubRequest {
             retention_bytes: self.retention_bytes.unwrap_or(now.retention_bytes),
             batch_bytes_max: self.batch_bytes_max.unwrap_or(now.batch_bytes_max),
             ..now
-        })
+        };
+        settings.set_for_hub(given.map(|(name, _)| name));
+        Ok(settings)
     }
 }
 
@@ -157,7 +167,7 @@ pub(super) async fn create(mut request: ApiRequest<'_>) -> Result<Reply, Error> 
         let hint = format!("such as {example}");
         return Err(Error::bad("a hub needs a name", hint));
     };
-    request.authorise(Resource::Hub(name))?;
+    request.authorise(Resource::NewHub(name))?;
     let name = HubName::new(name)?;
     if name.is_internal() {
         let message = format!("`{name}` begins with `__`, which is reserved for the node");

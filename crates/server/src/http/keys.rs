@@ -37,6 +37,8 @@ pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
     };
     let mut answer = JsonAnswer::new(&request.app.budget)?;
     answer.rows("keys", keys.iter().map(row))?;
+    let everybody = stored.keys().everybody().list();
+    answer.rows("everybody", everybody.iter().map(|rule| json!(rule)))?;
     answer.finish()
 }
 
@@ -93,6 +95,7 @@ pub(super) async fn add(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
             .map(|lifetime| now_ms.saturating_add(lifetime)),
         quota: new.quota,
         grants: Vec::new(),
+        rules: Vec::new(),
     };
     let name = spec.name.clone();
     let secret = stored_keys(request.app)?.add(spec, now_ms).await?;
@@ -185,6 +188,7 @@ impl From<KeyError> for Error {
             }
             KeyError::Signs(_) => (Code::Conflict, "rotate it"),
             KeyError::NoCredential(_) => (Code::NotFound, "GET /api/keys lists the keys"),
+            KeyError::ManagesNode(_) => (Code::Conflict, "name a key without that right"),
             KeyError::Forbidden(..) => (Code::Forbidden, "use a key that has it"),
             KeyError::Storage(_) => (Code::Stopped, "look at the node and its disk"),
         };

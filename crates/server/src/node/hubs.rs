@@ -102,8 +102,18 @@ fn report(progress: &OpenProgress) {
     }
 }
 
+/// What the settings file says of a hub, with its defaults: no default of the node takes its place.
+const OF_SETTINGS: [&str; 4] = [
+    "cleanup.policy",
+    "retention.ms",
+    "retention.bytes",
+    "max.message.bytes",
+];
+
 /// Creates a hub of the settings, or applies them to it. A hub with more partitions than they have keeps them.
 async fn ensure(log: &dyn Log, spec: &HubSpec) -> Result<(), NodeError> {
+    let mut spec = spec.clone();
+    spec.settings.set_for_hub(OF_SETTINGS);
     let failed = |error| NodeError::Hub {
         hub: spec.name.to_string(),
         error,
@@ -118,7 +128,7 @@ async fn ensure(log: &dyn Log, spec: &HubSpec) -> Result<(), NodeError> {
             .map_err(failed)?;
     }
     // Settings that the file does not have stay as a client set them.
-    let settings = HubSettings {
+    let mut settings = HubSettings {
         cleanup: spec.settings.cleanup,
         retention: spec.settings.retention,
         retention_bytes: spec.settings.retention_bytes,
@@ -126,6 +136,7 @@ async fn ensure(log: &dyn Log, spec: &HubSpec) -> Result<(), NodeError> {
         ..hub.settings.clone()
     };
     if hub.settings != settings {
+        settings.set_for_hub(OF_SETTINGS);
         log.change(&spec.name, settings).await.map_err(failed)?;
     }
     Ok(())

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_env::{Clock, DescriptorBudget, shutdown_signal};
+use highwater_hub::groups::{GroupTimeouts, OwnTimeouts};
 use highwater_hub::{Hub, OpenError};
 use highwater_kafka::DynamicSettings;
 use highwater_log::{AdminError, HubName, Log};
@@ -177,14 +178,30 @@ fn accept_tokens(
     Ok(Some(tokens))
 }
 
-/// The settings that Kafka clients change, which the hub obeys.
-fn dynamic_settings(data: &Path, hub: Option<&Hub>) -> Result<StoredSettings, NodeError> {
+/// The settings that Kafka clients change, which the hub and the groups obey.
+fn dynamic_settings(
+    data: &Path,
+    hub: Option<&Hub>,
+    timeouts: OwnTimeouts,
+) -> Result<StoredSettings, NodeError> {
     let hub = hub.cloned();
-    let apply = move |settings: &DynamicSettings| {
+    let apply = move |settings: &Arc<DynamicSettings>| {
+        let own = settings.groups().map(|own| {
+            let timeouts = GroupTimeouts {
+                session: own.session,
+                heartbeat: own.heartbeat,
+            };
+            (own.group, timeouts)
+        });
+        timeouts.set(own.collect());
+        let Some(hub) = &hub else {
+            return Ok(());
+        };
         let default = highwater_hub::Options::default().maintenance;
-        if let Some(hub) = &hub {
-            hub.maintain_every(settings.maintenance().unwrap_or(default));
-        }
+        hub.maintain_every(settings.maintenance().unwrap_or(default));
+        let settings = settings.clone();
+        let defaults = hub.set_defaults(move |own| settings.with_topic_defaults(own));
+        defaults.map_err(|error| error.to_string())
     };
     StoredSettings::open(data, apply).map_err(NodeError::DynamicSettings)
 }
@@ -290,10 +307,12 @@ impl Node {
         };
         let node_log =
             NodeLog::open(&config, descriptors.files, clock.clone(), app.clone()).await?;
-        let settings = dynamic_settings(&config.data, node_log.hub())?;
+        let timeouts = OwnTimeouts::default();
+        let settings = dynamic_settings(&config.data, node_log.hub(), timeouts.clone())?;
         let log = node_log.log();
         let url = http.as_ref().map(|http| http.url.clone());
-        let mut services = Services::start(&config, &keys, &node_log, &clock, url).await?;
+        let mut services =
+            Services::start(&config, &keys, &node_log, &clock, url, timeouts).await?;
 
         let (audit, audit_writer) = audit::queue(clock.clone());
         let audit_writer = tokio::spawn(audit_writer.run(log.clone()));

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use highwater_access::{AuditLog, Keys};
 use highwater_env::{Clock, shutdown_signal};
+use highwater_hub::groups::OwnTimeouts;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -30,26 +31,30 @@ pub(super) struct Services {
     tasks: Tasks,
 }
 
-fn group_options(config: &Config) -> highwater_hub::groups::Options {
+fn group_options(config: &Config, own_timeouts: OwnTimeouts) -> highwater_hub::groups::Options {
     let defaults = highwater_hub::groups::Options::default();
     highwater_hub::groups::Options {
         session_min: config.session_min.min(defaults.session_max),
+        own_timeouts,
         ..defaults
     }
 }
 
 impl Services {
-    /// `url` is the base of links in notifications, unless the settings have one.
+    /// `url` is the base of links in notifications, unless the settings have one. `own_timeouts` are those of single consumer
+    /// groups.
     pub(super) async fn start(
         config: &Config,
         keys: &Arc<Keys>,
         node_log: &NodeLog,
         clock: &Arc<dyn Clock>,
         url: Option<String>,
+        own_timeouts: OwnTimeouts,
     ) -> Result<Services, NodeError> {
         let mut tasks = Tasks::default();
         let log = &node_log.log();
-        let coordinators = node_log.coordinators(group_options(config), clock, &mut tasks);
+        let coordinators =
+            node_log.coordinators(group_options(config, own_timeouts), clock, &mut tasks);
         let mut notify = config.notify.clone();
         notify.public_url = notify.public_url.or_else(|| url.clone());
         let notifier = Notifier::new(notify, config.egress.clone(), clock.clone());

@@ -395,12 +395,19 @@ fn is_json(event: &Event) -> Result<(), String> {
 fn unlimited_retention(cleanup: CleanupPolicy, largest: u32) -> HubSettings {
     let settings = HubSettings::default();
     let largest = largest.saturating_add(DEAD_LETTER_OVERHEAD_BYTES);
-    HubSettings {
+    let mut settings = HubSettings {
         cleanup,
         retention: None,
         batch_bytes_max: settings.batch_bytes_max.max(largest),
         ..settings
-    }
+    };
+    settings.set_for_hub([
+        "cleanup.policy",
+        "retention.ms",
+        "retention.bytes",
+        "max.message.bytes",
+    ]);
+    settings
 }
 
 /// Creates a hub with one partition, or changes its settings.
@@ -420,7 +427,7 @@ async fn ensure_hub(
             })
             .await
         }
-        Some(found) if found.settings != settings => log.change(name, settings).await,
+        Some(found) if !found.settings.has_values_of(&settings) => log.change(name, settings).await,
         Some(found) => Ok(found),
     };
     ensured

@@ -1,4 +1,4 @@
-//! Keys that are added, rotated and revoked while the node runs.
+//! Keys that are added, rotated and revoked while the node runs, and the rules for everybody.
 //!
 //! They are in `keys.json` in the data folder, which a node creates for its owner alone. It has the verifiers of
 //! secrets, and a secret itself only if the key signs shared access signatures. A change is durable before it takes
@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use highwater_access::{Keys, Right};
+use highwater_access::{AccessRule, Keys, Right};
 use highwater_env::disk;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, MutexGuard, watch};
@@ -41,9 +41,13 @@ pub enum KeyError {
     #[error("the node has {KEYS_MAX} stored keys, which is the limit")]
     TooMany,
     #[error(
-        "key `{0}` would have more than {GRANTS_MAX} rights over single names, which is the limit"
+        "`{0}` would have more than {GRANTS_MAX} rights and rules over single names, which is the limit"
     )]
     TooManyGrants(String),
+    #[error(
+        "key `{0}` may manage the node and could take the rule back, so rules that deny do not hold for it"
+    )]
+    ManagesNode(String),
     #[error("key `{0}` signs with its secret, which the node must know: rotate it")]
     Signs(String),
     #[error("key `{0}` has no such credential")]
@@ -67,6 +71,9 @@ pub struct StoredKeys {
 struct KeyFile {
     version: u32,
     keys: Vec<KeyRecord>,
+    /// The rules for everybody.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    everybody: Vec<AccessRule>,
 }
 
 const VERSION: u32 = 1;
@@ -74,14 +81,15 @@ const VERSION: u32 = 1;
 /// All of them are read for a list and written with every change.
 const KEYS_MAX: usize = 10_000;
 
-/// Every request of the key may scan all of them.
+/// All of them may be looked at for every request of the key. The rules for everybody are as many.
 const GRANTS_MAX: usize = 1_000;
 
 impl StoredKeys {
-    /// Reads the stored keys and adds them to `keys`, which has those of the settings.
+    /// Reads the stored keys and rules and adds them to `keys`, which has the keys of the settings.
     pub fn open(folder: &Path, keys: Arc<Keys>) -> io::Result<StoredKeys> {
         let path = folder.join("keys.json");
-        let records = read(&path)?;
+        let (records, everybody) = read(&path)?;
+        keys.set_everybody(everybody);
         for record in &records {
             let key = record.key().map_err(|error| invalid(&path, error))?;
             if !keys.add(key) {
@@ -169,7 +177,7 @@ impl StoredKeys {
         if key.is_none() && self.keys.list().len() == 1 {
             return Err(KeyError::Last(name.to_owned()));
         }
-        write(&self.path, &changed)?;
+        write(&self.path, &changed, self.keys.everybody().list())?;
         *records = changed;
         match key {
             Some(key) => self.keys.replace(key),
@@ -196,15 +204,15 @@ fn check_name(name: &str) -> Result<(), KeyError> {
     }
 }
 
-fn read(path: &Path) -> io::Result<Vec<KeyRecord>> {
+fn read(path: &Path) -> io::Result<(Vec<KeyRecord>, Vec<AccessRule>)> {
     let text = match disk::read_to_string(path) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Default::default()),
         Err(error) => return Err(error),
     };
     let file: KeyFile = serde_json::from_str(&text).map_err(|error| invalid(path, error))?;
     match file.version {
-        VERSION => Ok(file.keys),
+        VERSION => Ok((file.keys, file.everybody)),
         other => Err(invalid(path, format!("it has the unknown version {other}"))),
     }
 }
@@ -214,10 +222,11 @@ fn invalid(path: &Path, error: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
-fn write(path: &Path, keys: &[KeyRecord]) -> io::Result<()> {
+fn write(path: &Path, keys: &[KeyRecord], everybody: Vec<AccessRule>) -> io::Result<()> {
     let file = KeyFile {
         version: VERSION,
         keys: keys.to_vec(),
+        everybody,
     };
     let text = serde_json::to_vec_pretty(&file)?;
     disk::write_private(path, &text)

@@ -5,7 +5,8 @@ use std::io;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use highwater_access::{
-    Grant, Key, KeyScope, KeySecret, NameLists, Quota, Right, Rights, ScramHash, ScramVerifier,
+    AccessRule, Grant, Key, KeyScope, KeySecret, NameLists, Quota, Right, Rights, ScramHash,
+    ScramVerifier,
 };
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +52,9 @@ pub struct KeySpec {
     /// Rights over single names, beside `rights`, which hold for all of the key's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<Grant>,
+    /// Rules for this key alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<AccessRule>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -122,6 +126,7 @@ impl KeyRecord {
         self.secrets.is_empty()
             && spec.rights.is_empty()
             && spec.grants.is_empty()
+            && spec.rules.is_empty()
             && spec.certificates.is_empty()
             && spec.quota == Quota::default()
     }
@@ -232,6 +237,7 @@ impl KeyRecord {
             spec.scope(),
         )
         .with_grants(spec.grants.clone())
+        .with_rules(spec.rules.clone())
         .with_certificates(spec.certificates.clone())
         .expires(spec.expires_ms)
         .limited(spec.quota))

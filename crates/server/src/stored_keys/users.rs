@@ -1,13 +1,13 @@
 //! Changes of keys that Kafka's tools ask for: ACLs, SCRAM credentials and quotas of a user, which is a key.
 //!
-//! A user exists from its first ACL, credential or quota, as in Kafka, and is removed with its last one. A key of the
-//! settings is changed there, and the first key of a node cannot be made here: without rights it would lock out every
-//! client.
+//! A user is there from its first ACL, credential or quota on, as in Kafka, and goes with the last of them. A key of the
+//! settings is changed there, and the first key of a node cannot be made here: without rights it would lock everybody out.
+//! Everybody ([`EVERYBODY`]) has rules, and nothing else.
 
-use highwater_access::{Grant, Right, Rights, Usage};
+use highwater_access::{AccessEffect, AccessRule, EVERYBODY, Grant, Key, Right, Rights, Usage};
 use highwater_kafka::UserChange;
 
-use super::{GRANTS_MAX, KEYS_MAX, KeyError, KeyRecord, KeySpec, StoredKeys, check_name};
+use super::{GRANTS_MAX, KEYS_MAX, KeyError, KeyRecord, KeySpec, StoredKeys, check_name, write};
 
 /// Changes of one user, all or none.
 pub(crate) struct UserUpdate {
@@ -23,6 +23,9 @@ pub(crate) struct UserUpdate {
 impl StoredKeys {
     pub(crate) async fn update_user(&self, update: UserUpdate) -> Result<(), KeyError> {
         let name = &update.user;
+        if name == EVERYBODY {
+            return self.update_everybody(update).await;
+        }
         check_name(name)?;
         let records = self.records.lock().await;
         if self.keys.is_empty() {
@@ -55,6 +58,36 @@ impl StoredKeys {
             false => self.store(records, changed, name),
         }
     }
+
+    /// Changes the rules for everybody.
+    async fn update_everybody(&self, update: UserUpdate) -> Result<(), KeyError> {
+        // Held until the file is written.
+        let records = self.records.lock().await;
+        if self.keys.is_empty() {
+            return Err(KeyError::First);
+        }
+        let mut rules = self.keys.everybody().list();
+        for change in &update.changes {
+            match change {
+                UserChange::AddRule(rule) => {
+                    check_rights(&update.user, rule, update.client_rights)?;
+                    add_rule(&mut rules, rule);
+                }
+                UserChange::RemoveRule(rule) => rules.retain(|known| known != rule),
+                _ => return Err(KeyError::Name(update.user)),
+            }
+        }
+        if rules.len() > GRANTS_MAX.max(self.keys.everybody().list().len()) {
+            return Err(KeyError::TooManyGrants(update.user));
+        }
+        if update.validate_only {
+            return Ok(());
+        }
+        write(&self.path, &records, rules.clone())?;
+        self.keys.set_everybody(rules);
+        self.changes.send_replace(());
+        Ok(())
+    }
 }
 
 fn apply(record: &mut KeyRecord, change: &UserChange, client: Rights) -> Result<(), KeyError> {
@@ -62,6 +95,19 @@ fn apply(record: &mut KeyRecord, change: &UserChange, client: Rights) -> Result<
         UserChange::Grant(grant) => add_grant(record, grant, client),
         UserChange::Revoke(grant) => {
             record.spec.grants.retain(|known| known != grant);
+            Ok(())
+        }
+        UserChange::AddRule(rule) => {
+            check_rights(&record.spec.name, rule, client)?;
+            let manages_node = record.key().is_ok_and(|key| Key::manages_node(&key));
+            if rule.effect == AccessEffect::Deny && manages_node {
+                return Err(KeyError::ManagesNode(record.spec.name.clone()));
+            }
+            add_rule(&mut record.spec.rules, rule);
+            check_count(&record.spec)
+        }
+        UserChange::RemoveRule(rule) => {
+            record.spec.rules.retain(|known| known != rule);
             Ok(())
         }
         UserChange::SetCredential { hash, verifier } => {
@@ -97,11 +143,33 @@ fn add_grant(record: &mut KeyRecord, grant: &Grant, client: Rights) -> Result<()
     if spec.grants.contains(grant) {
         return Ok(());
     }
-    if spec.grants.len() >= GRANTS_MAX {
-        return Err(KeyError::TooManyGrants(spec.name.clone()));
-    }
     spec.grants.push(grant.clone());
-    Ok(())
+    check_count(spec)
+}
+
+/// No client gives a right that it does not have; any that manages the node may deny one.
+fn check_rights(user: &str, rule: &AccessRule, client: Rights) -> Result<(), KeyError> {
+    let given = rule
+        .rights()
+        .iter()
+        .filter(|_| rule.effect == AccessEffect::Allow);
+    match given.copied().find(|right| !client.has(*right)) {
+        Some(right) => Err(KeyError::Forbidden(user.to_owned(), right)),
+        None => Ok(()),
+    }
+}
+
+fn add_rule(rules: &mut Vec<AccessRule>, rule: &AccessRule) {
+    if !rules.contains(rule) {
+        rules.push(rule.clone());
+    }
+}
+
+fn check_count(spec: &KeySpec) -> Result<(), KeyError> {
+    match spec.grants.len() + spec.rules.len() > GRANTS_MAX {
+        true => Err(KeyError::TooManyGrants(spec.name.clone())),
+        false => Ok(()),
+    }
 }
 
 /// A client that sets the secret of a key gains all of its rights, so it must have them already. A key that signs needs
@@ -123,7 +191,10 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
-    use highwater_access::{GrantKind, Key, KeyScope, Keys, Resource, ScramHash, ScramVerifier};
+    use highwater_access::{
+        AccessKind, GrantKind, KeyScope, Keys, Resource, ScramHash, ScramVerifier,
+    };
+    use highwater_env::disk;
 
     use super::*;
 
@@ -258,6 +329,133 @@ mod tests {
             .update_user(by_manager("new", secret()))
             .await
             .unwrap();
+    }
+
+    fn rule(effect: AccessEffect, name: &str) -> AccessRule {
+        AccessRule {
+            effect,
+            access: AccessKind::Send,
+            kind: GrantKind::Hub,
+            name: name.to_owned(),
+        }
+    }
+
+    // proves G1
+    #[tokio::test]
+    async fn rules_hold_at_once_and_after_a_restart_until_they_are_taken() {
+        use AccessEffect::{Allow, Deny};
+        let folder = tempfile::tempdir().unwrap();
+        let (keys, stored) = open(folder.path());
+        let mut changes = stored.changes();
+        let given =
+            |user, effect, name| update(user, vec![UserChange::AddRule(rule(effect, name))]);
+        for given in [
+            given("app", Deny, "h"),
+            given(EVERYBODY, Allow, "*"),
+            given(EVERYBODY, Allow, "*"),
+            given(EVERYBODY, Deny, "i"),
+        ] {
+            stored.update_user(given).await.unwrap();
+            assert!(changes.has_changed().unwrap(), "jobs look at their rights");
+            changes.mark_unchanged();
+        }
+        for keys in [keys, open(folder.path()).0] {
+            let app = keys.get("app", 0).unwrap();
+            let sends = ["h", "i", "j"].map(|hub| app.may(Right::Send, Resource::Hub(hub)));
+            assert_eq!(sends, [false, false, true]);
+            assert_eq!(keys.everybody().list(), [rule(Allow, "*"), rule(Deny, "i")]);
+        }
+        let taken =
+            |user, effect, name| update(user, vec![UserChange::RemoveRule(rule(effect, name))]);
+        for taken in [
+            taken("app", Deny, "h"),
+            taken(EVERYBODY, Allow, "*"),
+            taken(EVERYBODY, Deny, "i"),
+        ] {
+            stored.update_user(taken).await.unwrap();
+        }
+        let (keys, _) = open(folder.path());
+        assert!(!keys.contains("app"), "its rule was the last of it");
+        assert!(keys.everybody().list().is_empty());
+    }
+
+    // proves G1
+    #[tokio::test]
+    async fn a_rule_gives_no_right_that_its_client_has_not_and_denies_no_manager_of_the_node() {
+        use AccessEffect::{Allow, Deny};
+        let folder = tempfile::tempdir().unwrap();
+        let (_, stored) = open(folder.path());
+        let by_manager = |user: &str, effect| UserUpdate {
+            client_rights: [Right::Manage].into_iter().collect(),
+            ..update(user, vec![UserChange::AddRule(rule(effect, "h"))])
+        };
+        for user in ["app", EVERYBODY] {
+            let refused = stored.update_user(by_manager(user, Allow)).await;
+            assert!(matches!(refused, Err(KeyError::Forbidden(..))), "{user}");
+            stored.update_user(by_manager(user, Deny)).await.unwrap();
+        }
+        let spec = KeySpec {
+            name: "operator".to_owned(),
+            rights: vec!["manage".to_owned()],
+            ..KeySpec::default()
+        };
+        stored.add(spec, 0).await.unwrap();
+        let refused = stored.update_user(by_manager("operator", Deny)).await;
+        assert!(matches!(refused, Err(KeyError::ManagesNode(_))));
+        let secret = vec![credential(ScramHash::Sha256, "pa55word", b"salt")];
+        let refused = stored.update_user(update(EVERYBODY, secret)).await;
+        assert!(matches!(refused, Err(KeyError::Name(_))));
+        let empty = tempfile::tempdir().unwrap();
+        let stored = StoredKeys::open(empty.path(), Arc::default()).unwrap();
+        let refused = stored.update_user(by_manager(EVERYBODY, Deny)).await;
+        assert!(matches!(refused, Err(KeyError::First)));
+    }
+
+    // proves G2
+    #[tokio::test]
+    async fn there_are_only_so_many_rules() {
+        let folder = tempfile::tempdir().unwrap();
+        let (keys, stored) = open(folder.path());
+        let rules = (0..GRANTS_MAX).map(|number| rule(AccessEffect::Deny, &number.to_string()));
+        let rules: Vec<UserChange> = rules.map(UserChange::AddRule).collect();
+        let one_more = vec![UserChange::AddRule(rule(AccessEffect::Deny, "one more"))];
+        for user in ["app", EVERYBODY] {
+            stored
+                .update_user(update(user, rules.clone()))
+                .await
+                .unwrap();
+            let refused = stored.update_user(update(user, one_more.clone())).await;
+            assert!(matches!(refused, Err(KeyError::TooManyGrants(_))), "{user}");
+        }
+        assert_eq!(keys.everybody().list().len(), GRANTS_MAX);
+        let refused = update("app", vec![UserChange::Grant(send("one more"))]);
+        let refused = stored.update_user(refused).await;
+        assert!(matches!(refused, Err(KeyError::TooManyGrants(_))));
+    }
+
+    /// A file without rules is written as before, so that the build before reads it.
+    #[tokio::test]
+    async fn a_file_of_before_opens_and_stays_one_without_rules() {
+        let folder = tempfile::tempdir().unwrap();
+        let before = r#"{"version": 1, "keys": [{"name": "app", "rights": ["send"], "sas": false,
+            "quota": {}, "created_ms": 5, "salt": "AAAA", "iterations": 4096, "secrets": []}]}"#;
+        disk::write_private(folder.path().join("keys.json"), before.as_bytes()).unwrap();
+        let (keys, stored) = open(folder.path());
+        assert!(
+            keys.get("app", 0)
+                .unwrap()
+                .may(Right::Send, Resource::Hub("h"))
+        );
+        let grant = UserChange::Grant(send("h"));
+        stored
+            .update_user(update("app", vec![grant]))
+            .await
+            .unwrap();
+        let text = disk::read_to_string(folder.path().join("keys.json")).unwrap();
+        assert!(
+            !text.contains("rules") && !text.contains("everybody"),
+            "{text}"
+        );
     }
 
     // proves G1

@@ -89,6 +89,41 @@ async fn a_key_is_added_rotated_and_revoked_without_a_restart() {
     node.stop().await;
 }
 
+/// The rules are those that CreateAcls stores.
+// proves G1
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_rule_denies_is_denied_over_http_and_in_the_console() {
+    let folder = tempfile::tempdir().unwrap();
+    disk::create_folder(folder.path().join("data")).unwrap();
+    let rules = json!([
+        {"effect": "deny", "access": "listen", "kind": "hub", "name": "h"},
+        {"effect": "allow", "access": "listen", "kind": "hub", "name": "i*"},
+        {"effect": "deny", "access": "manage", "kind": "new_hub", "name": "new-*"},
+    ]);
+    let file = json!({"version": 1, "keys": [], "everybody": rules}).to_string();
+    disk::write_private(folder.path().join("data/keys.json"), file.as_bytes()).unwrap();
+    let node = start(folder.path()).await;
+    let address = node.http_address().unwrap();
+    call_as(address, ROOT, "POST /api/hubs", r#"{"name":"i1"}"#).await;
+    let rights = json!({"rights": ["send", "listen", "manage"], "hubs": ["h", "new-*"]});
+    let app = add(address, "app", rights).await;
+    assert_eq!(send(address, &app).await, 201);
+    let read = "GET /hubs/h/partitions/0/messages";
+    call_as(address, &app, read, "").await.is(403, "forbidden");
+    let page = call_as(address, &app, "GET /console/hubs/h", "").await;
+    assert_eq!(page.status, 403);
+    let allowed = call_as(address, &app, "GET /hubs/i1/partitions/0/messages", "").await;
+    assert_eq!(allowed.status, 200, "{}", allowed.body);
+    let created = call_as(address, &app, "POST /api/hubs", r#"{"name":"new-1"}"#).await;
+    created.is(403, "forbidden");
+    let created = call_as(address, &app, "POST /new-2/messages", "1").await;
+    assert_ne!(created.status, 201, "{}", created.body);
+    assert_eq!(call_as(address, ROOT, read, "").await.status, 200);
+    let listed = call_as(address, ROOT, "GET /api/keys", "").await.json();
+    assert_eq!(listed["everybody"], rules);
+    node.stop().await;
+}
+
 // proves G4
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_expires_and_gives_no_right_that_its_maker_lacks() {

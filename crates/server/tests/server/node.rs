@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use highwater_env::RealClock;
+use highwater_env::{RealClock, disk};
 use highwater_server::config::Sources;
 use highwater_server::node::{Node, NodeError};
 use serde_json::Value;
@@ -138,4 +138,66 @@ async fn the_hubs_of_a_shared_name_are_made_and_the_name_must_be_free() {
     let refused = start_with(folder.path(), &[("sharded.u.hubs", "t")]).await;
     let error = refused.err().expect("there is a hub `u`").to_string();
     assert!(error.starts_with("`u` is a hub"), "{error}");
+}
+
+/// The file is what IncrementalAlterConfigs of the broker writes.
+// proves K4
+#[tokio::test(flavor = "multi_thread")]
+async fn hubs_take_the_defaults_of_the_node_and_give_them_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let make = |name: &str, more: &str| format!(r#"{{"name":"{name}"{more}}}"#);
+    let node = start(folder.path()).await.unwrap();
+    let address = node.http_address().unwrap();
+    call(address, "POST /api/hubs", &make("plain", "")).await;
+    call(
+        address,
+        "POST /api/hubs",
+        &make("own", r#","retention":"7d""#),
+    )
+    .await;
+    node.stop().await;
+
+    let file = folder.path().join("kafka.json");
+    let settings = r#"{"version": 1, "settings": [{"owner": "every_broker", "values":
+        {"log.retention.ms": "3600000", "log.cleanup.policy": "compact,delete"}}]}"#;
+    disk::write_private(&file, settings.as_bytes()).unwrap();
+    let node = start(folder.path()).await.unwrap();
+    let address = node.http_address().unwrap();
+    call(
+        address,
+        "POST /api/hubs",
+        &make("new", r#","cleanup":"delete""#),
+    )
+    .await;
+    let facts = async |name: &str| {
+        let hub = call(address, &format!("GET /api/hubs/{name}"), "").await;
+        let cleanup = hub["cleanup"].as_str().unwrap().to_owned();
+        (hub["retention_seconds"].as_u64().unwrap(), cleanup)
+    };
+    let (week, both, delete) = (604_800, "compact,delete".to_owned(), "delete".to_owned());
+    assert_eq!(facts("plain").await, (3600, both.clone()));
+    assert_eq!(facts("own").await, (week, both.clone()), "its retention");
+    assert_eq!(facts("new").await, (3600, delete.clone()), "its cleanup");
+    assert_eq!(facts("t").await, (week, delete.clone()), "of the settings");
+    call(address, "PATCH /api/hubs/plain", r#"{"retention":"1h"}"#).await;
+    node.stop().await;
+
+    disk::write_private(&file, br#"{"version": 1, "settings": []}"#).unwrap();
+    let node = start(folder.path()).await.unwrap();
+    let address = node.http_address().unwrap();
+    let facts = async |name: &str| {
+        let hub = call(address, &format!("GET /api/hubs/{name}"), "").await;
+        (
+            hub["retention_seconds"].as_u64().unwrap(),
+            hub["cleanup"].clone(),
+        )
+    };
+    assert_eq!(
+        facts("plain").await,
+        (3600, delete.clone().into()),
+        "now its own"
+    );
+    assert_eq!(facts("own").await, (week, delete.clone().into()));
+    assert_eq!(facts("new").await, (week, delete.into()));
+    node.stop().await;
 }

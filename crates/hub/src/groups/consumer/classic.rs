@@ -176,6 +176,7 @@ impl ConsumerGroup {
     ) -> Result<SyncResponse, GroupError> {
         let who = &request.member;
         let group_epoch = self.state.epoch;
+        let session = self.session();
         let member = self.classic_member(who)?;
         let classic = member.record.classic.clone().unwrap_or_default();
         let differs =
@@ -190,7 +191,7 @@ impl ConsumerGroup {
         }
         // One with partitions to revoke must rejoin by then.
         member.rejoin_by = None;
-        member.touch(now);
+        member.touch(now, session);
         let assigned = named(&member.record.assigned, find_name);
         Ok(SyncResponse {
             protocol_type: CONSUMER.to_owned(),
@@ -207,8 +208,9 @@ impl ConsumerGroup {
         now: Elapsed,
     ) -> Result<(), GroupError> {
         let (group_epoch, held) = (self.state.epoch, self.held.clone());
+        let session = self.session();
         let member = self.classic_member(who)?;
-        member.touch(now);
+        member.touch(now, session);
         let record = &member.record;
         let (_, missing) = record.target.split_by(&record.assigned);
         let is_behind = match record.progress {

@@ -154,7 +154,7 @@ impl ConsumerGroup {
         ConsumerHeartbeatResponse {
             member: request.member.clone(),
             epoch,
-            interval: self.options.consumer_heartbeat,
+            interval: self.heartbeat_interval(),
             assignment,
         }
     }
@@ -264,7 +264,7 @@ impl ConsumerGroup {
             self.instances.insert(instance.clone(), id.to_owned());
         }
         let revoke_by = previous.and_then(|member| member.revoke_by);
-        let mut member = Member::new(record, share, now, self.options.consumer_session);
+        let mut member = Member::new(record, share, now, self.session());
         member.revoke_by = revoke_by;
         self.members.insert(id.to_owned(), member);
         self.changes.members.insert(id.to_owned());
@@ -272,8 +272,9 @@ impl ConsumerGroup {
     }
 
     fn touch(&mut self, id: &str, now: Elapsed) {
+        let session = self.session();
         if let Some(member) = self.members.get_mut(id) {
-            member.touch(now);
+            self.deadline_changed |= member.touch(now, session);
         }
     }
 

@@ -58,7 +58,6 @@ pub(in crate::groups) struct MemberRecord {
 pub(super) struct Member {
     pub(super) record: MemberRecord,
     pub(super) expires: Elapsed,
-    session: Duration,
     /// When a classic member must have joined again, or have fetched its assignment.
     pub(super) rejoin_by: Option<Elapsed>,
     /// The deadline for revoking its pending partitions.
@@ -69,8 +68,8 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// A new member, or one after a restart: it has a whole session from now on. `session` is that of members of the
-    /// consumer protocol.
+    /// A new member, or one after a restart: it has a whole session from now on. `session` is that of the members of its
+    /// group that use the consumer protocol.
     pub(super) fn new(
         record: MemberRecord,
         share: MemberShare,
@@ -78,10 +77,8 @@ impl Member {
         session: Duration,
     ) -> Member {
         let revokes = record.progress == Progress::Unrevoked;
-        let session = (record.classic.as_ref()).map_or(session, |classic| classic.session_timeout);
         Member {
-            expires: now + session,
-            session,
+            expires: now + record.session(session),
             rejoin_by: None,
             revoke_by: revokes.then(|| now + record.rebalance_timeout),
             pattern_evaluated: now,
@@ -95,9 +92,12 @@ impl Member {
         by.fold(self.expires, Elapsed::min)
     }
 
-    /// It is alive.
-    pub(super) fn touch(&mut self, now: Elapsed) {
-        self.expires = now + self.session;
+    /// It is alive. Returns whether its session ends earlier than before, as after a change of the group's timeouts.
+    pub(super) fn touch(&mut self, now: Elapsed, session: Duration) -> bool {
+        let expires = now + self.record.session(session);
+        let is_earlier = expires < self.expires;
+        self.expires = expires;
+        is_earlier
     }
 
     /// It has its target of this assignment epoch.
@@ -107,6 +107,11 @@ impl Member {
 }
 
 impl MemberRecord {
+    /// A classic member brings its own.
+    fn session(&self, of_group: Duration) -> Duration {
+        (self.classic.as_ref()).map_or(of_group, |classic| classic.session_timeout)
+    }
+
     /// Size of the texts, which come from the client. The id is kept in several maps.
     pub(in crate::groups) fn bytes(&self, id: &str) -> usize {
         let optional = [&self.instance, &self.rack, &self.pattern];

@@ -157,11 +157,22 @@ impl ConsumerGroup {
             group.held.add(&record.assigned);
             group.held.add(&record.pending);
             let share = group.memory.charge_stored(record.bytes(&id));
-            let member = Member::new(record, share, now, group.options.consumer_session);
+            let member = Member::new(record, share, now, group.session());
             group.members.insert(id, member);
         }
         group.deadline_changed = true;
         group
+    }
+
+    /// The session of its members of the consumer protocol.
+    fn session(&self) -> Duration {
+        let own = self.options.own_timeouts.of(&self.name).session;
+        own.unwrap_or(self.options.consumer_session)
+    }
+
+    fn heartbeat_interval(&self) -> Duration {
+        let own = self.options.own_timeouts.of(&self.name).heartbeat;
+        own.unwrap_or(self.options.consumer_heartbeat)
     }
 
     pub(super) fn is_empty(&self) -> bool {

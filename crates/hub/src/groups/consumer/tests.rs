@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use highwater_log::{ConsumerHeartbeatResponse, GroupError, GroupState, HubId, Membership};
 
-use super::super::Options;
 use super::super::machine::Elapsed;
 use super::super::member_memory::MemberMemory;
+use super::super::{GroupTimeouts, Options};
 use super::partitions::PartitionSet;
 use super::{ConsumerGroup, Heartbeat, HubShape};
 
@@ -149,6 +149,44 @@ fn a_session_without_heartbeats_ends() {
     group.tick(85 * SECOND);
     assert!(group.is_empty());
     assert_eq!(group.epoch(), 2);
+}
+
+// proves K1
+#[test]
+fn a_group_has_timeouts_of_its_own_from_the_next_heartbeat_on() {
+    let options = Options::default();
+    let own = options.own_timeouts.clone();
+    let mut group = ConsumerGroup::new("g", 0, options, MemberMemory::new(1 << 20));
+    send(&mut group, &join("a"), Duration::ZERO).unwrap();
+    group.take_deadline();
+    let set = |name: &str, session| {
+        let timeouts = GroupTimeouts {
+            session: Some(session),
+            heartbeat: Some(9 * SECOND),
+        };
+        own.set([(name.to_owned(), timeouts)].into());
+    };
+    set("other", SECOND);
+    let response = send(&mut group, &beat("a", 1), SECOND).unwrap();
+    assert_eq!(response.interval, 5 * SECOND);
+    assert_eq!(group.deadline(), Some(46 * SECOND));
+    set("g", 60 * SECOND);
+    assert_eq!(group.deadline(), Some(46 * SECOND), "no heartbeat yet");
+    let response = send(&mut group, &beat("a", 1), 2 * SECOND).unwrap();
+    assert_eq!(response.interval, 9 * SECOND);
+    assert_eq!(group.take_deadline(), None, "it only moved back");
+    group.tick(61 * SECOND);
+    assert!(!group.is_empty());
+    group.take_deadline();
+    set("g", 50 * SECOND);
+    send(&mut group, &beat("a", 1), 3 * SECOND).unwrap();
+    assert_eq!(
+        group.take_deadline(),
+        Some(53 * SECOND),
+        "it is to wake up earlier"
+    );
+    group.tick(53 * SECOND);
+    assert!(group.is_empty());
 }
 
 #[test]

@@ -1,6 +1,14 @@
-//! Bindings of Kafka's ACLs, and what the rights and grants of a key are in them.
+//! Bindings of Kafka's ACLs, and what the rights, grants and rules of a key are in them.
 
-use highwater_access::{Grant, GrantKind, Key, KeyScope, NamePatterns, Right};
+use std::iter::once;
+use std::sync::Arc;
+
+use highwater_access::{
+    AccessEffect, AccessKind, AccessRule, EVERYBODY, Grant, GrantKind, Key, KeyScope, NamePatterns,
+    Right,
+};
+
+use crate::access::UserChange;
 
 pub(super) const ANY: i8 = 1;
 
@@ -26,6 +34,7 @@ pub(super) const DESCRIBE: i8 = 8;
 pub(super) const DESCRIBE_CONFIGS: i8 = 10;
 pub(super) const ALTER_CONFIGS: i8 = 11;
 
+pub(super) const DENY: i8 = 2;
 pub(super) const ALLOW: i8 = 3;
 
 /// The principal of a key.
@@ -86,16 +95,126 @@ fn patterns(names: &NamePatterns) -> Vec<Pattern> {
     }
 }
 
+/// What bindings are stored as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum StoredBinding {
+    Grant(Grant),
+    Rule(AccessRule),
+}
+
+impl StoredBinding {
+    /// Its operations, which were given at once and are taken at once.
+    pub(super) fn operations(&self) -> &'static [i8] {
+        let (right, kind) = match self {
+            StoredBinding::Grant(grant) => (grant.right, grant.kind),
+            StoredBinding::Rule(rule) => match rule.access {
+                AccessKind::All => return &[ALL],
+                AccessKind::See => return &[DESCRIBE],
+                AccessKind::Send => (Right::Send, rule.kind),
+                AccessKind::Listen => (Right::Listen, rule.kind),
+                AccessKind::Manage => (Right::Manage, rule.kind),
+            },
+        };
+        match kind {
+            GrantKind::NewHub => &[CREATE],
+            kind => operations(right, resource_type(kind)),
+        }
+    }
+
+    fn permission(&self) -> i8 {
+        match self {
+            StoredBinding::Rule(rule) if rule.effect == AccessEffect::Deny => DENY,
+            _ => ALLOW,
+        }
+    }
+
+    fn kind(&self) -> GrantKind {
+        match self {
+            StoredBinding::Grant(grant) => grant.kind,
+            StoredBinding::Rule(rule) => rule.kind,
+        }
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            StoredBinding::Grant(grant) => &grant.name,
+            StoredBinding::Rule(rule) => &rule.name,
+        }
+    }
+
+    /// Whether it has the creation of hubs, which is a part of `manage`.
+    pub(super) fn is_creation(&self) -> bool {
+        self.kind() == GrantKind::NewHub
+    }
+
+    pub(super) fn addition(self) -> UserChange {
+        match self {
+            StoredBinding::Grant(grant) => UserChange::Grant(grant),
+            StoredBinding::Rule(rule) => UserChange::AddRule(rule),
+        }
+    }
+
+    pub(super) fn removal(self) -> UserChange {
+        match self {
+            StoredBinding::Grant(grant) => UserChange::Revoke(grant),
+            StoredBinding::Rule(rule) => UserChange::RemoveRule(rule),
+        }
+    }
+}
+
 /// Operations on a resource that belong together: they were given at once, and are taken at once.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) resource: i8,
     pub(super) pattern: Pattern,
     pub(super) operations: &'static [i8],
+    pub(super) permission: i8,
     /// `None` for rights that were given with the key.
-    pub(super) grant: Option<Grant>,
+    pub(super) stored: Option<StoredBinding>,
     /// Whether it is what Kafka calls a super user, who may do everything without a binding.
     is_super_user: bool,
+}
+
+impl Entry {
+    fn of(stored: StoredBinding) -> Entry {
+        Entry {
+            resource: resource_type(stored.kind()),
+            pattern: Pattern::of(stored.name()),
+            operations: stored.operations(),
+            permission: stored.permission(),
+            stored: Some(stored),
+            is_super_user: false,
+        }
+    }
+}
+
+/// Whose bindings there are.
+pub(super) struct Holders {
+    pub(super) keys: Vec<Arc<Key>>,
+    pub(super) everybody: Vec<AccessRule>,
+}
+
+impl Holders {
+    /// The bindings of each key by its name, and those of everybody.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, Vec<Entry>)> {
+        let keys = self.keys.iter().map(|key| (&*key.name, entries(key)));
+        let rules = self.everybody.iter().cloned().map(StoredBinding::Rule);
+        keys.chain(once((EVERYBODY, rules.map(Entry::of).collect())))
+    }
+
+    /// What is stored for a user.
+    pub(super) fn stored(&self, user: &str) -> Vec<StoredBinding> {
+        let rules = |rules: &[AccessRule]| rules.iter().cloned().map(StoredBinding::Rule).collect();
+        let key = self.keys.iter().find(|key| key.name == user);
+        let mut stored: Vec<StoredBinding> = match key {
+            Some(key) => rules(&key.rules),
+            None if user == EVERYBODY => rules(&self.everybody),
+            None => Vec::new(),
+        };
+        let grants = key.into_iter().flat_map(|key| key.grants.iter().cloned());
+        stored.extend(grants.map(StoredBinding::Grant));
+        stored
+    }
 }
 
 /// Whether a key has all rights that Kafka has words for, without limits.
@@ -104,8 +223,8 @@ fn is_super_user(key: &Key) -> bool {
     key.scope == KeyScope::UNLIMITED && rights.iter().all(|right| key.rights.has(*right))
 }
 
-/// The rights and grants of a key.
-pub(super) fn entries(key: &Key) -> Vec<Entry> {
+/// The rights, grants and rules of a key.
+fn entries(key: &Key) -> Vec<Entry> {
     let is_super_user = is_super_user(key);
     let of_rights = resources(key).into_iter().flat_map(|(resource, pattern)| {
         let rights = key.rights.iter();
@@ -113,18 +232,15 @@ pub(super) fn entries(key: &Key) -> Vec<Entry> {
             resource,
             pattern: pattern.clone(),
             operations: operations(right, resource),
-            grant: None,
+            permission: ALLOW,
+            stored: None,
             is_super_user,
         })
     });
-    let of_grants = key.grants.iter().map(|grant| Entry {
-        resource: resource_type(grant.kind),
-        pattern: Pattern::of(&grant.name),
-        operations: granted_operations(grant),
-        grant: Some(grant.clone()),
-        is_super_user: false,
-    });
-    of_rights.chain(of_grants).collect()
+    let of_grants = key.grants.iter().cloned().map(StoredBinding::Grant);
+    let of_rules = key.rules.iter().cloned().map(StoredBinding::Rule);
+    let stored = of_grants.chain(of_rules).map(Entry::of);
+    of_rights.chain(stored).collect()
 }
 
 fn resource_type(kind: GrantKind) -> i8 {
@@ -132,13 +248,6 @@ fn resource_type(kind: GrantKind) -> i8 {
         GrantKind::Hub | GrantKind::NewHub => TOPIC,
         GrantKind::Group => GROUP,
         GrantKind::TransactionalId => TRANSACTIONAL_ID,
-    }
-}
-
-pub(super) fn granted_operations(grant: &Grant) -> &'static [i8] {
-    match grant.kind {
-        GrantKind::NewHub => &[CREATE],
-        kind => operations(grant.right, resource_type(kind)),
     }
 }
 
@@ -157,6 +266,31 @@ pub(super) fn possible_grants(resource: i8) -> &'static [(Right, GrantKind)] {
             (Right::Manage, GrantKind::Group),
         ],
         TRANSACTIONAL_ID => &[(Right::Send, GrantKind::TransactionalId)],
+        _ => &[],
+    }
+}
+
+/// The rules that bindings on a kind of resource can ask for, without their name.
+pub(super) fn possible_rules(resource: i8) -> &'static [(AccessKind, GrantKind)] {
+    use AccessKind::{All, Listen, Manage, See, Send};
+    match resource {
+        TOPIC => &[
+            (All, GrantKind::Hub),
+            (See, GrantKind::Hub),
+            (Listen, GrantKind::Hub),
+            (Send, GrantKind::Hub),
+            (Manage, GrantKind::Hub),
+            (Manage, GrantKind::NewHub),
+        ],
+        GROUP => &[
+            (All, GrantKind::Group),
+            (Listen, GrantKind::Group),
+            (Manage, GrantKind::Group),
+        ],
+        TRANSACTIONAL_ID => &[
+            (All, GrantKind::TransactionalId),
+            (Send, GrantKind::TransactionalId),
+        ],
         _ => &[],
     }
 }
@@ -196,13 +330,11 @@ fn selects(filter: i8, value: i8) -> bool {
 }
 
 impl Filter {
-    /// Whether it selects bindings of this key.
-    pub(super) fn selects_key(&self, key: &Key) -> bool {
-        let is_own = |filter: &str| filter.strip_prefix(USER) == Some(&key.name);
+    /// Whether it selects bindings of this user.
+    pub(super) fn selects_user(&self, user: &str) -> bool {
+        let is_own = |filter: &str| filter.strip_prefix(USER) == Some(user);
         let is_any_host = |host: &str| host == WILDCARD;
-        self.principal.as_deref().is_none_or(is_own)
-            && self.host.as_deref().is_none_or(is_any_host)
-            && selects(self.permission, ALLOW)
+        self.principal.as_deref().is_none_or(is_own) && self.host.as_deref().is_none_or(is_any_host)
     }
 
     /// The operations of the entry that it selects. Rights of a super user are no bindings in Kafka, so they are shown to who
@@ -211,7 +343,10 @@ impl Filter {
         if entry.is_super_user && self.principal.is_none() {
             return Vec::new();
         }
-        if !selects(self.resource, entry.resource) || !self.matches_pattern(&entry.pattern) {
+        let is_selected = selects(self.resource, entry.resource)
+            && selects(self.permission, entry.permission)
+            && self.matches_pattern(&entry.pattern);
+        if !is_selected {
             return Vec::new();
         }
         let operations = entry.operations.iter().copied();

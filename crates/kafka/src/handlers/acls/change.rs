@@ -1,11 +1,12 @@
-//! CreateAcls and DeleteAcls: bindings become grants of keys and are taken back.
+//! CreateAcls and DeleteAcls: bindings become grants and rules of keys, or rules for everybody, and are taken back.
 //!
-//! Several operations of Kafka are one right here, `manage`: bindings for all of them in one request grant it, and
-//! deleting them in one request revokes it. CREATE alone is a grant of its own.
+//! What one key is allowed are grants; what is denied, and what everybody is allowed, are rules. Several operations of Kafka are
+//! one right here, `manage`: it is given or denied to who asks for all of them at once, and taken the same way. CREATE alone is a
+//! binding of its own.
 
 use std::collections::BTreeMap;
 
-use highwater_access::{Grant, GrantKind, Right};
+use highwater_access::{AccessEffect, AccessKind, AccessRule, EVERYBODY, Grant};
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::create_acls_request::AclCreation;
 use kafka_protocol::messages::create_acls_response::AclCreationResult;
@@ -19,23 +20,24 @@ use kafka_protocol::messages::{
 
 use super::super::{Refusal, some_text, text, with_refusal};
 use super::binding::{
-    ALL, ALLOW, CLUSTER, DESCRIBE, Entry, Filter, GROUP, LITERAL, PREFIXED, Pattern, TOPIC,
-    TRANSACTIONAL_ID, USER, WILDCARD, entries, granted_operations, possible_grants,
+    ALL, ALLOW, CLUSTER, DENY, DESCRIBE, Entry, Filter, GROUP, LITERAL, PREFIXED, Pattern,
+    StoredBinding, TOPIC, TRANSACTIONAL_ID, USER, WILDCARD, possible_grants, possible_rules,
 };
-use super::keys;
+use super::holders;
 use crate::access::{UserChange, UserChangeRequest};
 use crate::request::RequestContext;
 
 /// Of topics, groups and transactional ids.
 const NAME_BYTES_MAX: usize = 1024;
 
-/// A binding that a grant can come from.
+/// A binding that a grant or a rule can come from.
 #[derive(Clone, Debug)]
 struct Binding {
     user: String,
     resource: i8,
     pattern: Pattern,
     operation: i8,
+    effect: AccessEffect,
 }
 
 fn refused(reason: impl ToString) -> Refusal {
@@ -44,19 +46,17 @@ fn refused(reason: impl ToString) -> Refusal {
 
 impl Binding {
     fn parse(creation: &AclCreation) -> Result<Binding, Refusal> {
-        if creation.permission_type != ALLOW {
-            let reason = "there are no deny rules: a key has no right that it was not given";
-            return Err(refused(reason));
-        }
+        let effect = match creation.permission_type {
+            ALLOW => AccessEffect::Allow,
+            DENY => AccessEffect::Deny,
+            _ => return Err(refused("a binding allows or denies")),
+        };
         if &*creation.host != WILDCARD {
             return Err(refused("rights hold for all hosts: use the host *"));
         }
-        let user = match creation.principal.strip_prefix(USER) {
-            Some(WILDCARD) => {
-                return Err(refused("a right is that of one key: there is no User:*"));
-            }
-            Some(user) => user.to_owned(),
-            None => return Err(refused("a principal is User:NAME, the name of a key")),
+        let Some(user) = creation.principal.strip_prefix(USER) else {
+            let reason = "a principal is User:NAME, the name of a key, or User:*";
+            return Err(refused(reason));
         };
         let resource = creation.resource_type;
         if resource == CLUSTER {
@@ -69,20 +69,50 @@ impl Binding {
             ));
         }
         Ok(Binding {
-            user,
+            user: user.to_owned(),
             resource,
             pattern: pattern(creation)?,
             operation: creation.operation,
+            effect,
         })
     }
 
-    /// The grant of this kind over its names.
-    fn grant(&self, right: Right, kind: GrantKind) -> Grant {
-        Grant {
-            right,
-            kind,
-            name: self.pattern.key_name(),
+    /// The grants that bindings like this can ask for: only what one key is allowed.
+    fn possible_grants(&self) -> Vec<Grant> {
+        if self.user == EVERYBODY || self.effect == AccessEffect::Deny {
+            return Vec::new();
         }
+        let possible = possible_grants(self.resource).iter();
+        let grant = possible.map(|(right, kind)| Grant {
+            right: *right,
+            kind: *kind,
+            name: self.pattern.key_name(),
+        });
+        grant.collect()
+    }
+
+    /// What bindings like this can become.
+    fn possible(&self) -> Vec<StoredBinding> {
+        let grants = self.possible_grants();
+        let rules = possible_rules(self.resource)
+            .iter()
+            .map(|(access, kind)| AccessRule {
+                effect: self.effect,
+                access: *access,
+                kind: *kind,
+                name: self.pattern.key_name(),
+            });
+        let is_rule = |rule: &AccessRule| grants.is_empty() || rule.access == AccessKind::See;
+        let rules = rules
+            .filter(is_rule)
+            .map(StoredBinding::Rule)
+            .collect::<Vec<_>>();
+        let grants = grants.into_iter().map(StoredBinding::Grant);
+        grants.chain(rules).collect()
+    }
+
+    fn names(&self) -> Names<'_> {
+        (&self.user, self.effect, self.resource, &self.pattern)
     }
 }
 
@@ -106,46 +136,56 @@ fn pattern(creation: &AclCreation) -> Result<Pattern, Refusal> {
 }
 
 /// Bindings over the same names of one user, which are judged together.
+#[derive(Default)]
 struct Together<'a> {
     bindings: Vec<&'a Binding>,
-    /// The grants that the user has over these names.
-    held: Vec<Grant>,
+    /// What the user has over these names.
+    held: Vec<StoredBinding>,
 }
 
 impl Together<'_> {
-    /// The grants that the bindings ask for, exactly.
-    fn grants(&self) -> Vec<Grant> {
+    /// What the bindings ask for, exactly.
+    fn asked(&self) -> Vec<StoredBinding> {
         let Some(first) = self.bindings.first() else {
             return Vec::new();
         };
-        let held = self.held.iter().flat_map(granted_operations).copied();
+        let held = self
+            .held
+            .iter()
+            .flat_map(StoredBinding::operations)
+            .copied();
         let asked = self.bindings.iter().map(|binding| binding.operation);
         let operations: Vec<i8> = held.chain(asked).collect();
-        let mut grants: Vec<Grant> = Vec::new();
-        for (right, kind) in possible_grants(first.resource) {
-            let grant = first.grant(*right, *kind);
-            let has = |operation: &i8| operations.contains(operation);
-            let is_asked = has(&ALL) || granted_operations(&grant).iter().all(has);
+        let has = |operation: &i8| operations.contains(operation);
+        let mut stored: Vec<StoredBinding> = Vec::new();
+        for possible in first.possible() {
+            let is_grant = matches!(possible, StoredBinding::Grant(_));
+            let is_asked = is_grant && has(&ALL) || possible.operations().iter().all(has);
             // A part of a right that is given as a whole.
-            let is_part = (grants.iter().chain(&self.held))
-                .any(|known| known.right == grant.right && known.kind != grant.kind);
-            if is_asked && !(is_part && *kind == GrantKind::NewHub) {
-                grants.push(grant);
+            let creates = |known: &StoredBinding| {
+                let is_whole = !known.is_creation();
+                is_whole
+                    && (possible.operations().iter()).all(|one| known.operations().contains(one))
+            };
+            let is_part = possible.is_creation() && stored.iter().chain(&self.held).any(creates);
+            if is_asked && !is_part {
+                stored.push(possible);
             }
         }
-        grants
+        stored
     }
 
-    /// Whether what the user is given covers the operation.
-    fn check(&self, operation: i8, grants: &[Grant]) -> Result<(), Refusal> {
-        let mut all = grants.iter().chain(&self.held);
-        let is_covered = match operation {
-            ALL => !grants.is_empty(),
-            // It comes with every right.
-            DESCRIBE => all.next().is_some(),
-            _ => all.any(|grant| granted_operations(grant).contains(&operation)),
-        };
+    /// Whether what the user has then covers the operation.
+    fn check(&self, operation: i8, asked: &[StoredBinding]) -> Result<(), Refusal> {
+        let mut all = asked.iter().chain(&self.held);
         let resource = self.bindings.first().map_or(0, |first| first.resource);
+        let is_grant = |one: &StoredBinding| matches!(one, StoredBinding::Grant(_));
+        let is_covered = match operation {
+            ALL if asked.iter().any(is_grant) => true,
+            // It comes with every right.
+            DESCRIBE if resource != TOPIC => all.next().is_some(),
+            _ => all.any(|one| one.operations().contains(&operation)),
+        };
         match is_covered {
             true => Ok(()),
             false => Err(refused(why_not(operation, resource))),
@@ -156,56 +196,53 @@ impl Together<'_> {
 fn why_not(operation: i8, resource: i8) -> &'static str {
     match (operation, resource) {
         (DESCRIBE, _) => {
-            "describing comes with READ, WRITE and the right to manage, and is no right of its own"
+            "describing comes with READ, WRITE and DELETE of a group or transactional id, and is no right of its own"
         }
         (_, TOPIC) => {
-            "a topic has READ (listen), WRITE (send), CREATE, and manage: CREATE, DELETE, ALTER, DESCRIBE_CONFIGS and \
-             ALTER_CONFIGS at once, or ALL"
+            "a topic has READ (listen), WRITE (send), DESCRIBE, CREATE, and manage: CREATE, DELETE, ALTER, \
+             DESCRIBE_CONFIGS and ALTER_CONFIGS at once, or ALL"
         }
-        (_, GROUP) => "a group has READ (listen) and DELETE (manage)",
-        _ => "a transactional id has WRITE (send)",
+        (_, GROUP) => "a group has READ (listen) and DELETE (manage), or ALL",
+        _ => "a transactional id has WRITE (send), or ALL",
     }
 }
 
-type Names<'a> = (&'a str, i8, &'a Pattern);
+type Names<'a> = (&'a str, AccessEffect, i8, &'a Pattern);
 
 pub(crate) async fn create(
     context: &RequestContext,
     request: CreateAclsRequest,
 ) -> CreateAclsResponse {
-    let parsed: Vec<Result<Binding, Refusal>> = match keys(context) {
-        Ok(_) => request.creations.iter().map(Binding::parse).collect(),
+    let (holders, parsed) = match holders(context) {
+        Ok(holders) => {
+            let parsed = request.creations.iter().map(Binding::parse).collect();
+            (Some(holders), parsed)
+        }
         Err(refusal) => {
             let all = request.creations.iter();
-            all.map(|_| Err(refusal.clone())).collect()
+            (None, all.map(|_| Err(refusal.clone())).collect())
         }
     };
+    let parsed: Vec<Result<Binding, Refusal>> = parsed;
     let mut groups: BTreeMap<Names<'_>, Together<'_>> = BTreeMap::new();
-    let known = context.broker.services.authorizer.keys();
     for binding in parsed.iter().flatten() {
-        let names = (&*binding.user, binding.resource, &binding.pattern);
-        let held = || {
-            let key = known.iter().find(|key| key.name == binding.user);
-            let grants = key.into_iter().flat_map(|key| &key.grants);
-            let possible = possible_grants(binding.resource);
-            let is_over_names = |grant: &&Grant| {
-                let kind = (grant.right, grant.kind);
-                grant.name == binding.pattern.key_name() && possible.contains(&kind)
-            };
-            grants.filter(is_over_names).cloned().collect()
-        };
-        let group = groups.entry(names).or_insert_with(|| Together {
-            bindings: Vec::new(),
-            held: held(),
+        let group = groups.entry(binding.names()).or_insert_with(|| {
+            let possible = binding.possible();
+            let stored = holders
+                .iter()
+                .flat_map(|holders| holders.stored(&binding.user));
+            Together {
+                bindings: Vec::new(),
+                held: stored.filter(|stored| possible.contains(stored)).collect(),
+            }
         });
         group.bindings.push(binding);
     }
     let outcomes = give(context, &groups).await;
     let results = parsed.iter().map(|parsed| {
         let outcome = parsed.as_ref().map_err(Clone::clone).and_then(|binding| {
-            let names = (&*binding.user, binding.resource, &binding.pattern);
-            let grants = groups[&names].grants();
-            groups[&names].check(binding.operation, &grants)?;
+            let together = &groups[&binding.names()];
+            together.check(binding.operation, &together.asked())?;
             match outcomes.get(&*binding.user) {
                 Some(Some(refusal)) => Err(refusal.clone()),
                 _ => Ok(()),
@@ -218,19 +255,17 @@ pub(crate) async fn create(
     CreateAclsResponse::default().with_results(results.collect())
 }
 
-/// Gives each user its grants at once. The outcomes have the refusal of each user, if there is one.
+/// Gives each user its grants and rules at once. The outcomes have the refusal of each user, if there is one.
 async fn give<'a>(
     context: &RequestContext,
     groups: &BTreeMap<Names<'a>, Together<'_>>,
 ) -> BTreeMap<&'a str, Option<Refusal>> {
     let mut changes: BTreeMap<&str, Vec<UserChange>> = BTreeMap::new();
     for ((user, ..), together) in groups {
+        let asked = together.asked().into_iter();
+        let new = asked.filter(|one| !together.held.contains(one));
         let of_user = changes.entry(user).or_default();
-        let new = together.grants().into_iter();
-        of_user.extend(
-            new.filter(|grant| !together.held.contains(grant))
-                .map(UserChange::Grant),
-        );
+        of_user.extend(new.map(StoredBinding::addition));
     }
     let mut outcomes = BTreeMap::new();
     for (user, changes) in changes {
@@ -267,13 +302,13 @@ struct Selection {
 }
 
 impl Selection {
-    fn check(&self) -> Result<&Grant, Refusal> {
-        let Some(grant) = &self.entry.grant else {
+    fn check(&self) -> Result<&StoredBinding, Refusal> {
+        let Some(stored) = &self.entry.stored else {
             let reason = "this right was given with the key: revoke the key (DELETE /api/keys/{name}), or change [[keys]] in the settings";
             return Err(refused(reason));
         };
         match self.operations.len() == self.entry.operations.len() {
-            true => Ok(grant),
+            true => Ok(stored),
             false => Err(refused(
                 "manage is taken as a whole: select all of its operations (ANY)",
             )),
@@ -285,8 +320,8 @@ pub(crate) async fn delete(
     context: &RequestContext,
     request: DeleteAclsRequest,
 ) -> DeleteAclsResponse {
-    let keys = match keys(context) {
-        Ok(keys) => keys,
+    let holders = match holders(context) {
+        Ok(holders) => holders,
         Err(refusal) => {
             context.audit("acls", Some(refusal.code));
             let results = request.filters.iter().map(|_| {
@@ -299,17 +334,17 @@ pub(crate) async fn delete(
     let filters: Vec<Filter> = request.filters.into_iter().map(filter).collect();
     // What a filter takes is not there for the next one, so the response has each binding once.
     let mut selections: Vec<Selection> = Vec::new();
-    for key in &keys {
-        for entry in entries(key) {
+    for (user, entries) in holders.iter() {
+        for entry in entries {
             let selected = filters.iter().enumerate().find_map(|(number, filter)| {
-                let is_own = filter.selects_key(key);
+                let is_own = filter.selects_user(user);
                 let operations = is_own.then(|| filter.selected(&entry))?;
                 (!operations.is_empty()).then_some((number, operations))
             });
             if let Some((filter, operations)) = selected {
                 selections.push(Selection {
                     filter,
-                    user: key.name.clone(),
+                    user: user.to_owned(),
                     entry,
                     operations,
                 });
@@ -350,9 +385,9 @@ async fn take<'a>(
 ) -> BTreeMap<&'a str, Option<Refusal>> {
     let mut changes: BTreeMap<&str, Vec<UserChange>> = BTreeMap::new();
     for selection in selections {
-        if let Ok(grant) = selection.check() {
+        if let Ok(stored) = selection.check() {
             let of_user = changes.entry(&selection.user).or_default();
-            of_user.push(UserChange::Revoke(grant.clone()));
+            of_user.push(stored.clone().removal());
         }
     }
     let mut outcomes = BTreeMap::new();
@@ -375,7 +410,7 @@ fn deleted(
             .with_principal(text(format!("{USER}{}", selection.user)))
             .with_host(text(WILDCARD))
             .with_operation(*operation)
-            .with_permission_type(ALLOW);
+            .with_permission_type(selection.entry.permission);
         let outcome = match &refusal {
             Some(refusal) => Err(refusal.clone()),
             None => Ok(()),

@@ -1,4 +1,6 @@
-use highwater_access::{Grant, GrantKind, KeyScope, Right, Rights};
+use std::sync::Arc;
+
+use highwater_access::{Grant, GrantKind, Key, KeyScope, Right, Rights};
 
 use super::binding::{
     ANY, CLUSTER, CREATE, GROUP, LITERAL, MATCH, PREFIXED, TOPIC, TRANSACTIONAL_ID, WRITE,
@@ -23,8 +25,15 @@ fn reader() -> Key {
     Key::new("app", "secret", rights, scope)
 }
 
+fn holders_of(key: Key) -> Holders {
+    Holders {
+        keys: vec![Arc::new(key)],
+        everybody: Vec::new(),
+    }
+}
+
 fn names(filter: &Filter, key: Key) -> Vec<(i8, String, i8)> {
-    let found = bindings(filter, &[Arc::new(key)]).into_keys();
+    let found = bindings(filter, &holders_of(key)).into_keys();
     found
         .map(|(resource, pattern)| (resource, pattern.name, pattern.kind))
         .collect()
@@ -76,11 +85,10 @@ fn a_grant_is_shown_beside_the_rights_and_once() {
         grant(GrantKind::Hub, "u"),
         grant(GrantKind::NewHub, "u"),
     ];
-    let key = Arc::new(reader().with_grants(grants));
-    let found = bindings(&filter(), &[key]);
+    let found = bindings(&filter(), &holders_of(reader().with_grants(grants)));
     let operations = |name: &str| -> Vec<i8> {
         let of_name = &found[&(TOPIC, Pattern::literal(name))];
-        of_name.iter().map(|(_, operation)| *operation).collect()
+        of_name.iter().map(|one| one.operation).collect()
     };
     assert_eq!(operations("new"), [CREATE]);
     assert_eq!(operations("u"), [5, 6, 7, 10, 11]);

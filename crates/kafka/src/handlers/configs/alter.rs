@@ -14,7 +14,9 @@ use kafka_protocol::messages::{
 use super::definitions::kind;
 use super::dynamic::{self, Definition};
 use super::settings::{self, changed_list};
-use super::{CLIENT_METRICS, NODE, TOPIC, client_metrics_owner, node, node_owner};
+use super::{
+    CLIENT_METRICS, GROUP, NODE, TOPIC, client_metrics_owner, group_owner, node, node_owner,
+};
 use crate::dynamic::{SettingError, SettingOwner, SettingUpdate};
 use crate::handlers::{Refusal, some_text, with_refusal};
 use crate::request::RequestContext;
@@ -80,7 +82,7 @@ async fn replace(
         let replaced = |_: HubSettings| {
             let pairs = configs.map(|config| (&*config.name, config.value.as_deref()));
             let initial = settings::initial(&context.broker.options.topics);
-            settings::read(initial.clone(), &initial, pairs)
+            settings::change(initial.clone(), &initial, pairs)
         };
         return alter_topic(context, name, replaced, validate_only).await;
     }
@@ -133,8 +135,8 @@ fn change_topic(
         let (name, value) = (&*config.name, config.value.as_deref());
         let operation = config.config_operation;
         settings = match operation {
-            SET => settings::read(settings, &initial, [(name, value)].into_iter())?,
-            UNSET => settings::read(settings, &initial, [(name, None)].into_iter())?,
+            SET => settings::change(settings, &initial, [(name, value)].into_iter())?,
+            UNSET => settings::change(settings, &initial, [(name, None)].into_iter())?,
             APPEND | SUBTRACT => {
                 let append = operation == APPEND;
                 settings::change_list(settings, &initial, (name, value), append)?
@@ -163,7 +165,7 @@ async fn alter_topic(
     Ok(())
 }
 
-/// The checked changes of the node or of a subscription.
+/// The checked changes of the node, of a group or of a subscription.
 fn update<'a>(
     context: &RequestContext,
     kind: i8,
@@ -179,9 +181,13 @@ fn update<'a>(
             client_metrics_owner(context, name)?,
             dynamic::of_client_metrics(),
         ),
+        GROUP => (
+            group_owner(context, name)?,
+            dynamic::of_group(&context.broker.options),
+        ),
         _ => {
-            let reason = "only settings of topics, of the broker and of client metrics can be changed; the sessions of all \
-                          groups are the same";
+            let reason =
+                "only topics, brokers, groups and client metrics have settings that can be changed";
             return Err(Refusal::new(Code::InvalidRequest, reason));
         }
     };
@@ -189,6 +195,15 @@ fn update<'a>(
     for change in changes {
         let definition = definitions.iter().find(|one| one.name == change.name);
         let value = match definition {
+            // As in Kafka, which has another code for what is wrong with a group.
+            Some(definition) if kind == GROUP => {
+                let value = changed_value(context, &owner, definition, &change);
+                value.map_err(|refusal| Refusal::new(Code::InvalidConfig, refusal.reason))?
+            }
+            None if kind == GROUP => {
+                let reason = format!("unknown setting {} of a group", change.name);
+                return Err(Refusal::new(Code::InvalidConfig, reason));
+            }
             Some(definition) => changed_value(context, &owner, definition, &change)?,
             // Tools reset throttles after their work, whatever they are called.
             None if change.operation == UNSET && !node::has(context, change.name) => None,
@@ -237,7 +252,8 @@ fn changed_value(
         }
         APPEND | SUBTRACT => {
             let settings = context.broker.settings();
-            let current = settings.value(owner, change.name).unwrap_or_default();
+            let current = settings.value(owner, change.name);
+            let current = current.unwrap_or(&definition.default);
             let value = changed_list(current, given, change.operation == APPEND);
             definition.check(&value).map(Some)
         }

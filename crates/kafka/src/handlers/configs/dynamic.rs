@@ -2,11 +2,11 @@
 
 use kafka_protocol::ResponseError as Code;
 
-use super::definitions::kind;
-use super::settings::{Setting, SettingLevel, list, source};
+use super::definitions::{self, DEFINITIONS, kind};
+use super::settings::{self, Setting, SettingLevel, list, source};
 use crate::dynamic::{DynamicSettings, SettingOwner, setting};
 use crate::handlers::Refusal;
-use crate::options::Options;
+use crate::options::{Options, TopicDefaults};
 use crate::telemetry::{INTERVAL_DEFAULT, check_match};
 
 /// A setting that clients change.
@@ -15,9 +15,21 @@ pub(super) struct Definition {
     /// One of [`kind`].
     pub(super) kind: i8,
     pub(super) default: String,
-    /// The smallest and the largest number.
-    range: (i64, i64),
+    /// The name that the default has elsewhere; empty if it is the same.
+    default_name: &'static str,
+    values: Values,
     documentation: &'static str,
+}
+
+/// The values that a setting takes.
+enum Values {
+    /// From the first to the last number.
+    Range(i64, i64),
+    List,
+    /// Expressions over clients.
+    Matches,
+    /// Those of a setting of topics, of which it is the default.
+    OfTopics(&'static definitions::Definition, TopicDefaults),
 }
 
 const WITHOUT_EFFECT: &str = "Stored without effect.";
@@ -68,7 +80,8 @@ pub(super) fn of_broker(options: &Options) -> Vec<Definition> {
             name: setting::CLEANER_BACKOFF,
             kind: kind::LONG,
             default: options.maintenance.as_millis().to_string(),
-            range: (100, BACKOFF_MS_MAX),
+            default_name: "",
+            values: Values::Range(100, BACKOFF_MS_MAX),
             documentation: "How often retention and compaction look for something to do.",
         },
         Definition {
@@ -76,7 +89,8 @@ pub(super) fn of_broker(options: &Options) -> Vec<Definition> {
             kind: kind::INT,
             default: options.connections_max.to_string(),
             // More than at the start would need more file descriptors than the node counts on.
-            range: (1, i64::try_from(options.connections_max).unwrap_or(INT_MAX)),
+            values: Values::Range(1, i64::try_from(options.connections_max).unwrap_or(INT_MAX)),
+            default_name: "",
             documentation: "Further connections are closed. At most what the node has at its start.",
         },
     ];
@@ -86,7 +100,8 @@ pub(super) fn of_broker(options: &Options) -> Vec<Definition> {
             name,
             kind: *kind,
             default: (*default).to_owned(),
-            range: (
+            default_name: "",
+            values: Values::Range(
                 *min,
                 if *kind == kind::INT {
                     INT_MAX
@@ -96,16 +111,55 @@ pub(super) fn of_broker(options: &Options) -> Vec<Definition> {
             ),
             documentation: WITHOUT_EFFECT,
         });
-    effective.into_iter().chain(ineffective).collect()
+    let all = effective.into_iter().chain(ineffective);
+    all.chain(of_topics(&options.topics)).collect()
+}
+
+/// The defaults of the settings of topics.
+fn of_topics(defaults: &TopicDefaults) -> impl Iterator<Item = Definition> {
+    let initial = settings::initial(defaults);
+    let named = DEFINITIONS.iter().filter(|one| !one.synonym.is_empty());
+    named.map(move |definition| Definition {
+        name: definition.synonym,
+        kind: definition.kind,
+        default: settings::default_of(definition, &initial, defaults),
+        default_name: "",
+        values: Values::OfTopics(definition, defaults.clone()),
+        documentation: definition.documentation,
+    })
+}
+
+/// The settings of a consumer group, within the limits of Kafka's broker.
+pub(super) fn of_group(options: &Options) -> Vec<Definition> {
+    let millis = |duration: std::time::Duration| duration.as_millis().to_string();
+    vec![
+        Definition {
+            name: setting::GROUP_HEARTBEAT,
+            kind: kind::INT,
+            default: millis(options.consumer_heartbeat),
+            default_name: "group.consumer.heartbeat.interval.ms",
+            values: Values::Range(5_000, 15_000),
+            documentation: "How often members of the consumer protocol send heartbeats.",
+        },
+        Definition {
+            name: setting::GROUP_SESSION,
+            kind: kind::INT,
+            default: millis(options.consumer_session),
+            default_name: "group.consumer.session.timeout.ms",
+            values: Values::Range(45_000, 60_000),
+            documentation: "A member of the consumer protocol is removed after this time without a heartbeat.",
+        },
+    ]
 }
 
 /// The settings of a subscription to the metrics of clients.
 pub(super) fn of_client_metrics() -> Vec<Definition> {
-    let list = |name, documentation| Definition {
+    let list = |name, values, documentation| Definition {
         name,
         kind: kind::LIST,
         default: String::new(),
-        range: (0, 0),
+        default_name: "",
+        values,
         documentation,
     };
     vec![
@@ -113,15 +167,18 @@ pub(super) fn of_client_metrics() -> Vec<Definition> {
             name: setting::INTERVAL,
             kind: kind::INT,
             default: INTERVAL_DEFAULT.as_millis().to_string(),
-            range: (100, 3_600_000),
+            default_name: "",
+            values: Values::Range(100, 3_600_000),
             documentation: "How often clients push their metrics.",
         },
         list(
             setting::MATCH,
+            Values::Matches,
             "The clients: NAME=REGEX, all of which must match. Empty: all clients.",
         ),
         list(
             setting::METRICS,
+            Values::List,
             "Prefixes of the names of metrics; * for all of them.",
         ),
     ]
@@ -141,22 +198,27 @@ impl Definition {
             Refusal::new(Code::InvalidRequest, reason)
         };
         let value = value.trim();
-        if self.kind != kind::LIST {
-            let (min, max) = self.range;
-            let number = value.parse::<i64>().ok();
-            let number = number.filter(|number| (min..=max).contains(number));
-            let number = number.ok_or_else(|| invalid(format!("a number from {min} to {max}")))?;
-            return Ok(number.to_string());
-        }
-        if value.len() > LIST_BYTES_MAX {
-            return Err(invalid(format!("at most {LIST_BYTES_MAX} bytes")));
-        }
-        if self.name == setting::MATCH {
-            for pattern in list(value) {
-                check_match(pattern).map_err(invalid)?;
+        match &self.values {
+            Values::Range(min, max) => {
+                let number = value.parse::<i64>().ok();
+                let number = number.filter(|number| (min..=max).contains(&number));
+                let number = number.ok_or_else(|| invalid(format!("a number from {min} to {max}")));
+                return Ok(number?.to_string());
             }
+            Values::OfTopics(definition, defaults) => {
+                settings::check_default(definition, defaults, value)?;
+            }
+            Values::Matches => {
+                for pattern in list(value) {
+                    check_match(pattern).map_err(invalid)?;
+                }
+            }
+            Values::List => {}
         }
-        Ok(value.to_owned())
+        match value.len() > LIST_BYTES_MAX {
+            true => Err(invalid(format!("at most {LIST_BYTES_MAX} bytes"))),
+            false => Ok(value.to_owned()),
+        }
     }
 }
 
@@ -176,7 +238,10 @@ pub(super) fn described(
             })
         });
         let default = SettingLevel {
-            name,
+            name: match definition.default_name {
+                "" => name,
+                other => other,
+            },
             value: definition.default,
             source: source::DEFAULT,
         };

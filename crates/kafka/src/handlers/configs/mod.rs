@@ -32,6 +32,8 @@ const GROUP: i8 = 32;
 
 const SUBSCRIPTION_NAME_BYTES_MAX: usize = 255;
 
+const GROUP_NAME_BYTES_MAX: usize = 1024;
+
 /// An upper bound of the memory of a response.
 pub(crate) fn response_bytes(request: &DescribeConfigsRequest) -> usize {
     request.resources.len() * RESOURCE_BYTES
@@ -75,7 +77,9 @@ fn settings_of(
     match resource.resource_type {
         TOPIC => {
             let hub = context.hub(name)?;
-            Ok(settings::all(&hub.settings, &context.broker.options.topics))
+            let defaults = &context.broker.options.topics;
+            let dynamic = context.broker.settings();
+            Ok(settings::all(&hub.settings, defaults, &dynamic))
         }
         NODE => {
             let owner = node_owner(context, name)?;
@@ -89,8 +93,11 @@ fn settings_of(
             Ok(dynamic::described(definitions, &settings, &sources))
         }
         GROUP => {
-            context.allow(Resource::Group(name))?;
-            Ok(node::group_settings(&context.broker.options))
+            let owner = group_owner(context, name)?;
+            let definitions = dynamic::of_group(&context.broker.options);
+            let settings = context.broker.settings();
+            let sources = [(owner, source::GROUP)];
+            Ok(dynamic::described(definitions, &settings, &sources))
         }
         _ => Err(Refusal::new(
             Code::InvalidRequest,
@@ -127,6 +134,17 @@ fn node_owner(context: &RequestContext, name: &str) -> Result<SettingOwner, Refu
             let reason = format!("node {node} is the only node");
             Err(Refusal::new(Code::InvalidRequest, reason))
         }
+    }
+}
+
+fn group_owner(context: &RequestContext, name: &str) -> Result<SettingOwner, Refusal> {
+    context.allow(Resource::Group(name))?;
+    match name.is_empty() || name.len() > GROUP_NAME_BYTES_MAX {
+        true => {
+            let reason = format!("a group has a name of 1 to {GROUP_NAME_BYTES_MAX} bytes");
+            Err(Refusal::new(Code::InvalidRequest, reason))
+        }
+        false => Ok(SettingOwner::Group(name.to_owned())),
     }
 }
 

@@ -1,7 +1,7 @@
-//! Settings of the node and of groups that are described only: the node's own settings are in its settings file.
+//! Settings of the node that are described only: they are in its settings file.
 
 use super::definitions::kind;
-use super::settings::{Setting, SettingLevel, source, timestamp_type_name};
+use super::settings::{Setting, SettingLevel, source};
 use crate::options::Options;
 use crate::request::RequestContext;
 
@@ -17,8 +17,7 @@ pub(super) fn settings(context: &RequestContext) -> Vec<Setting> {
     let mut described = listener_settings(context);
     described.extend(topic_settings(&context.broker.options));
     described.extend(limits(&context.broker.options));
-    let of_node = |setting| to_setting(setting, source::NODE);
-    described.into_iter().map(of_node).collect()
+    described.into_iter().map(to_setting).collect()
 }
 
 /// Whether the node has such a setting.
@@ -26,28 +25,7 @@ pub(super) fn has(context: &RequestContext, name: &str) -> bool {
     settings(context).iter().any(|setting| setting.name == name)
 }
 
-/// All groups have the same ones.
-pub(super) fn group_settings(options: &Options) -> Vec<Setting> {
-    let millis = |duration: std::time::Duration| duration.as_millis().to_string();
-    let described = [
-        Described {
-            name: "consumer.heartbeat.interval.ms",
-            value: millis(options.consumer_heartbeat),
-            kind: kind::INT,
-            documentation: "How often members of the consumer protocol send heartbeats.",
-        },
-        Described {
-            name: "consumer.session.timeout.ms",
-            value: millis(options.consumer_session),
-            kind: kind::INT,
-            documentation: "A member of the consumer protocol is removed after this time without a heartbeat.",
-        },
-    ];
-    let of_group = |setting| to_setting(setting, source::DEFAULT);
-    described.into_iter().map(of_group).collect()
-}
-
-fn to_setting(described: Described, source: i8) -> Setting {
+fn to_setting(described: Described) -> Setting {
     Setting {
         name: described.name,
         kind: described.kind,
@@ -56,7 +34,7 @@ fn to_setting(described: Described, source: i8) -> Setting {
         levels: vec![SettingLevel {
             name: described.name,
             value: described.value,
-            source,
+            source: source::NODE,
         }],
     }
 }
@@ -92,12 +70,6 @@ fn topic_settings(options: &Options) -> Vec<Described> {
             value: "1".into(),
             kind: kind::INT,
             documentation: "The replicas of a topic that is created without a number. There is one node.",
-        },
-        Described {
-            name: "log.message.timestamp.type",
-            value: timestamp_type_name(options.topics.timestamp_type).into(),
-            kind: kind::STRING,
-            documentation: "The timestamps of topics that are created without message.timestamp.type.",
         },
         Described {
             name: "num.partitions",

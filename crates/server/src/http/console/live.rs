@@ -194,7 +194,7 @@ impl LivePage {
                 let known = app.keys.get(&key.name, app.clock.unix_millis());
                 known.is_some_and(|known| Arc::ptr_eq(&known, key))
             }
-            (None, Principal::Trusted) => app.keys.is_empty(),
+            (None, Principal::Trusted(_)) => app.keys.is_empty(),
             (None, Principal::Anonymous) => false,
         }
     }

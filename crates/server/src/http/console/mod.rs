@@ -116,7 +116,7 @@ async fn shell(context: &Context<'_>, head: &Parts) -> Shell {
             .unwrap_or_default(),
         key: match caller {
             Principal::Key(key) => Some(key.name.clone()),
-            Principal::Anonymous | Principal::Trusted => None,
+            Principal::Anonymous | Principal::Trusted(_) => None,
         },
     }
 }

@@ -115,7 +115,7 @@ pub(super) async fn put(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
     let new: NewJob = request.read_json(example).await?;
     let author = match &request.caller {
         Principal::Key(key) => Some(key.name.clone()),
-        Principal::Anonymous | Principal::Trusted => None,
+        Principal::Anonymous | Principal::Trusted(_) => None,
     };
     let job = jobs.put(&name, new.files, new.start, author).await?;
     Ok(reply::ok(&detail_json(&job)))

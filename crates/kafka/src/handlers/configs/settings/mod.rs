@@ -6,10 +6,11 @@
 use std::time::Duration;
 
 use highwater_log::batch::{Codec, TimestampType};
-use highwater_log::{CleanupPolicy, HubSettings};
+use highwater_log::{CleanupPolicy, HubSettings, SettingOrigin};
 use kafka_protocol::ResponseError as Code;
 
 use super::definitions::{DEFINITIONS, Definition, definition, kind, name};
+use crate::dynamic::{DynamicSettings, SettingOwner};
 use crate::handlers::Refusal;
 use crate::options::TopicDefaults;
 
@@ -55,6 +56,7 @@ pub(crate) mod source {
     pub(crate) const NODE: i8 = 4;
     pub(crate) const DEFAULT: i8 = 5;
     pub(crate) const CLIENT_METRICS: i8 = 7;
+    pub(crate) const GROUP: i8 = 8;
 }
 
 /// The longest value of a setting that is stored as it is.
@@ -101,6 +103,27 @@ pub(crate) fn read<'a>(
     Ok(settings)
 }
 
+/// Changes settings as [`read`] does, and notes which of them were set for the hub.
+pub(crate) fn change<'a>(
+    settings: HubSettings,
+    initial: &HubSettings,
+    pairs: impl Iterator<Item = (&'a str, Option<&'a str>)> + Clone,
+) -> Result<HubSettings, Refusal> {
+    let mut settings = read(settings, initial, pairs.clone())?;
+    for (name, value) in pairs {
+        let Some(definition) = definition(name).filter(|one| one.ineffective.is_none()) else {
+            continue;
+        };
+        match value {
+            Some(_) => settings.set_for_hub([definition.name]),
+            None => {
+                settings.origins.remove(name);
+            }
+        }
+    }
+    Ok(settings)
+}
+
 /// Adds values to a list setting, or removes them from it.
 pub(crate) fn change_list(
     settings: HubSettings,
@@ -119,7 +142,7 @@ pub(crate) fn change_list(
         None => value_of(&settings, name).unwrap_or_default(),
     };
     let text = changed_list(&current, value.unwrap_or_default(), append);
-    read(settings, initial, std::iter::once((name, Some(&*text))))
+    change(settings, initial, std::iter::once((name, Some(&*text))))
 }
 
 /// A list with further values, or without some.
@@ -312,21 +335,18 @@ pub(super) fn timestamp_type_name(kind: TimestampType) -> &'static str {
 }
 
 /// Every setting of a hub, by name.
-pub(crate) fn all(settings: &HubSettings, defaults: &TopicDefaults) -> Vec<Setting> {
+pub(crate) fn all(
+    settings: &HubSettings,
+    defaults: &TopicDefaults,
+    dynamic: &DynamicSettings,
+) -> Vec<Setting> {
     let initial = initial(defaults);
     let describe = |definition: &Definition| {
         let name = definition.name;
-        let (own, default) = match definition.ineffective {
-            Some(default) => (
-                stored(settings, name).map(str::to_owned),
-                default.to_owned(),
-            ),
-            None => {
-                let default = value_of(&initial, name);
-                let default = default.unwrap_or_else(|| node_value(defaults, name));
-                let own = value_of(settings, name).filter(|own| *own != default);
-                (own, default)
-            }
+        let default = default_of(definition, &initial, defaults);
+        let own = match definition.ineffective {
+            Some(_) => stored(settings, name).map(str::to_owned),
+            None => own_value(settings, name, &default),
         };
         let own = own.map(|value| SettingLevel {
             name,
@@ -338,15 +358,116 @@ pub(crate) fn all(settings: &HubSettings, defaults: &TopicDefaults) -> Vec<Setti
             value: default,
             source: source::DEFAULT,
         };
+        let levels = own.into_iter().chain(node_levels(definition, dynamic));
         Setting {
             name,
             kind: definition.kind,
             read_only: false,
             documentation: definition.documentation,
-            levels: own.into_iter().chain([default]).collect(),
+            levels: levels.chain([default]).collect(),
         }
     };
     DEFINITIONS.iter().map(describe).collect()
+}
+
+/// The default of a setting that nobody has set.
+pub(super) fn default_of(
+    definition: &Definition,
+    initial: &HubSettings,
+    defaults: &TopicDefaults,
+) -> String {
+    match definition.ineffective {
+        Some(default) => default.to_owned(),
+        None => {
+            let default = value_of(initial, definition.name);
+            default.unwrap_or_else(|| node_value(defaults, definition.name))
+        }
+    }
+}
+
+/// Refuses a default of a setting that no topic could have.
+pub(super) fn check_default(
+    definition: &Definition,
+    defaults: &TopicDefaults,
+    value: &str,
+) -> Result<(), Refusal> {
+    let initial = initial(defaults);
+    let pair = std::iter::once((definition.name, Some(value)));
+    let checked = read(initial.clone(), &initial, pair).and_then(|settings| Ok(settings.check()?));
+    checked.map_err(|refusal| Refusal::new(Code::InvalidRequest, refusal.reason))
+}
+
+/// The value of a setting that has an effect, if the hub has it of its own.
+fn own_value(settings: &HubSettings, name: &str, default: &str) -> Option<String> {
+    let value = value_of(settings, name);
+    match settings.origins.get(name) {
+        Some(SettingOrigin::Hub) => value,
+        Some(SettingOrigin::Node { .. }) => None,
+        None => value.filter(|value| value != default),
+    }
+}
+
+/// The defaults that were set for the node and for every node.
+fn node_levels(definition: &Definition, dynamic: &DynamicSettings) -> Vec<SettingLevel> {
+    let owners = [
+        (SettingOwner::Broker, source::DYNAMIC_NODE),
+        (SettingOwner::EveryBroker, source::DYNAMIC_EVERY_NODE),
+    ];
+    let levels = owners.iter().filter_map(|(owner, source)| {
+        Some(SettingLevel {
+            name: definition.synonym,
+            value: dynamic.value(owner, definition.synonym)?.to_owned(),
+            source: *source,
+        })
+    });
+    levels.collect()
+}
+
+/// The settings of a hub with the defaults that were set for the node, for those that it does not have of its own.
+pub(crate) fn with_defaults(mut settings: HubSettings, dynamic: &DynamicSettings) -> HubSettings {
+    for name in effective() {
+        let Some(definition) = definition(name) else {
+            continue;
+        };
+        let default = dynamic.of_broker(definition.synonym);
+        let before = match settings.origins.get(name) {
+            Some(SettingOrigin::Hub) => continue,
+            Some(SettingOrigin::Node { before }) => before.clone(),
+            None if default.is_none() || is_set(&settings, name) => continue,
+            None => value_of(&settings, name),
+        };
+        // It was checked when it was set.
+        let is_taken = default.is_some_and(|value| set(&mut settings, definition, value).is_ok());
+        if is_taken {
+            let origin = SettingOrigin::Node { before };
+            settings.origins.insert(name.to_owned(), origin);
+            continue;
+        }
+        settings.origins.remove(name);
+        match before {
+            Some(value) => {
+                // It was the value of the hub.
+                let _ = set(&mut settings, definition, &value);
+            }
+            None => reset(&mut settings, name, &HubSettings::default()),
+        }
+    }
+    settings
+}
+
+/// Whether a value that nobody is known to have set is neither the default of Kafka's topics nor that of other hubs.
+fn is_set(settings: &HubSettings, name: &str) -> bool {
+    let kinds = [TimestampType::Create, TimestampType::LogAppend];
+    let kafka = kinds.map(|timestamp_type| {
+        let defaults = TopicDefaults {
+            timestamp_type,
+            ..TopicDefaults::default()
+        };
+        initial(&defaults)
+    });
+    let value = value_of(settings, name);
+    let mut defaults = kafka.into_iter().chain([HubSettings::default()]);
+    defaults.all(|default| value_of(&default, name) != value)
 }
 
 /// The settings that have an effect, by Kafka's names. `None`: the node decides.

@@ -1,5 +1,7 @@
 //! Tests of the settings under Kafka's names.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use proptest::prelude::*;
 
 use super::*;
@@ -18,7 +20,11 @@ fn read_one(name: &str, value: &str) -> Result<HubSettings, String> {
 }
 
 fn shown(settings: &HubSettings, name: &str) -> (String, i8) {
-    let all = all(settings, &TopicDefaults::default());
+    let all = all(
+        settings,
+        &TopicDefaults::default(),
+        &DynamicSettings::default(),
+    );
     let setting = all.into_iter().find(|setting| setting.name == name);
     let setting = setting.unwrap();
     (setting.value().to_owned(), setting.source())
@@ -184,7 +190,151 @@ fn stored_values_are_bounded() {
     assert!(read_one(throttled, &"x".repeat(TEXT_BYTES_MAX)).is_ok());
 }
 
+/// Defaults that were set for the node, by the names of settings of topics.
+fn node_defaults(pairs: &[(&str, &str)]) -> DynamicSettings {
+    let values = pairs.iter().map(|(name, value)| {
+        let synonym = definition(name).unwrap().synonym;
+        (synonym.to_owned(), (*value).to_owned())
+    });
+    DynamicSettings::new([(SettingOwner::EveryBroker, values.collect())])
+}
+
+#[test]
+fn a_hub_over_http_and_one_of_before_keep_what_differs_from_the_default() {
+    let day = Duration::from_secs(24 * 3600);
+    let plain = HubSettings::default();
+    let short = HubSettings {
+        retention: Some(day),
+        ..HubSettings::default()
+    };
+    let defaults = [
+        ("retention.ms", "5"),
+        ("message.timestamp.type", "CreateTime"),
+    ];
+    let defaults = node_defaults(&defaults);
+    let taken = with_defaults(plain.clone(), &defaults);
+    assert_eq!(taken.retention, Some(Duration::from_millis(5)));
+    assert_eq!(taken.timestamps.kind, TimestampType::Create);
+    assert_eq!(with_defaults(short, &defaults).retention, Some(day));
+    let given_back = with_defaults(taken, &DynamicSettings::default());
+    assert_eq!(given_back, plain, "with its own kind of timestamps");
+    let mut explicit = plain;
+    explicit.set_for_hub(["retention.ms"]);
+    let kept = with_defaults(explicit, &defaults).retention;
+    assert_eq!(kept, HubSettings::default().retention);
+}
+
+#[test]
+fn a_default_is_shown_with_its_source_and_behind_the_value_of_the_topic() {
+    let defaults = node_defaults(&[("retention.ms", "5"), ("flush.ms", "7")]);
+    let shown = |settings: &HubSettings, name: &str| {
+        let all = all(settings, &TopicDefaults::default(), &defaults);
+        let setting = all.into_iter().find(|one| one.name == name).unwrap();
+        let levels = setting.levels.into_iter();
+        levels
+            .map(|level| (level.name, level.value, level.source))
+            .collect::<Vec<_>>()
+    };
+    let level = |name, value: &str, source| (name, value.to_owned(), source);
+    let every = level("log.retention.ms", "5", source::DYNAMIC_EVERY_NODE);
+    let default = level("log.retention.ms", "604800000", source::DEFAULT);
+    let taken = with_defaults(base(), &defaults);
+    let expected = [every.clone(), default.clone()];
+    assert_eq!(shown(&taken, "retention.ms"), expected);
+    let pair = ("retention.ms", Some("604800000"));
+    let own = change(taken, &base(), [pair].into_iter());
+    let own = own.map_err(|refusal| refusal.reason).unwrap();
+    let topic = level("retention.ms", "604800000", source::TOPIC);
+    assert_eq!(shown(&own, "retention.ms"), [topic, every, default]);
+    assert_eq!(shown(&base(), "flush.ms")[0].1, "7", "without effect");
+}
+
+#[test]
+fn a_default_that_no_topic_could_have_is_refused() {
+    let refused = |name: &str, value: &str| {
+        let definition = definition(name).unwrap();
+        check_default(definition, &TopicDefaults::default(), value).is_err()
+    };
+    assert!(refused("cleanup.policy", "shred"));
+    assert!(refused("segment.bytes", "100"));
+    assert!(refused("max.message.bytes", "100"));
+    assert!(refused("flush.ms", "often"));
+    assert!(!refused("segment.bytes", "1048576"));
+}
+
+/// Changes of settings and of defaults, by number in `CHANGED`. A default is set or removed, a setting set or reset.
+#[derive(Clone, Debug)]
+struct Step {
+    of_node: bool,
+    at: usize,
+    is_set: bool,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = (any::<bool>(), 0..CHANGED.len(), any::<bool>());
+    let step = step.prop_map(|(of_node, at, is_set)| Step {
+        of_node,
+        at,
+        is_set,
+    });
+    prop::collection::vec(step, 0..40)
+}
+
 proptest! {
+    /// The oracle: a setting has its own value, else the default of the node, else the built-in one.
+    // proves K4
+    #[test]
+    fn a_topic_has_its_own_settings_and_the_defaults_of_the_node(steps in steps()) {
+        let mut settings = base();
+        let mut own = BTreeSet::new();
+        let mut of_node = BTreeMap::new();
+        for step in steps {
+            let (name, value) = CHANGED[step.at];
+            let definition = definition(name).unwrap();
+            if definition.ineffective.is_some() {
+                continue;
+            }
+            if step.of_node {
+                // Another value than that of the topic.
+                let value = match definition.kind {
+                    kind::INT | kind::LONG => "1048577",
+                    kind::DOUBLE => "0.75",
+                    _ => value,
+                };
+                match step.is_set {
+                    true => of_node.insert(name, value),
+                    false => of_node.remove(name),
+                };
+            } else {
+                let value = Some(value).filter(|_| step.is_set);
+                let changed = change(settings.clone(), &base(), [(name, value)].into_iter());
+                let Ok(changed) = changed else {
+                    continue;
+                };
+                settings = changed;
+                match step.is_set {
+                    true => own.insert(name),
+                    false => own.remove(name),
+                };
+            }
+            let pairs: Vec<_> = of_node.iter().map(|(name, value)| (*name, *value)).collect();
+            let defaults = node_defaults(&pairs);
+            settings = with_defaults(settings, &defaults);
+            prop_assert_eq!(&with_defaults(settings.clone(), &defaults), &settings);
+            for (name, value) in CHANGED {
+                let is_effective = effective().any(|effective| effective == name);
+                let built_in = value_of(&base(), name);
+                let expected = match own.contains(name) {
+                    true => Some(value.to_owned()),
+                    false => of_node.get(name).map(|value| (*value).to_owned()).or(built_in),
+                };
+                if is_effective {
+                    prop_assert_eq!(value_of(&settings, name), expected, "{}", name);
+                }
+            }
+        }
+    }
+
     // proves K4
     #[test]
     fn what_is_described_can_be_set_again(changes in prop::collection::vec((0..33usize, any::<u32>()), 0..12)) {
@@ -199,7 +349,7 @@ proptest! {
             let pair = (definition.name, Some(&*text));
             settings = read(settings.clone(), &base(), [pair].into_iter()).unwrap_or(settings);
         }
-        let shown = all(&settings, &TopicDefaults::default());
+        let shown = all(&settings, &TopicDefaults::default(), &DynamicSettings::default());
         let own = shown.iter().filter(|setting| setting.source() == source::TOPIC);
         let pairs = own.map(|setting| (setting.name, Some(setting.value())));
         let read = read(base(), &base(), pairs);
