@@ -14,15 +14,17 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use highwater_access::Keys;
-use highwater_connect::{ClusterConnector, Destination, OutsideAccess, StateStore};
+use highwater_connect::{ClusterConnector, OutsideAccess, StateStore};
 use highwater_env::{Clock, EgressPolicy, OutputDisk, RealDisk};
-use highwater_job::config::{JobFile, Start};
+use highwater_job::config::{ArrivalTime, JobFile, JobStateStore, Start};
 use highwater_job::live::{
     self, Checkpoints, DeclaredEndpoints, DiskCheckpoints, FollowError, Handle, JobContext,
     JobStatus,
 };
 use highwater_job::project::is_project;
 use highwater_job::{Job, LoadError, job_file_of};
+use highwater_kafka::client::Profile;
+use highwater_log::batch::TimestampType;
 use highwater_log::{HubName, Log, TransactionCoordinator};
 use highwater_queue::Queues;
 use tokio::task::AbortHandle;
@@ -35,6 +37,7 @@ use definition::{DesiredState, JobFolder};
 pub(crate) use history::{HISTORY_INTERVAL, HistoryPoint};
 use history::{JobHistory, record_histories};
 
+use crate::cluster::ClusterSettings;
 use crate::sharded::ShardedHub;
 
 /// A job of the settings.
@@ -83,9 +86,10 @@ pub enum JobError {
     )]
     Project,
     #[error(
-        "{0}: the log of this node is a cluster, and its topics are inputs and outputs of type `kafka`"
+        "input \"{0}\" follows files, which a node whose log is a cluster does not do: send their events to a hub, and \
+         read that"
     )]
-    OnCluster(String),
+    FilesOverCluster(String),
     #[error("the state of the job cannot be opened: {0}")]
     State(String),
     #[error("the job could not be stored: {0}")]
@@ -97,8 +101,10 @@ pub enum JobError {
 pub struct JobResources {
     pub log: Arc<dyn Log>,
     pub transactions: Arc<dyn TransactionCoordinator>,
-    /// The log is a cluster, which has no punctuations, so jobs do not use it as hubs.
-    pub on_cluster: bool,
+    /// The log is this cluster, so jobs use hubs as its topics.
+    pub cluster: Option<ClusterSettings>,
+    /// The state of jobs without a `[state]` of their own; `None`: in the node's folder.
+    pub state: Option<JobStateStore>,
     pub queues: Queues,
     pub clock: Arc<dyn Clock>,
     /// The sharded hubs: an input that names one reads its members.
@@ -462,6 +468,10 @@ impl Jobs {
             _ if has_run && state.is_none() => Some(Start::Resume),
             _ => None,
         };
+        let clusters = Arc::new(KafkaClusters {
+            clock: resources.clock.clone(),
+            node: resources.cluster.clone(),
+        });
         let context = JobContext {
             log: resources.log.clone(),
             clock: resources.clock.clone(),
@@ -469,12 +479,12 @@ impl Jobs {
             endpoints: Arc::new(DeclaredEndpoints {
                 hubs: Some((resources.log.clone(), resources.transactions.clone())),
                 queues: Some(resources.queues.clone()),
-                clusters: Some(Arc::new(KafkaClusters(resources.clock.clone()))),
+                clusters: Some(clusters.clone()),
                 disk: Arc::new(OutputDisk),
                 access: resources.access(launch.author),
             }),
             clusters: Some(ClusterConnector {
-                clusters: Arc::new(KafkaClusters(resources.clock.clone())),
+                clusters,
                 access: resources.access(launch.author),
             }),
             state,
@@ -503,6 +513,10 @@ impl Jobs {
     ) -> Result<Option<Arc<dyn StateStore>>, JobError> {
         let Some(state) = &job.file.live.state else {
             return Ok(None);
+        };
+        let author = match state.of_node {
+            true => Author::Operator,
+            false => author,
         };
         let access = self.0.resources.access(author);
         let opened = state
@@ -575,26 +589,6 @@ impl Entry {
     }
 }
 
-/// Refuses a job that reads or writes hubs.
-fn refuse_hubs(file: &JobFile) -> Result<(), JobError> {
-    if let Some(input) = file.inputs.iter().find(|input| !input.hubs.is_empty()) {
-        let follows = match input.is_followed() {
-            true => "follows files, whose events would be stored in a hub",
-            false => "reads a hub",
-        };
-        return Err(JobError::OnCluster(format!(
-            "input \"{}\" {follows}",
-            input.name
-        )));
-    }
-    for output in &file.outputs {
-        if let Some(Destination::Hub(hub)) = output.settings.destination() {
-            return Err(JobError::OnCluster(format!("an output writes hub `{hub}`")));
-        }
-    }
-    Ok(())
-}
-
 /// Runs work that may block for seconds, such as the scripts of a job, apart from the tasks of the node.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
@@ -623,7 +617,7 @@ fn check_followed_files(job: Job) -> Result<Job, JobError> {
 
 impl JobResources {
     /// Loads a job under the name that the node has for it, because its outputs know it by that name. A sharded hub is
-    /// replaced by its members, and files are followed. The rights of the author are checked before any file but the job file
+    /// replaced by its members, files are followed, and what the job file leaves to the node is filled in. The rights of the author are checked before any file but the job file
     /// is read.
     fn load(&self, name: &str, path: PathBuf, author: Author<'_>) -> Result<Job, JobError> {
         let job_file = job_file_of(&path);
@@ -643,10 +637,34 @@ impl JobResources {
             let hubs = std::mem::take(&mut input.hubs).into_iter();
             input.hubs = hubs.flat_map(|hub| self.members(hub)).collect();
         }
-        if self.on_cluster {
-            refuse_hubs(&file)?;
+        if let Some(cluster) = &self.cluster {
+            self.use_cluster(&mut file, cluster)?;
+        }
+        if file.live.state.is_none() {
+            file.live.state = self.state.clone();
         }
         Ok(Job::new(file)?)
+    }
+
+    /// Turns the hubs of a job into topics of the cluster that is the log of the node.
+    fn use_cluster(&self, file: &mut JobFile, cluster: &ClusterSettings) -> Result<(), JobError> {
+        if let Some(input) = file.inputs.iter().find(|input| input.is_followed()) {
+            return Err(JobError::FilesOverCluster(input.name.clone()));
+        }
+        // Event Hubs does not tell the settings of a topic.
+        let is_known = cluster.profile == Profile::Kafka;
+        let has_create_time = |hub: &String| {
+            let kind = self.log.hub(hub).map(|hub| hub.settings.timestamps.kind);
+            !is_known || kind == Some(TimestampType::Create)
+        };
+        // Time passes by the producers' clocks in an input with such a hub, if the settings allow it; else it is refused.
+        file.over_cluster(cluster.has_transactions(), |hubs| {
+            match cluster.create_time_counts && hubs.iter().any(has_create_time) {
+                true => ArrivalTime::Create,
+                false => ArrivalTime::LogAppend,
+            }
+        });
+        Ok(())
     }
 
     /// What the job of this author may reach outside of the node.

@@ -64,7 +64,8 @@ impl Services {
         let resources = JobResources {
             log: log.clone(),
             transactions: coordinators.transactions.clone(),
-            on_cluster: node_log.hub().is_none(),
+            cluster: config.cluster.clone(),
+            state: config.job_state.clone(),
             queues: owned.queues.queues.clone(),
             clock: clock.clone(),
             sharded: config.sharded.clone().into(),

@@ -183,6 +183,9 @@ fn whole(job: &JobView) -> Value {
     }
     facts["inputs"] = status.inputs.iter().map(input).collect();
     facts["outputs"] = status.outputs.iter().map(output).collect();
+    if let Some(share) = status.share {
+        facts["share"] = json!({"partitions": share.streams, "combiners": share.combiners});
+    }
     facts["runtime_errors"] = status.runtime_errors.into();
     facts["checkpoint"] = checkpoint(status);
     facts
@@ -206,6 +209,12 @@ pub(super) fn state_name(job: &JobView) -> &'static str {
             JobState::Failed { .. } => "failed",
         },
     }
+}
+
+/// The status of a job that runs.
+pub(super) fn running(job: &JobView) -> Option<&JobStatus> {
+    let status = job.status.as_ref().filter(|_| job.problem.is_none());
+    status.filter(|status| !status.state.is_over())
 }
 
 pub(super) fn reason(job: &JobView) -> Option<&str> {
@@ -309,7 +318,7 @@ impl From<JobError> for Error {
                 "a job reads and writes with the rights of the key that deployed it",
             ),
             JobError::Project => (Code::BadRequest, "docs/jobs.md says what a job may reach"),
-            JobError::OnCluster(_) => {
+            JobError::FilesOverCluster(_) => {
                 (Code::BadRequest, "docs/remote.md has what a cluster can do")
             }
             JobError::State(_) => (
