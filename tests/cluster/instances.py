@@ -188,6 +188,9 @@ class TopicJobs:
         self.files = {self.job(name): shared_job(servers, folder, name, query, self.suffix, more).replace(
             f'name = "{name}"', f'name = "{self.job(name)}"') for name, query in QUERIES.items()}
 
+    def deploy(self, instance):
+        """The settings of every instance have them."""
+
     def topic(self, hub):
         return f"{hub}-{self.suffix}"
 
@@ -196,7 +199,7 @@ class TopicJobs:
 
 
 class HubJobs:
-    """The files of the undisturbed jobs, on nodes with the same log and state."""
+    """The files of the undisturbed jobs, deployed on one of the nodes with the same log and state."""
 
     def __init__(self, servers, folder, number, more):
         self.prefix = f"hubs-{number}."
@@ -209,8 +212,18 @@ session = "{SESSION}s"
 path = "{folder}/state-{self.prefix}"
 shared = true
 session_timeout = "{SESSION}s"
+[jobs]
+folders = ["{folder}"]
 """
-        self.files = {name: hub_job(name, query, more) for name, query in QUERIES.items()}
+        self.files = {}
+        self.deployed = {name: hub_job(name, query, more) for name, query in QUERIES.items()}
+
+    def deploy(self, instance):
+        until(lambda: instance.get("/readyz") is not None, f"the node is ready, see {instance.folder}/log")
+        for name, text in self.deployed.items():
+            body = json.dumps({"files": {"job.toml": text}}).encode()
+            request = urllib.request.Request(f"http://127.0.0.1:{instance.http}/api/jobs/{name}", body, method="PUT")
+            urllib.request.urlopen(request, timeout=60).close()
 
     def topic(self, hub):
         return f"{self.prefix}{hub}"
@@ -258,6 +271,7 @@ def round_of(servers, folder, sent, expected, number, script, kind=TopicJobs):
     create(servers, jobs.topic("e"), *(jobs.topic(f"out-{name}") for name in QUERIES))
     instances = [Instance(own, n, jobs.files, jobs.settings) for n in range(3)]
     instances[0].start()
+    jobs.deploy(instances[0])
     instances[1].start()
     producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 5})
     chance, counts = random.Random(number), {}

@@ -84,7 +84,7 @@ settings! {
     "state.path": Text = "",
         "where jobs without a `[state]` of their own have their state: a folder, or a URL such as `s3://bucket/jobs`; unset: the data folder";
     "state.shared": Flag = "false",
-        "the nodes with this log and `state.path` share each job that several of them run; needs `log` and `state.path`";
+        "the nodes with this log, prefix and `state.path` know the same jobs, and share each of them; needs `log` and `state.path`";
     "state.session_timeout": Time = "10s",
         "with `shared`: a node that is silent for this long loses its share of a job to the others";
 

@@ -1,13 +1,16 @@
 //! The jobs of a node: deployed, started, stopped and deleted.
 //!
 //! A job is declared in the settings, which name its folder, or deployed over HTTP and stored below the node's data. A job
-//! that ran when the node went down resumes when the node starts again.
+//! that ran when the node went down resumes when the node starts again. Nodes that share jobs over a cluster have the
+//! definitions on its log, and each of them a copy.
 
 mod at_rest;
 mod author;
 mod clusters;
 mod definition;
 mod history;
+mod shared_changes;
+mod shared_definitions;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,7 +28,7 @@ use highwater_job::project::is_project;
 use highwater_job::{Job, LoadError, job_file_of};
 use highwater_kafka::client::Profile;
 use highwater_log::batch::TimestampType;
-use highwater_log::{HubName, Log, TransactionCoordinator};
+use highwater_log::{Log, TransactionCoordinator};
 use highwater_queue::Queues;
 use tokio::task::AbortHandle;
 
@@ -36,6 +39,9 @@ pub use definition::Files;
 use definition::{DesiredState, JobFolder};
 pub(crate) use history::{HISTORY_INTERVAL, HistoryPoint};
 use history::{JobHistory, record_histories};
+use shared_changes::{follow_shared, is_job_name};
+use shared_definitions::SharedDefinition;
+pub(crate) use shared_definitions::SharedDefinitions;
 
 use crate::cluster::ClusterSettings;
 use crate::sharded::ShardedHub;
@@ -92,6 +98,14 @@ pub enum JobError {
     FilesOverCluster(String),
     #[error("the state of the job cannot be opened: {0}")]
     State(String),
+    #[error(
+        "nodes share job `{0}`, and the new version of it would run on one node; delete the job, or give this one another name"
+    )]
+    Shared(String),
+    #[error(
+        "the change of job `{0}` is on the log, and this node has not applied it yet; it may be stopping the job"
+    )]
+    NotApplied(String),
     #[error("the job could not be stored: {0}")]
     Storage(#[from] std::io::Error),
 }
@@ -126,6 +140,10 @@ pub struct Jobs(Arc<Inner>);
 
 struct Inner {
     resources: JobResources,
+    /// Those of jobs that nodes share; `None` if each node has its own.
+    shared: Option<SharedDefinitions>,
+    /// The task that applies their changes.
+    follower: OnceLock<AbortHandle>,
     folder: PathBuf,
     jobs: Mutex<BTreeMap<String, Arc<Entry>>>,
     /// The task that records the histories of jobs.
@@ -134,8 +152,10 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Some(recorder) = self.recorder.get() {
-            recorder.abort();
+        for task in [&self.recorder, &self.follower] {
+            if let Some(task) = task.get() {
+                task.abort();
+            }
         }
     }
 }
@@ -183,6 +203,7 @@ impl Jobs {
     /// The jobs stored in `folder` and those of the settings. None runs yet.
     pub fn open(
         resources: JobResources,
+        shared: Option<SharedDefinitions>,
         folder: PathBuf,
         declared: Vec<DeclaredJob>,
     ) -> Result<Jobs, std::io::Error> {
@@ -206,6 +227,8 @@ impl Jobs {
         }
         Ok(Jobs(Arc::new(Inner {
             resources,
+            shared,
+            follower: OnceLock::new(),
             folder,
             jobs: Mutex::new(jobs),
             recorder: OnceLock::new(),
@@ -213,7 +236,10 @@ impl Jobs {
     }
 
     /// Starts every job whose desired state is running. A job that fails does not keep the others from starting.
-    pub(crate) async fn start_desired(&self) {
+    pub(crate) async fn start_desired(&self) -> Result<(), std::io::Error> {
+        if let Some(shared) = &self.0.shared {
+            self.catch_up(shared).await?;
+        }
         let record = || tokio::spawn(record_histories(Arc::downgrade(&self.0))).abort_handle();
         self.0.recorder.get_or_init(record);
         for entry in self.entries() {
@@ -234,6 +260,12 @@ impl Jobs {
                 entry.set_problem(error.to_string());
             }
         }
+        if let Some(shared) = self.0.shared.clone() {
+            let follow = follow_shared(Arc::downgrade(&self.0), shared);
+            let follow = || tokio::spawn(follow).abort_handle();
+            self.0.follower.get_or_init(follow);
+        }
+        Ok(())
     }
 
     pub fn list(&self) -> Vec<JobView> {
@@ -267,34 +299,47 @@ impl Jobs {
         start: Option<String>,
         key: Option<String>,
     ) -> Result<JobView, JobError> {
-        let named = HubName::new(name).is_ok_and(|name| !name.is_internal());
-        if !named {
+        if !is_job_name(name) {
             return Err(JobError::Name(name.to_owned()));
         }
         if let Some(path) = files.invalid_path() {
             return Err(JobError::Path(path.to_owned()));
         }
+        check_start(start.as_deref())?;
         let entry = self.entry_or_new(name);
         let _one = entry.changing.lock().await;
         if entry.declared.is_some() {
             return Err(JobError::Declared(name.to_owned()));
         }
         let (jobs, stored, by) = (self.clone(), entry.clone(), key.clone());
-        let storing =
-            blocking(move || jobs.store(&stored, &files, Author::of_deployed(by.as_deref())));
-        let (number, job) = match storing.await {
-            Ok(stored) => stored,
-            Err(error) => {
+        let storing = blocking(move || {
+            let author = Author::of_deployed(by.as_deref());
+            (jobs.store(&stored, &files, author), files)
+        });
+        let (number, job, files) = match storing.await {
+            (Ok((number, job)), files) => (number, job, files),
+            (Err(error), _) => {
                 self.drop_if_empty(&entry);
                 return Err(error);
             }
         };
+        if let Some(shared) = self.unstore_shared(&entry, &job)? {
+            drop(_one);
+            let definition = SharedDefinition {
+                files,
+                running: true,
+                start,
+                author: key,
+            };
+            return self.change_shared(shared, name, &definition).await;
+        }
         entry.stop().await;
         entry.folder.set_desired_state(&DesiredState {
             definition: Some(number),
             running: true,
             start: start.clone(),
             author: key.clone(),
+            shared: false,
         })?;
         entry.folder.delete_definitions_except(number);
         let launch = Launch {
@@ -356,8 +401,15 @@ impl Jobs {
         if entry.runs() {
             return Err(JobError::Running(name.to_owned()));
         }
-        if let Some(text) = &start {
-            Start::parse(text).ok_or_else(|| JobError::Start(text.clone()))?;
+        check_start(start.as_deref())?;
+        if let Some((shared, definition)) = self.shared_definition(&entry)? {
+            drop(_one);
+            let running = SharedDefinition {
+                running: true,
+                start,
+                ..definition
+            };
+            return self.change_shared(&shared, name, &running).await;
         }
         self.run(&entry, start.as_deref(), true, start.is_some())
             .await?;
@@ -374,6 +426,15 @@ impl Jobs {
     pub async fn stop(&self, name: &str) -> Result<JobView, JobError> {
         let entry = self.entry(name)?;
         let _one = entry.changing.lock().await;
+        if let Some((shared, definition)) = self.shared_definition(&entry)? {
+            drop(_one);
+            let stopped = SharedDefinition {
+                running: false,
+                start: None,
+                ..definition
+            };
+            return self.change_shared(&shared, name, &stopped).await;
+        }
         let desired = entry.folder.desired_state()?.unwrap_or_default();
         entry.folder.set_desired_state(&DesiredState {
             running: false,
@@ -391,6 +452,10 @@ impl Jobs {
         if entry.declared.is_some() {
             return Err(JobError::Declared(name.to_owned()));
         }
+        if let Some((shared, _)) = self.shared_definition(&entry)? {
+            drop(_one);
+            return shared.change(name, None).await;
+        }
         entry.stop().await;
         let forgotten = live::delete_file_hubs(name, &*self.0.resources.log).await;
         forgotten.map_err(|error| JobError::Storage(std::io::Error::other(error)))?;
@@ -401,6 +466,9 @@ impl Jobs {
 
     /// Stops all jobs, which store checkpoints. They resume when the node starts again.
     pub(crate) async fn stop_all(&self) {
+        if let Some(follower) = self.0.follower.get() {
+            follower.abort();
+        }
         let entries = self.entries();
         let stops = entries.iter().map(|entry| entry.stop());
         futures_util::future::join_all(stops).await;
@@ -589,6 +657,13 @@ impl Entry {
     }
 }
 
+fn check_start(start: Option<&str>) -> Result<(), JobError> {
+    match start {
+        Some(text) if Start::parse(text).is_none() => Err(JobError::Start(text.to_owned())),
+        _ => Ok(()),
+    }
+}
+
 /// Runs work that may block for seconds, such as the scripts of a job, apart from the tasks of the node.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
@@ -617,8 +692,8 @@ fn check_followed_files(job: Job) -> Result<Job, JobError> {
 
 impl JobResources {
     /// Loads a job under the name that the node has for it, because its outputs know it by that name. A sharded hub is
-    /// replaced by its members, files are followed, and what the job file leaves to the node is filled in. The rights of the author are checked before any file but the job file
-    /// is read.
+    /// replaced by its members, files are followed, and what the job file leaves to the node is filled in. The rights of the
+    /// author are checked before any file but the job file is read.
     fn load(&self, name: &str, path: PathBuf, author: Author<'_>) -> Result<Job, JobError> {
         let job_file = job_file_of(&path);
         if author != Author::Operator && is_project(&job_file) {

@@ -16,7 +16,7 @@ use super::log::{Coordinators, NodeLog};
 use super::owned::{OwnedParts, OwnedServices};
 use crate::config::Config;
 use crate::idle_entities;
-use crate::jobs::{JobResources, Jobs};
+use crate::jobs::{JobResources, Jobs, SharedDefinitions};
 use crate::processors::notify::Notifier;
 use crate::processors::{NodeParts, Processors};
 
@@ -75,9 +75,19 @@ impl Services {
             state_bytes_max: config.job_state_bytes_max,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
         };
-        let jobs = Jobs::open(resources, config.data.join("jobs"), config.jobs.clone());
+        let shares_jobs = config.job_state.as_ref().is_some_and(|state| state.shared);
+        let shared = match shares_jobs {
+            true => Some(
+                SharedDefinitions::open(&**log)
+                    .await
+                    .map_err(NodeError::Jobs)?,
+            ),
+            false => None,
+        };
+        let folder = config.data.join("jobs");
+        let jobs = Jobs::open(resources, shared, folder, config.jobs.clone());
         let jobs = jobs.map_err(NodeError::Jobs)?;
-        jobs.start_desired().await;
+        jobs.start_desired().await.map_err(NodeError::Jobs)?;
         let processors = match config.processors.is_empty() {
             true => None,
             false => {

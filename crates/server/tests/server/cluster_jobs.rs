@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use highwater_env::{RealClock, disk};
+use highwater_env::RealClock;
 use highwater_server::node::Node;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -266,17 +266,12 @@ hub = "out"
     }
 }
 
-/// Settings of nodes that share the job, with its state in this folder.
+/// Settings of nodes that share jobs, with their state in this folder.
 fn shared(state: &TempDir) -> String {
-    let (file, path) = (state.path().join("job.toml"), state.path().join("state"));
-    if !file.exists() {
-        disk::create_folder(&path).unwrap();
-        write(&file, JOB);
-    }
+    let path = state.path().display();
     format!(
-        "{HUBS}[jobs.counts]\npath = \"{}\"\n[state]\npath = \"{}\"\nshared = true\nsession_timeout = \"6s\"\n",
-        file.display(),
-        path.display()
+        "{HUBS}[jobs]\nfolders = [\"{path}\"]\n[state]\npath = \"{path}/shared\"\nshared = true\n\
+         session_timeout = \"6s\"\n"
     )
 }
 
@@ -296,6 +291,7 @@ async fn nodes_share_a_job_over_hubs_and_one_takes_over_when_another_dies() {
     let cluster = Cluster::start().await;
     let state = tempfile::tempdir().unwrap();
     let mut first = MortalNode::start(&cluster, &shared(&state)).await;
+    call(first.address, "PUT /api/jobs/counts", &deployed(JOB)).await;
     let runs = |view: &Value| sharers(view) == 1;
     until(first.address, "GET /api/cluster", runs).await;
     send(&Client(first.address), &sent[0]).await;
@@ -317,6 +313,112 @@ async fn nodes_share_a_job_over_hubs_and_one_takes_over_when_another_dies() {
         took < 2 * SESSION + Duration::from_secs(10),
         "it took {took:?}"
     );
+}
+
+/// A job is deployed, stopped, started and deleted through any node, and all of them follow; nodes that join later, too.
+// proves X1
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shared_job_is_known_to_all_nodes() {
+    let cluster = Cluster::start().await;
+    let state = tempfile::tempdir().unwrap();
+    let a = MortalNode::start(&cluster, &shared(&state)).await;
+    let b = MortalNode::start(&cluster, &shared(&state)).await;
+    // What no node could have written is skipped.
+    let hostile = json!({"files": {"../../evil": "x"}, "running": true}).to_string();
+    for (key, value) in [
+        ("..%2Fevil", deployed(JOB)),
+        ("evil", hostile),
+        ("evil", "{".into()),
+    ] {
+        let line = format!("POST /hubs/plant._highwater.jobs/messages?key={key}");
+        call(cluster.broker_address(), &line, &value).await;
+    }
+    let made = call(a.address, "PUT /api/jobs/counts", &deployed(JOB)).await;
+    assert_eq!(made["name"], "counts");
+    let jobs = call(a.address, "GET /api/jobs", "").await;
+    assert_eq!(jobs["jobs"].as_array().unwrap().len(), 1, "{jobs}");
+    until(b.address, "GET /api/cluster", |view| sharers(view) == 2).await;
+    let job = call(b.address, "GET /api/jobs/counts", "").await;
+    assert_eq!(job["share"]["partitions"], 1, "each node has one: {job}");
+    let files = call(b.address, "GET /api/jobs/counts/files", "").await;
+    assert_eq!(files["files"]["job.toml"], JOB);
+    let c = MortalNode::start(&cluster, &shared(&state)).await;
+    let nodes = [a.address, b.address, c.address].map(Client);
+    let [_, b, c] = &nodes;
+    // A wrong version changes nothing anywhere, and neither does one that would run on one node.
+    let wrong = deployed(&JOB.replace("COUNT(*)", "COUNTS(*)"));
+    let (status, _) = c.call("PUT /api/jobs/counts", &wrong).await;
+    assert_eq!(status, 400);
+    let own_state = format!("{JOB}[state]\npath = \"{}/own\"\n", state.path().display());
+    let (status, refused) = c.call("PUT /api/jobs/counts", &deployed(&own_state)).await;
+    assert_eq!(status, 409, "{refused}");
+    let nowhere = json!({"files": {"job.toml": JOB}, "start": "somewhere"}).to_string();
+    assert_eq!(c.call("PUT /api/jobs/counts", &nowhere).await.0, 400);
+    let of = |wanted: &'static str| move |job: &Value| job["state"] == wanted;
+    let get = "GET /api/jobs/counts";
+    for (by, change, state) in [
+        (b, "POST /api/jobs/counts/stop", "stopped"),
+        (c, "POST /api/jobs/counts/start", "running"),
+    ] {
+        let changed = call(by.0, change, "").await;
+        assert!(
+            [state, "starting"]
+                .map(Value::from)
+                .contains(&changed["state"]),
+            "{changed}"
+        );
+        for node in &nodes {
+            node.until(get, of(state)).await;
+        }
+    }
+    // A job with a state of its own stays where it was deployed.
+    call(b.0, "PUT /api/jobs/alone", &deployed(&own_state)).await;
+    call(c.0, "DELETE /api/jobs/counts", "").await;
+    for (node, alone) in nodes.iter().zip([404, 200, 404]) {
+        node.until(get, |job| job["code"] == "not_found").await;
+        assert_eq!(node.call("GET /api/jobs/alone", "").await.0, alone);
+    }
+    let late = MortalNode::start(&cluster, &shared(&state)).await;
+    let jobs = call(late.address, "GET /api/jobs", "").await;
+    assert_eq!(jobs["jobs"], json!([]), "the job is deleted");
+}
+
+/// The copy of a shared definition is the job's own when the settings stop sharing, and gives way to a job of the settings.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shared_job_obeys_settings_that_change() {
+    let cluster = Cluster::start().await;
+    let state = tempfile::tempdir().unwrap();
+    let get = "GET /api/jobs/counts";
+    let node = cluster.node("", &shared(&state)).await;
+    let client = Client::of(&node);
+    call(client.0, "PUT /api/jobs/counts", &deployed(JOB)).await;
+    node.stop().await;
+    let node = cluster.node("", HUBS).await;
+    let client = Client::of(&node);
+    let job = client.until(get, |job| job["state"] == "running").await;
+    assert_eq!(
+        job["share"],
+        Value::Null,
+        "it runs on this node alone: {job}"
+    );
+    call(client.0, "PUT /api/jobs/counts", &deployed(JOB)).await;
+    node.stop().await;
+    let file = state.path().join("job.toml");
+    write(&file, JOB);
+    let declared = format!(
+        "{}[jobs.counts]\npath = \"{}\"\n",
+        shared(&state),
+        file.display()
+    );
+    for _ in 0..2 {
+        let node = cluster.node("", &declared).await;
+        let client = Client::of(&node);
+        let takes_part = |job: &Value| job["share"]["combiners"] == 1;
+        let job = client.until(get, takes_part).await;
+        assert_eq!(job["in_settings"], true);
+        assert_eq!(client.call("DELETE /api/jobs/counts", "").await.0, 409);
+        node.stop().await;
+    }
 }
 
 /// The author of a job needs the rights to its hubs, as on a node with a log of its own.

@@ -109,7 +109,7 @@ pub(super) enum LogSource {
     Node(OpenLog),
     /// Connected to when the endpoint is resumed.
     Cluster {
-        cluster: ClusterRef,
+        cluster: Box<ClusterRef>,
         connector: ClusterConnector,
         /// The base of relative paths.
         folder: PathBuf,
@@ -175,11 +175,8 @@ impl HubTarget {
         state: Option<&HubState>,
     ) -> Result<Arc<HubInfo>, EndpointError> {
         let name = &self.name;
-        let what = match self.source {
-            LogSource::Cluster {
-                cluster: ClusterRef::Named(_),
-                ..
-            } => "topic",
+        let what = match &self.source {
+            LogSource::Cluster { cluster, .. } if **cluster != ClusterRef::OfNode => "topic",
             _ => "hub",
         };
         let hub = log.hub(name);

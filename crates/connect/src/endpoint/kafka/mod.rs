@@ -87,7 +87,7 @@ impl OutputSettings for KafkaOutput {
                 false => Fencing::Off,
             },
             source: LogSource::Cluster {
-                cluster: self.cluster.clone(),
+                cluster: Box::new(self.cluster.clone()),
                 connector: ClusterConnector {
                     clusters,
                     access: context.access.clone(),

@@ -325,6 +325,8 @@ impl From<JobError> for Error {
                 Code::BadRequest,
                 "look at the section `state` of the job file",
             ),
+            JobError::Shared(_) => (Code::Conflict, "GET /api/cluster shows where it runs"),
+            JobError::NotApplied(_) => (Code::Stopped, "look at the job: GET /api/jobs/NAME"),
             JobError::Storage(_) => (Code::Stopped, "look at the node and its disk"),
         };
         Error::new(code, error.to_string(), hint)
