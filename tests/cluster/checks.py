@@ -119,6 +119,12 @@ def topic_out(servers, topic):
     return f'[outputs.out]\ntype = "kafka"\nservers = {json.dumps(servers.split(","))}\ntopic = "{topic}"\nkey = "Device"\n'
 
 
+def hub_job(name, query, more=""):
+    """Of the hubs of a node, whatever its log is."""
+    target = f'[outputs.out]\ntype = "hub"\nhub = "out-{name}"\nkey = "Device"\n'
+    return job_file(name, query, '[inputs.e]\nhub = "e"\n', target) + more
+
+
 def create(servers, *topics):
     admin = AdminClient({"bootstrap.servers": servers})
     config = {"message.timestamp.type": "LogAppendTime"}
@@ -159,11 +165,7 @@ def read_committed(servers, topic, partition):
 def embedded(folder, sent, queries=QUERIES, more=""):
     """The rows of undisturbed jobs over hubs, by job and partition. `more`: of every job file."""
     hubs = "".join(f"[hubs.{hub}]\npartitions = {PARTITIONS}\n" for hub in ["e", *(f"out-{name}" for name in queries)])
-    jobs = {}
-    for name, query in queries.items():
-        target = f'[outputs.out]\ntype = "hub"\nhub = "out-{name}"\nkey = "Device"\n'
-        jobs[name] = job_file(name, query, '[inputs.e]\nhub = "e"\n', target) + more
-    node = Node(folder, jobs, hubs)
+    node = Node(folder, {name: hub_job(name, query, more) for name, query in queries.items()}, hubs)
     until(lambda: all(has_read(node, name, [0] * PARTITIONS) for name in queries), "the jobs read")
     producer = Producer({"bootstrap.servers": SERVER})
     for n, (partition, event) in enumerate(sent):

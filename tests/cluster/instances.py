@@ -4,7 +4,8 @@
 
 Instances are killed with kill -9, stopped with SIGSTOP and woken when others have their work, stopped in order and
 started again, and a broker is killed and brought back. Reference data gets snapshots meanwhile. The output, read committed, must
-be byte for byte that of the undisturbed run, in every partition.
+be byte for byte that of the undisturbed run, in every partition. The jobs name topics of the cluster; or they are those of the
+undisturbed run, unchanged, on nodes whose log is the cluster.
 """
 
 import atexit
@@ -21,7 +22,7 @@ import urllib.request
 from confluent_kafka import Producer
 
 import checks
-from checks import HERE, PARTITIONS, PATIENCE, compare, create, ends, events, job_file, read_committed, topic_in, \
+from checks import HERE, PARTITIONS, PATIENCE, compare, create, ends, events, hub_job, job_file, read_committed, topic_in, \
     topic_out, until
 
 SESSION = 6
@@ -78,12 +79,14 @@ class Snapshots:
 class Instance:
     """A node that has the jobs together with the other instances."""
 
-    def __init__(self, folder, number, jobs):
+    def __init__(self, folder, number, jobs, settings=""):
+        """`settings` of a log that is a cluster come first."""
         self.folder = folder / f"instance-{number}"
         self.http = BASE_PORT + 2 * number
         self.folder.mkdir(parents=True)
-        lines = [f'data = "{self.folder}/data"', "[http]", f'listen = "127.0.0.1:{self.http}"',
-                 "[kafka]", f'listen = "127.0.0.1:{self.http + 1}"']
+        lines = [f'data = "{self.folder}/data"', settings, "[http]", f'listen = "127.0.0.1:{self.http}"']
+        if not settings:
+            lines += ["[kafka]", f'listen = "127.0.0.1:{self.http + 1}"']
         for name, text in jobs.items():
             (self.folder / name).mkdir()
             (self.folder / name / "job.toml").write_text(text)
@@ -180,6 +183,59 @@ def shared_job(servers, folder, name, query, suffix, more=""):
     return text + state + more
 
 
+class TopicJobs:
+    """Jobs of nodes with logs of their own, from topic to topic. All have their own state."""
+
+    def __init__(self, servers, folder, number, more):
+        self.suffix = f"r{number}"
+        self.settings = ""
+        self.files = {self.job(name): shared_job(servers, folder, name, query, self.suffix, more).replace(
+            f'name = "{name}"', f'name = "{self.job(name)}"') for name, query in QUERIES.items()}
+
+    def deploy(self, instance):
+        """The settings of every instance have them."""
+
+    def topic(self, hub):
+        return f"{hub}-{self.suffix}"
+
+    def job(self, name):
+        return f"{name}-{self.suffix}"
+
+
+class HubJobs:
+    """The files of the undisturbed jobs, deployed on one of the nodes with the same log and state."""
+
+    def __init__(self, servers, folder, number, more):
+        self.prefix = f"hubs-{number}."
+        self.settings = f"""
+log = "kafka://{servers}"
+[cluster]
+prefix = "{self.prefix}"
+session = "{SESSION}s"
+[state]
+path = "{folder}/state-{self.prefix}"
+shared = true
+session_timeout = "{SESSION}s"
+[jobs]
+folders = ["{folder}"]
+"""
+        self.files = {}
+        self.deployed = {name: hub_job(name, query, more) for name, query in QUERIES.items()}
+
+    def deploy(self, instance):
+        until(lambda: instance.get("/readyz") is not None, f"the node is ready, see {instance.folder}/log")
+        for name, text in self.deployed.items():
+            body = json.dumps({"files": {"job.toml": text}}).encode()
+            request = urllib.request.Request(f"http://127.0.0.1:{instance.http}/api/jobs/{name}", body, method="PUT")
+            urllib.request.urlopen(request, timeout=60).close()
+
+    def topic(self, hub):
+        return f"{self.prefix}{hub}"
+
+    def job(self, name):
+        return name
+
+
 def last_rows(servers, topic, expected):
     """The rows of a topic when there are as many as expected, and a little later: nothing may follow."""
     began = time.time()
@@ -211,22 +267,22 @@ def disturb(instances, chance, counts):
     counts[what] = counts.get(what, 0) + 1
 
 
-def round_of(servers, folder, sent, expected, number, script):
+def round_of(servers, folder, sent, expected, number, script, kind=TopicJobs):
     """Plays the events to instances that are disturbed as `script` says, or by chance."""
-    suffix = f"r{number}"
-    create(servers, f"e-{suffix}", *(f"out-{name}-{suffix}" for name in QUERIES))
-    snapshots = Snapshots(folder / f"prices-{suffix}", sent)
-    jobs = {f"{name}-{suffix}": shared_job(servers, folder, name, query, suffix, snapshots.input()).replace(
-        f'name = "{name}"', f'name = "{name}-{suffix}"') for name, query in QUERIES.items()}
-    instances = [Instance(folder / suffix, n, jobs) for n in range(3)]
+    own = folder / f"{kind.__name__}-{number}"
+    snapshots = Snapshots(own / "prices", sent)
+    jobs = kind(servers, own, number, snapshots.input())
+    create(servers, jobs.topic("e"), *(jobs.topic(f"out-{name}") for name in QUERIES))
+    instances = [Instance(own, n, jobs.files, jobs.settings) for n in range(3)]
     instances[0].start()
+    jobs.deploy(instances[0])
     instances[1].start()
     producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 5})
     chance, counts = random.Random(number), {}
     step = len(sent) // (len(script) if script else 12)
     for n, (partition, event) in enumerate(sent):
-        snapshots.before(event, instances, [f"prices-{suffix}", f"rated-{suffix}"])
-        producer.produce(f"e-{suffix}", json.dumps(event).encode(), partition=partition)
+        snapshots.before(event, instances, [jobs.job("prices"), jobs.job("rated")])
+        producer.produce(jobs.topic("e"), json.dumps(event).encode(), partition=partition)
         producer.poll(0)
         if n % 200 == 0:
             producer.flush(60)
@@ -243,16 +299,17 @@ def round_of(servers, folder, sent, expected, number, script):
     for instance in instances:
         if instance.is_paused:
             instance.wake()
-    sent_to = ends(servers, f"e-{suffix}")
+    sent_to = ends(servers, jobs.topic("e"))
     for name in QUERIES:
-        until(lambda: has_read(instances, f"{name}-{suffix}", sent_to), f"{name} is read")
-        compare(f"{name}, round {number}, {counts}", last_rows(servers, f"out-{name}-{suffix}", expected[name]), expected[name])
+        until(lambda: has_read(instances, jobs.job(name), sent_to), f"{name} is read")
+        found = last_rows(servers, jobs.topic(f"out-{name}"), expected[name])
+        compare(f"{name}, {kind.__name__}, round {number}, {counts}", found, expected[name])
     for instance in instances:
         if instance.process is not None:
             instance.stop()
 
 
-def small(servers, folder, sent, expected, cluster):
+def small(servers, folder, sent, expected, cluster, kind):
     """One round with everything in it."""
     def kill(instances, counts):
         instances[0].kill()
@@ -285,7 +342,7 @@ def small(servers, folder, sent, expected, cluster):
         counts["broker"] = 1
 
     script = [[], [kill], [join], [broker], [again], [pause], [wake], [leave], []]
-    round_of(servers, folder, sent, expected, 0, script)
+    round_of(servers, folder, sent, expected, 0, script, kind)
 
 
 def check_take_over(servers, folder):
@@ -328,9 +385,11 @@ def main():
         all_snapshots.write(minute)
     expected = checks.embedded(folder / "embedded-instances", sent, QUERIES, all_snapshots.input())
     check_take_over(servers, folder / "instances")
-    small(servers, folder / "instances", sent, expected, folder / "cluster")
+    kinds = [TopicJobs, HubJobs]
+    for kind in kinds:
+        small(servers, folder / "instances", sent, expected, folder / "cluster", kind)
     for number in range(1, rounds + 1):
-        round_of(servers, folder / "instances", sent, expected, number, None)
+        round_of(servers, folder / "instances", sent, expected, number, None, kinds[number % len(kinds)])
 
 
 if __name__ == "__main__":

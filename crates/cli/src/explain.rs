@@ -3,6 +3,7 @@
 use std::io::{self, Write, stdout};
 
 use highwater_engine::{StateEstimate, VALUE_BYTES, estimate};
+use highwater_job::config::ArrivalTime;
 use highwater_job::{Job, JobSpread};
 use highwater_query::{explain, lookback};
 use highwater_time::Duration;
@@ -27,7 +28,12 @@ pub(crate) struct Explain {
 
 impl Explain {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
-        let job = load(&self.job, self.json)?;
+        let mut job = load(&self.job, self.json)?;
+        if self.instances.is_some() {
+            // Instances share a job over a cluster, where hubs are topics.
+            let arrival = |_: &[String]| ArrivalTime::LogAppend;
+            job.file.over_cluster(true, arrival);
+        }
         let explanation = Explanation {
             plan: explain(&job.plan),
             state: estimate(&job.plan),

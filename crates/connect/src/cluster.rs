@@ -1,6 +1,7 @@
 //! Kafka clusters that a job reads or writes: their settings in a job file, and the interface to a client.
 //!
-//! A cluster is a [`Log`] with a [`TransactionCoordinator`], so inputs and outputs treat its topics as they treat hubs.
+//! A cluster is a [`Log`] with a [`TransactionCoordinator`], so inputs and outputs treat its topics as they treat hubs. It
+//! is one that the job file names, or the log of the node ([`ClusterRef`]).
 //! This crate speaks no protocol: the process that runs jobs has the client ([`Clusters`]).
 
 use std::fmt;
@@ -87,6 +88,36 @@ const MECHANISMS: &[(&str, LoginKind)] = &[
     ("OAUTHBEARER", LoginKind::Token),
 ];
 
+/// The cluster of an input or output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClusterRef {
+    /// The log of the node that runs the job. Its settings have the servers, the login and the names of topics.
+    OfNode,
+    Named(ClusterSettings),
+}
+
+impl ClusterRef {
+    /// Refuses files and secrets beyond `access`. Hosts are checked when they are connected to.
+    pub fn check(&self, access: &OutsideAccess, folder: &Path) -> Result<(), String> {
+        match self {
+            ClusterRef::OfNode => Ok(()),
+            ClusterRef::Named(settings) => settings.check(access, folder),
+        }
+    }
+
+    /// Connects with the secrets as they are now; paths are relative to `folder`.
+    pub async fn connect(
+        &self,
+        connector: &ClusterConnector,
+        folder: &Path,
+    ) -> Result<Cluster, String> {
+        match self {
+            ClusterRef::OfNode => connector.clusters.connect_node().await,
+            ClusterRef::Named(settings) => settings.connect(connector, folder).await,
+        }
+    }
+}
+
 impl fmt::Debug for ClusterSettings {
     /// Without the login, which may have been written out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -135,8 +166,7 @@ impl ClusterSettings {
         })
     }
 
-    /// Refuses files and secrets beyond `access`. Hosts are checked when they are connected to.
-    pub fn check(&self, access: &OutsideAccess, folder: &Path) -> Result<(), String> {
+    fn check(&self, access: &OutsideAccess, folder: &Path) -> Result<(), String> {
         let identity = self.identity.iter();
         let identity = identity.flat_map(|identity| [&identity.cert, &identity.key]);
         for file in self.ca.iter().chain(identity) {
@@ -154,8 +184,7 @@ impl ClusterSettings {
         Ok(())
     }
 
-    /// Connects with the secrets as they are now; `ca` is relative to `folder`.
-    pub async fn connect(
+    async fn connect(
         &self,
         connector: &ClusterConnector,
         folder: &Path,
@@ -304,6 +333,12 @@ pub struct Cluster {
 pub trait Clusters: Send + Sync {
     /// Completes when the catalogue of the cluster has been read. The error says why it cannot be; it may be temporary.
     fn connect(&self, address: ClusterAddress) -> BoxFuture<Result<Cluster, String>>;
+
+    /// The same for the cluster that is the log of the node, whose names of topics are hidden behind those of hubs.
+    fn connect_node(&self) -> BoxFuture<Result<Cluster, String>> {
+        let reason = "the log of the node is no cluster".to_owned();
+        Box::pin(std::future::ready(Err(reason)))
+    }
 }
 
 /// Connects to the clusters that the definition of a job may reach.

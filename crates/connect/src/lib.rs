@@ -40,8 +40,8 @@ mod value_decoder;
 mod writer;
 
 pub use cluster::{
-    CLUSTER_KEYS, Cluster, ClusterAddress, ClusterConnector, ClusterLogin, ClusterSettings,
-    Clusters, SaslMechanism, TokenFn,
+    CLUSTER_KEYS, Cluster, ClusterAddress, ClusterConnector, ClusterLogin, ClusterRef,
+    ClusterSettings, Clusters, SaslMechanism, TokenFn,
 };
 #[cfg(feature = "postgres")]
 pub use endpoint::PostgresOutput;

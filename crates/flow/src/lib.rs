@@ -94,5 +94,6 @@ pub use positions::{GroupPositions, MemoryPositions, PositionStore};
 pub use processor::{EventCheck, Handler, Processor, ProcessorStats, StartPosition};
 pub use retry_context::Failure;
 pub use run::{RunError, RunSummary, Sink, run};
+pub use scan::scan;
 pub use source::{PartitionSource, SourceError};
 pub use stage::{Item, PipelineContext, Stage, StageOutput, StagePoll};

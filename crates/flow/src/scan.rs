@@ -11,7 +11,7 @@ const FETCH_BYTES: usize = 256 * 1024;
 
 /// Visits every record from `from`, or from the start if that is later, to the end. Returns the next offset.
 /// Undecodable batches are skipped.
-pub(crate) async fn scan(
+pub async fn scan(
     partition: &dyn Partition,
     from: Offset,
     mut visit: impl FnMut(&Record<'_>),

@@ -91,7 +91,7 @@ impl JobSpread {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::JobFile;
+    use crate::config::{ArrivalTime, JobFile};
 
     fn spread(sql: &str, input: &str) -> JobSpread {
         let text = format!("sql = \"{sql}\"\n[inputs.a]\n{input}\n");
@@ -119,6 +119,27 @@ mod tests {
         let refused = spread(window, "hub = \"a\"");
         assert!(refused.refusal.is_some());
         assert!(refused.lines(3)[1].contains("is no Kafka topic"));
+    }
+
+    // proves X1
+    #[test]
+    fn hubs_over_a_cluster_are_shared_as_topics_are() {
+        let text = "sql = \"SELECT Device, COUNT(*) AS n INTO x FROM a TIMESTAMP BY t \
+                    GROUP BY Device, TumblingWindow(minute, 1)\"\n[inputs.a]\nhub = \"a\"\n\
+                    [outputs.x]\ntype = \"hub\"\nhub = \"x\"\nkey = \"Device\"\n\
+                    [state]\npath = \"s\"\nshared = true\ncombiners = 2\n";
+        let spread = |transactions: Option<bool>| {
+            let mut file = JobFile::parse(text, "job.toml").unwrap();
+            if let Some(transactions) = transactions {
+                file.over_cluster(transactions, |_| ArrivalTime::LogAppend);
+            }
+            JobSpread::of(&Job::new(file).unwrap())
+        };
+        let shared = spread(Some(true));
+        assert_eq!((shared.refusal, shared.combiners), (None, 2));
+        let refused = |transactions| spread(transactions).refusal.unwrap();
+        assert!(refused(Some(false)).contains("without transactions"));
+        assert!(refused(None).contains("a node whose log is a cluster"));
     }
 
     fn keyed(sql: &str, lines: &str) -> JobSpread {

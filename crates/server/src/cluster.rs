@@ -57,6 +57,11 @@ pub enum ClusterLogin {
 }
 
 impl ClusterSettings {
+    /// Whether it has transactions.
+    pub(crate) fn has_transactions(&self) -> bool {
+        self.profile == Profile::Kafka
+    }
+
     /// Reads the certificates and the password.
     pub(crate) fn client_options(&self) -> Result<Options, String> {
         let mut options = Options {

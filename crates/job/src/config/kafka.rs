@@ -1,14 +1,17 @@
-//! An input of `type = "kafka"`: a topic of a cluster, which is read as a hub is.
+//! An input of `type = "kafka"`: a topic of a cluster, which is read as a hub is. On a node whose log is a cluster, hubs
+//! are topics, too ([`JobFile::over_cluster`]).
 
 use std::time::Duration;
 
-use highwater_connect::{CLUSTER_KEYS, ClusterSettings};
+use highwater_connect::{CLUSTER_KEYS, ClusterRef, ClusterSettings};
 use highwater_settings::{FileReader, Section};
+
+use super::JobFile;
 
 /// The cluster of an input and the source of its arrival times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KafkaInput {
-    pub cluster: ClusterSettings,
+    pub cluster: ClusterRef,
     pub arrival: ArrivalTime,
     /// The cluster has transactions: an earlier start of the job is fenced from the time journal.
     pub transactions: bool,
@@ -34,6 +37,32 @@ const ARRIVALS: &[(&str, ArrivalTime)] = &[
 ];
 
 const CLOCK_MARGIN: Duration = Duration::from_secs(1);
+
+impl JobFile {
+    /// Turns inputs and outputs that are hubs into topics of the cluster that is the log of the node. `arrival` is the
+    /// arrival time of the events of an input's hubs; `transactions`: the cluster has them.
+    pub fn over_cluster(
+        &mut self,
+        transactions: bool,
+        mut arrival: impl FnMut(&[String]) -> ArrivalTime,
+    ) {
+        let hubs = self.inputs.iter_mut();
+        for input in hubs.filter(|input| !input.node_hubs().is_empty()) {
+            input.kafka = Some(KafkaInput {
+                cluster: ClusterRef::OfNode,
+                arrival: arrival(&input.hubs),
+                transactions,
+                journal: None,
+                clock_margin: CLOCK_MARGIN,
+            });
+        }
+        for output in &mut self.outputs {
+            if let Some(settings) = output.settings.over_cluster(transactions) {
+                output.settings = settings;
+            }
+        }
+    }
+}
 
 /// The keys of a Kafka input, beside those of its format.
 pub(super) fn keys() -> Vec<&'static str> {
@@ -69,7 +98,7 @@ pub(super) fn read(reader: &mut FileReader, section: &Section) -> Option<(String
     Some((
         topic?,
         KafkaInput {
-            cluster: cluster?,
+            cluster: ClusterRef::Named(cluster?),
             arrival,
             transactions: transactions.unwrap_or(true),
             journal,

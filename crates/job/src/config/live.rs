@@ -29,12 +29,27 @@ pub struct Live {
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobStateStore {
     pub store: StateSettings,
+    /// The settings of the node have it, and not the job file.
+    pub of_node: bool,
     /// Several instances share the job.
     pub shared: bool,
     /// An instance is removed after this long without a heartbeat.
     pub session_timeout: std::time::Duration,
     /// Over how many combiners the steps after the exchange are spread by key.
     pub combiners: usize,
+}
+
+impl JobStateStore {
+    /// The state of jobs that say nothing about it: below a folder or URL of the node's settings.
+    pub fn of_node(location: String, shared: bool, session_timeout: std::time::Duration) -> Self {
+        JobStateStore {
+            store: StateSettings::folder(location),
+            of_node: true,
+            shared,
+            session_timeout,
+            combiners: 1,
+        }
+    }
 }
 
 /// Kafka's default minimum is 6 s.
@@ -183,6 +198,7 @@ fn read_state(reader: &mut FileReader, section: &Section) -> Option<JobStateStor
     }
     Some(JobStateStore {
         store: store?,
+        of_node: false,
         shared,
         session_timeout: timeout.unwrap_or(SESSION_TIMEOUT),
         combiners: combiners.clamp(1, COMBINERS_MAX) as usize,

@@ -1,7 +1,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests make their own files")]
 use std::path::{Path, PathBuf};
 
-use highwater_connect::{OutputFormat, OutsideAccess, SinkTarget, StateSettings};
+use highwater_connect::{ClusterRef, OutputFormat, OutsideAccess, SinkTarget, StateSettings};
 use highwater_env::FolderPolicy;
 use highwater_time::{Duration, Instant, ViolationAction};
 
@@ -648,6 +648,7 @@ combiners = 4
         function_timeout: Some(seconds(4)),
         state: Some(JobStateStore {
             store: StateSettings::folder("state"),
+            of_node: false,
             shared: true,
             session_timeout: std::time::Duration::from_secs(8),
             combiners: 4,
@@ -790,11 +791,56 @@ format = "jsonl"
     assert_eq!(kafka.arrival, ArrivalTime::LogAppend);
     assert_eq!(kafka.journal.as_deref(), Some("toll-time"));
     assert_eq!(kafka.clock_margin, std::time::Duration::from_millis(250));
-    assert!(kafka.transactions && kafka.cluster.tls);
-    assert_eq!(kafka.cluster.servers.len(), 2);
+    let ClusterRef::Named(cluster) = &kafka.cluster else {
+        panic!("it names its cluster: {kafka:?}");
+    };
+    assert!(kafka.transactions && cluster.tls);
+    assert_eq!(cluster.servers.len(), 2);
     // proves U3
     let shown = format!("{file:?}");
     assert!(!shown.contains("s3cret"), "{shown}");
+}
+
+// proves X1
+#[test]
+fn hubs_are_topics_where_the_log_is_a_cluster() {
+    let text = r#"
+sql = "SELECT * INTO Out FROM Entry"
+[inputs.Entry]
+hub = ["toll-a", "toll-b"]
+[inputs.Other]
+type = "kafka"
+servers = "broker-1:9092"
+topic = "toll"
+[inputs.Table]
+path = "table.csv"
+reference = true
+[outputs.Out]
+type = "hub"
+hub = "alerts"
+key = "plate"
+[outputs.Rows]
+path = "rows.jsonl"
+"#;
+    let mut file = JobFile::parse(text, "job.toml").unwrap();
+    let before = file.clone();
+    let mut asked = Vec::new();
+    file.over_cluster(true, |hubs| {
+        asked.extend_from_slice(hubs);
+        ArrivalTime::Create
+    });
+    assert_eq!(asked, ["toll-a", "toll-b"]);
+    let entry = file.inputs[0].kafka.as_ref().unwrap();
+    assert_eq!(
+        (&entry.cluster, entry.arrival, entry.transactions),
+        (&ClusterRef::OfNode, ArrivalTime::Create, true)
+    );
+    assert_eq!(file.inputs[1..], before.inputs[1..]);
+    let [out, rows] = [0, 1].map(|output| &file.outputs[output].settings);
+    assert!(out.is_fenced() && out.destination().is_none());
+    assert_eq!(out.partition_key(), Some("plate"));
+    assert!(!before.outputs[0].settings.is_fenced());
+    assert!(!rows.is_fenced() && rows.sink_target("".as_ref()).is_some());
 }
 
 #[test]

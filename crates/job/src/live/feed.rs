@@ -346,7 +346,8 @@ impl Feed {
                 let (offset, place) = (header.base_offset(), self.partition.topic_partition());
                 return Err(format!(
                     "event {offset} of `{place}` has the time of its producer: it was written while the topic had \
-                     CreateTime. Start the job after it, or set arrival = \"create-time\""
+                     CreateTime. Start the job after it, or set arrival = \"create-time\" for the input, or in [cluster] if \
+                     the topic is a hub of the node"
                 ));
             }
             end = header.next_offset().max(end);

@@ -97,10 +97,11 @@ impl Handle {
         for (input, of) in status.inputs.iter().enumerate() {
             for (number, partition) in of.partitions.iter().enumerate() {
                 let (hub, of_hub) = (partition.place.hub.as_str(), partition.place.partition);
+                let log = self.logs.log(&self.job, input)?;
                 sources.push(SourcePartition {
                     input,
                     number,
-                    partition: self.context.log.partition(hub, of_hub)?,
+                    partition: log.partition(hub, of_hub)?,
                 });
             }
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use highwater_connect::Cluster;
+use highwater_connect::{Cluster, ClusterRef};
 use highwater_log::Log;
 use highwater_log::batch::TimestampType;
 
@@ -99,9 +99,14 @@ impl InputLogs {
             let info = log.as_ref().and_then(|log| log.hub(topic));
             let kind = info.map(|info| info.settings.timestamps.kind);
             if kafka.arrival == ArrivalTime::LogAppend && kind == Some(TimestampType::Create) {
+                let setting = match kafka.cluster {
+                    ClusterRef::OfNode => "cluster.arrival = \"create-time\" for the node",
+                    ClusterRef::Named(_) => "arrival = \"create-time\" for the input",
+                };
                 return Err(StartError::CreateTime {
                     input: name.clone(),
                     topic: topic.clone(),
+                    setting,
                 });
             }
         }

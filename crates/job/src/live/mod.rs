@@ -36,6 +36,7 @@ mod handle;
 mod hub_stream;
 mod input_logs;
 mod instances;
+mod internal_names;
 mod output;
 mod output_queue;
 mod partition_stream;
@@ -81,7 +82,9 @@ pub(crate) use instances::sharing_refusal;
 pub use instances::{ShardAssignment, ShardAssignor, ShardMembership, ShardNumber};
 pub use session_replay::{EventSessions, SessionSpan};
 pub use shard_state::{ShardState, store_checkpoints};
-pub use status::{InputStatus, JobFigures, JobState, JobStatus, OutputStatus, PartitionStatus};
+pub use status::{
+    InputStatus, JobFigures, JobShare, JobState, JobStatus, OutputStatus, PartitionStatus,
+};
 pub use telemetry::StepFigures;
 
 /// The services that a job uses.
@@ -204,15 +207,19 @@ pub enum StartError {
     #[error("input \"{input}\" reads the hub `{hub}`, which does not exist")]
     NoHub { input: String, hub: String },
     #[error(
-        "input \"{0}\" reads a Kafka topic, and no cluster can be reached here: start the job on a node"
+        "input \"{0}\" reads a topic of a cluster, and no cluster can be reached here: start the job on a node"
     )]
     NoClusters(String),
     #[error(
         "input \"{input}\" reads the topic `{topic}`, whose events have the times of their producers, which may go \
-         back. Set message.timestamp.type=LogAppendTime for the topic, or arrival = \"create-time\" for the input: \
-         then only events move time, and silence is not told"
+         back. Set message.timestamp.type=LogAppendTime for the topic, or {setting}: then only events move time, and \
+         silence is not told"
     )]
-    CreateTime { input: String, topic: String },
+    CreateTime {
+        input: String,
+        topic: String,
+        setting: &'static str,
+    },
     #[error("input \"{input}\": {reason}")]
     Journal {
         input: String,

@@ -14,8 +14,8 @@ use highwater_connect::StateStore;
 use highwater_env::random::Random;
 
 use super::checkpoint_store::{Checkpoints, KEPT};
+use super::internal_names::internal_name;
 use super::store_object::ObjectFormat;
-use super::time_journal::internal_name;
 use crate::load::Job;
 
 const FORMAT: ObjectFormat = ObjectFormat {

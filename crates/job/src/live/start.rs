@@ -21,13 +21,14 @@ use super::fingerprint::Fingerprint;
 use super::growth::can_grow;
 use super::input_logs::{InputLogs, kafka_input};
 use super::instances::CombinerStart;
+use super::internal_names::internal_topic;
 use super::output::{Output, SettledOutput};
 use super::partitions::{InputPartition, PartitionSet};
 use super::reference_tables::{CheckpointedReferences, ReferenceTables};
 use super::run::{LaunchPlan, RunningJob};
 use super::state_limit::StateLimit;
 use super::status::StatusHandle;
-use super::time_journal::{InputJournal, JournalAccess, JournalError, TimeJournal, journal_name};
+use super::time_journal::{InputJournal, JournalAccess, JournalError, TimeJournal};
 use super::watchdog::JobThread;
 use super::{EndpointRequest, JobContext, Options, StartError};
 use crate::config::{ArrivalTime, KafkaInput, OnFailure, Start};
@@ -684,7 +685,7 @@ pub(super) async fn journal_of(
     let (input, topic) = (&job.plan.inputs[source.input].name, &source.place.hub);
     let missing = || JournalError::NoTopic(topic.to_string());
     let info = cluster.log.hub(topic.as_str()).ok_or_else(missing)?;
-    let by_default = || journal_name(&job.file.name, input, topic.as_str());
+    let by_default = || internal_topic(kafka, "time", &[&job.file.name, input, topic.as_str()]);
     let name = kafka.journal.clone().unwrap_or_else(by_default);
     let name = HubName::new(&name)?;
     InputJournal::open(name, kafka, cluster, &info, access, status).await

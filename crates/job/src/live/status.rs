@@ -9,6 +9,7 @@ use highwater_env::Clock;
 use highwater_log::{Offset, TopicPartition};
 use highwater_time::{Instant, VerdictCounts};
 
+use super::instances::is_shared;
 use super::telemetry::Telemetry;
 use crate::load::Job;
 
@@ -31,11 +32,32 @@ pub struct JobStatus {
     /// Rows that the shared part of the query failed on.
     pub runtime_errors: u64,
     pub checkpoint: CheckpointStatus,
+    /// What this instance runs, if several may share the job.
+    pub share: Option<JobShare>,
     /// The latest lines, oldest first.
     pub log: Vec<LogLine>,
 }
 
+/// The part of a shared job that one instance runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JobShare {
+    /// Partitions of the inputs.
+    pub streams: usize,
+    pub combiners: usize,
+}
+
 impl JobStatus {
+    /// How many partitions of the inputs this instance reads.
+    pub fn partitions_here(&self) -> usize {
+        let all = || self.partitions().count();
+        self.share.map_or_else(all, |share| share.streams)
+    }
+
+    /// How many events this instance has not read yet.
+    pub fn backlog(&self) -> u64 {
+        self.partitions().map(|partition| partition.backlog).sum()
+    }
+
     fn partitions(&self) -> impl Iterator<Item = &PartitionStatus> {
         self.inputs.iter().flat_map(|input| &input.partitions)
     }
@@ -209,6 +231,7 @@ impl StatusHandle {
             watermark_delay: None,
             runtime_errors: 0,
             checkpoint: CheckpointStatus::default(),
+            share: is_shared(job).then(JobShare::default),
             log: Vec::new(),
         };
         StatusHandle {

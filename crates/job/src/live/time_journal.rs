@@ -39,9 +39,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A record is written later than its time, by clocks that differ; so far back is searched.
 const SEARCH_BACK_MS: i64 = 60_000;
 
-/// Names of topics are at most 249 characters long.
-const NAME_MAX: usize = 200;
-
 /// Before `before`, time had passed to `time`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PassedTime {
@@ -302,26 +299,6 @@ impl InputJournal {
         journal.begin().await?;
         Ok(Some(journal))
     }
-}
-
-/// The name of the journal, after job, input and topic.
-pub(super) fn journal_name(job: &str, input: &str, topic: &str) -> String {
-    internal_name("_highwater-time", &[job, input, topic])
-}
-
-/// A name made of parts, with a checksum where that would be no name or ambiguous.
-pub(super) fn internal_name(prefix: &str, parts: &[&str]) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-    let whole = format!("{prefix}.{}", parts.join("."));
-    let mut name: String = whole.chars().filter(|c| plain(*c)).collect();
-    let all_but_last = &parts[..parts.len().saturating_sub(1)];
-    let is_ambiguous = all_but_last.iter().any(|part| part.contains('.'));
-    if is_ambiguous || name.len() != whole.len() || name.len() > NAME_MAX {
-        name.truncate(NAME_MAX);
-        let sum = crc32c::crc32c(parts.join("\0").as_bytes());
-        name.push_str(&format!(".{sum:08x}"));
-    }
-    name
 }
 
 enum JournalWriter {
@@ -588,25 +565,6 @@ mod tests {
         assert_eq!(JournalRecord::Begin.encode(), [1, 0]);
         for wrong in [&[][..], &[2, 0], &[1, 9], &bytes[..20]] {
             assert!(JournalRecord::decode(wrong).is_err(), "{wrong:?}");
-        }
-    }
-
-    #[test]
-    fn the_name_of_a_journal_is_that_of_a_topic_and_tells_jobs_apart() {
-        assert_eq!(journal_name("j", "in", "t"), "_highwater-time.j.in.t");
-        let long = "x".repeat(300);
-        let names = [
-            ("a b", "in"),
-            ("ab", "in"),
-            ("a", "b in"),
-            ("a.b", "c"),
-            ("a", "b.c"),
-            (&long, "in"),
-        ];
-        let names = names.map(|(job, input)| journal_name(job, input, "t"));
-        for (at, name) in names.iter().enumerate() {
-            assert!(HubName::new(name).is_ok(), "{name}");
-            assert!(!names[..at].contains(name), "{name}");
         }
     }
 }

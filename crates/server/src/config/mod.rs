@@ -22,6 +22,7 @@ use highwater_log::batch::TimestampType;
 
 use highwater_connect::OutsideAccess;
 use highwater_env::EgressPolicy;
+use highwater_job::config::JobStateStore;
 use highwater_queue::NewTopic;
 
 use crate::cluster::ClusterSettings;
@@ -67,6 +68,8 @@ pub struct Config {
     pub hubs: Vec<HubSpec>,
     pub sharded: Vec<ShardedHub>,
     pub jobs: Vec<DeclaredJob>,
+    /// The state of jobs without a `[state]` of their own; `None`: in the data folder.
+    pub job_state: Option<JobStateStore>,
     /// The largest state of a job.
     pub job_state_bytes_max: u64,
     /// The egress policy of webhooks, workflows and outputs of the settings.

@@ -81,6 +81,13 @@ settings! {
     "cluster.session": Time = "10s",
         "a node that is silent for this long loses its queues and workflows to the others; brokers may want at least 6s";
 
+    "state.path": Text = "",
+        "where jobs without a `[state]` of their own have their state: a folder, or a URL such as `s3://bucket/jobs`; unset: the data folder";
+    "state.shared": Flag = "false",
+        "the nodes with this log, prefix and `state.path` know the same jobs, and share each of them; needs `log` and `state.path`";
+    "state.session_timeout": Time = "10s",
+        "with `shared`: a node that is silent for this long loses its share of a job to the others";
+
     "http.listen": Address = "127.0.0.1:8080",
         "the address of the HTTP API, or `off`";
     "http.tls.cert": Path = "",

@@ -32,6 +32,9 @@ pub(super) struct DesiredState {
     /// The key that deployed the definition. `None`: a client of a node without keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub author: Option<String>,
+    /// The log of the nodes has the definition, and this one is a copy.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
 }
 
 /// The folder of one job.
@@ -225,6 +228,7 @@ mod tests {
             running: true,
             start: None,
             author: Some("app".to_owned()),
+            shared: false,
         };
         job.set_desired_state(&desired).unwrap();
         job.delete_definitions_except(2);

@@ -1,29 +1,34 @@
 //! The jobs of a node: deployed, started, stopped and deleted.
 //!
 //! A job is declared in the settings, which name its folder, or deployed over HTTP and stored below the node's data. A job
-//! that ran when the node went down resumes when the node starts again.
+//! that ran when the node went down resumes when the node starts again. Nodes that share jobs over a cluster have the
+//! definitions on its log, and each of them a copy.
 
 mod at_rest;
 mod author;
 mod clusters;
 mod definition;
 mod history;
+mod shared_changes;
+mod shared_definitions;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use highwater_access::Keys;
-use highwater_connect::{ClusterConnector, Destination, OutsideAccess, StateStore};
+use highwater_connect::{ClusterConnector, OutsideAccess, StateStore};
 use highwater_env::{Clock, EgressPolicy, OutputDisk, RealDisk};
-use highwater_job::config::{JobFile, Start};
+use highwater_job::config::{ArrivalTime, JobFile, JobStateStore, Start};
 use highwater_job::live::{
     self, Checkpoints, DeclaredEndpoints, DiskCheckpoints, FollowError, Handle, JobContext,
     JobStatus,
 };
 use highwater_job::project::is_project;
 use highwater_job::{Job, LoadError, job_file_of};
-use highwater_log::{HubName, Log, TransactionCoordinator};
+use highwater_kafka::client::Profile;
+use highwater_log::batch::TimestampType;
+use highwater_log::{Log, TransactionCoordinator};
 use highwater_queue::Queues;
 use tokio::task::AbortHandle;
 
@@ -34,7 +39,11 @@ pub use definition::Files;
 use definition::{DesiredState, JobFolder};
 pub(crate) use history::{HISTORY_INTERVAL, HistoryPoint};
 use history::{JobHistory, record_histories};
+use shared_changes::{follow_shared, is_job_name};
+use shared_definitions::SharedDefinition;
+pub(crate) use shared_definitions::SharedDefinitions;
 
+use crate::cluster::ClusterSettings;
 use crate::sharded::ShardedHub;
 
 /// A job of the settings.
@@ -83,11 +92,20 @@ pub enum JobError {
     )]
     Project,
     #[error(
-        "{0}: the log of this node is a cluster, and its topics are inputs and outputs of type `kafka`"
+        "input \"{0}\" follows files, which a node whose log is a cluster does not do: send their events to a hub, and \
+         read that"
     )]
-    OnCluster(String),
+    FilesOverCluster(String),
     #[error("the state of the job cannot be opened: {0}")]
     State(String),
+    #[error(
+        "nodes share job `{0}`, and the new version of it would run on one node; delete the job, or give this one another name"
+    )]
+    Shared(String),
+    #[error(
+        "the change of job `{0}` is on the log, and this node has not applied it yet; it may be stopping the job"
+    )]
+    NotApplied(String),
     #[error("the job could not be stored: {0}")]
     Storage(#[from] std::io::Error),
 }
@@ -97,8 +115,10 @@ pub enum JobError {
 pub struct JobResources {
     pub log: Arc<dyn Log>,
     pub transactions: Arc<dyn TransactionCoordinator>,
-    /// The log is a cluster, which has no punctuations, so jobs do not use it as hubs.
-    pub on_cluster: bool,
+    /// The log is this cluster, so jobs use hubs as its topics.
+    pub cluster: Option<ClusterSettings>,
+    /// The state of jobs without a `[state]` of their own; `None`: in the node's folder.
+    pub state: Option<JobStateStore>,
     pub queues: Queues,
     pub clock: Arc<dyn Clock>,
     /// The sharded hubs: an input that names one reads its members.
@@ -120,6 +140,10 @@ pub struct Jobs(Arc<Inner>);
 
 struct Inner {
     resources: JobResources,
+    /// Those of jobs that nodes share; `None` if each node has its own.
+    shared: Option<SharedDefinitions>,
+    /// The task that applies their changes.
+    follower: OnceLock<AbortHandle>,
     folder: PathBuf,
     jobs: Mutex<BTreeMap<String, Arc<Entry>>>,
     /// The task that records the histories of jobs.
@@ -128,8 +152,10 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Some(recorder) = self.recorder.get() {
-            recorder.abort();
+        for task in [&self.recorder, &self.follower] {
+            if let Some(task) = task.get() {
+                task.abort();
+            }
         }
     }
 }
@@ -177,6 +203,7 @@ impl Jobs {
     /// The jobs stored in `folder` and those of the settings. None runs yet.
     pub fn open(
         resources: JobResources,
+        shared: Option<SharedDefinitions>,
         folder: PathBuf,
         declared: Vec<DeclaredJob>,
     ) -> Result<Jobs, std::io::Error> {
@@ -200,6 +227,8 @@ impl Jobs {
         }
         Ok(Jobs(Arc::new(Inner {
             resources,
+            shared,
+            follower: OnceLock::new(),
             folder,
             jobs: Mutex::new(jobs),
             recorder: OnceLock::new(),
@@ -207,7 +236,10 @@ impl Jobs {
     }
 
     /// Starts every job whose desired state is running. A job that fails does not keep the others from starting.
-    pub(crate) async fn start_desired(&self) {
+    pub(crate) async fn start_desired(&self) -> Result<(), std::io::Error> {
+        if let Some(shared) = &self.0.shared {
+            self.catch_up(shared).await?;
+        }
         let record = || tokio::spawn(record_histories(Arc::downgrade(&self.0))).abort_handle();
         self.0.recorder.get_or_init(record);
         for entry in self.entries() {
@@ -228,6 +260,12 @@ impl Jobs {
                 entry.set_problem(error.to_string());
             }
         }
+        if let Some(shared) = self.0.shared.clone() {
+            let follow = follow_shared(Arc::downgrade(&self.0), shared);
+            let follow = || tokio::spawn(follow).abort_handle();
+            self.0.follower.get_or_init(follow);
+        }
+        Ok(())
     }
 
     pub fn list(&self) -> Vec<JobView> {
@@ -261,34 +299,47 @@ impl Jobs {
         start: Option<String>,
         key: Option<String>,
     ) -> Result<JobView, JobError> {
-        let named = HubName::new(name).is_ok_and(|name| !name.is_internal());
-        if !named {
+        if !is_job_name(name) {
             return Err(JobError::Name(name.to_owned()));
         }
         if let Some(path) = files.invalid_path() {
             return Err(JobError::Path(path.to_owned()));
         }
+        check_start(start.as_deref())?;
         let entry = self.entry_or_new(name);
         let _one = entry.changing.lock().await;
         if entry.declared.is_some() {
             return Err(JobError::Declared(name.to_owned()));
         }
         let (jobs, stored, by) = (self.clone(), entry.clone(), key.clone());
-        let storing =
-            blocking(move || jobs.store(&stored, &files, Author::of_deployed(by.as_deref())));
-        let (number, job) = match storing.await {
-            Ok(stored) => stored,
-            Err(error) => {
+        let storing = blocking(move || {
+            let author = Author::of_deployed(by.as_deref());
+            (jobs.store(&stored, &files, author), files)
+        });
+        let (number, job, files) = match storing.await {
+            (Ok((number, job)), files) => (number, job, files),
+            (Err(error), _) => {
                 self.drop_if_empty(&entry);
                 return Err(error);
             }
         };
+        if let Some(shared) = self.unstore_shared(&entry, &job)? {
+            drop(_one);
+            let definition = SharedDefinition {
+                files,
+                running: true,
+                start,
+                author: key,
+            };
+            return self.change_shared(shared, name, &definition).await;
+        }
         entry.stop().await;
         entry.folder.set_desired_state(&DesiredState {
             definition: Some(number),
             running: true,
             start: start.clone(),
             author: key.clone(),
+            shared: false,
         })?;
         entry.folder.delete_definitions_except(number);
         let launch = Launch {
@@ -350,8 +401,15 @@ impl Jobs {
         if entry.runs() {
             return Err(JobError::Running(name.to_owned()));
         }
-        if let Some(text) = &start {
-            Start::parse(text).ok_or_else(|| JobError::Start(text.clone()))?;
+        check_start(start.as_deref())?;
+        if let Some((shared, definition)) = self.shared_definition(&entry)? {
+            drop(_one);
+            let running = SharedDefinition {
+                running: true,
+                start,
+                ..definition
+            };
+            return self.change_shared(&shared, name, &running).await;
         }
         self.run(&entry, start.as_deref(), true, start.is_some())
             .await?;
@@ -368,6 +426,15 @@ impl Jobs {
     pub async fn stop(&self, name: &str) -> Result<JobView, JobError> {
         let entry = self.entry(name)?;
         let _one = entry.changing.lock().await;
+        if let Some((shared, definition)) = self.shared_definition(&entry)? {
+            drop(_one);
+            let stopped = SharedDefinition {
+                running: false,
+                start: None,
+                ..definition
+            };
+            return self.change_shared(&shared, name, &stopped).await;
+        }
         let desired = entry.folder.desired_state()?.unwrap_or_default();
         entry.folder.set_desired_state(&DesiredState {
             running: false,
@@ -385,6 +452,10 @@ impl Jobs {
         if entry.declared.is_some() {
             return Err(JobError::Declared(name.to_owned()));
         }
+        if let Some((shared, _)) = self.shared_definition(&entry)? {
+            drop(_one);
+            return shared.change(name, None).await;
+        }
         entry.stop().await;
         let forgotten = live::delete_file_hubs(name, &*self.0.resources.log).await;
         forgotten.map_err(|error| JobError::Storage(std::io::Error::other(error)))?;
@@ -395,6 +466,9 @@ impl Jobs {
 
     /// Stops all jobs, which store checkpoints. They resume when the node starts again.
     pub(crate) async fn stop_all(&self) {
+        if let Some(follower) = self.0.follower.get() {
+            follower.abort();
+        }
         let entries = self.entries();
         let stops = entries.iter().map(|entry| entry.stop());
         futures_util::future::join_all(stops).await;
@@ -462,6 +536,10 @@ impl Jobs {
             _ if has_run && state.is_none() => Some(Start::Resume),
             _ => None,
         };
+        let clusters = Arc::new(KafkaClusters {
+            clock: resources.clock.clone(),
+            node: resources.cluster.clone(),
+        });
         let context = JobContext {
             log: resources.log.clone(),
             clock: resources.clock.clone(),
@@ -469,12 +547,12 @@ impl Jobs {
             endpoints: Arc::new(DeclaredEndpoints {
                 hubs: Some((resources.log.clone(), resources.transactions.clone())),
                 queues: Some(resources.queues.clone()),
-                clusters: Some(Arc::new(KafkaClusters(resources.clock.clone()))),
+                clusters: Some(clusters.clone()),
                 disk: Arc::new(OutputDisk),
                 access: resources.access(launch.author),
             }),
             clusters: Some(ClusterConnector {
-                clusters: Arc::new(KafkaClusters(resources.clock.clone())),
+                clusters,
                 access: resources.access(launch.author),
             }),
             state,
@@ -503,6 +581,10 @@ impl Jobs {
     ) -> Result<Option<Arc<dyn StateStore>>, JobError> {
         let Some(state) = &job.file.live.state else {
             return Ok(None);
+        };
+        let author = match state.of_node {
+            true => Author::Operator,
+            false => author,
         };
         let access = self.0.resources.access(author);
         let opened = state
@@ -575,24 +657,11 @@ impl Entry {
     }
 }
 
-/// Refuses a job that reads or writes hubs.
-fn refuse_hubs(file: &JobFile) -> Result<(), JobError> {
-    if let Some(input) = file.inputs.iter().find(|input| !input.hubs.is_empty()) {
-        let follows = match input.is_followed() {
-            true => "follows files, whose events would be stored in a hub",
-            false => "reads a hub",
-        };
-        return Err(JobError::OnCluster(format!(
-            "input \"{}\" {follows}",
-            input.name
-        )));
+fn check_start(start: Option<&str>) -> Result<(), JobError> {
+    match start {
+        Some(text) if Start::parse(text).is_none() => Err(JobError::Start(text.to_owned())),
+        _ => Ok(()),
     }
-    for output in &file.outputs {
-        if let Some(Destination::Hub(hub)) = output.settings.destination() {
-            return Err(JobError::OnCluster(format!("an output writes hub `{hub}`")));
-        }
-    }
-    Ok(())
 }
 
 /// Runs work that may block for seconds, such as the scripts of a job, apart from the tasks of the node.
@@ -623,8 +692,8 @@ fn check_followed_files(job: Job) -> Result<Job, JobError> {
 
 impl JobResources {
     /// Loads a job under the name that the node has for it, because its outputs know it by that name. A sharded hub is
-    /// replaced by its members, and files are followed. The rights of the author are checked before any file but the job file
-    /// is read.
+    /// replaced by its members, files are followed, and what the job file leaves to the node is filled in. The rights of the
+    /// author are checked before any file but the job file is read.
     fn load(&self, name: &str, path: PathBuf, author: Author<'_>) -> Result<Job, JobError> {
         let job_file = job_file_of(&path);
         if author != Author::Operator && is_project(&job_file) {
@@ -643,10 +712,34 @@ impl JobResources {
             let hubs = std::mem::take(&mut input.hubs).into_iter();
             input.hubs = hubs.flat_map(|hub| self.members(hub)).collect();
         }
-        if self.on_cluster {
-            refuse_hubs(&file)?;
+        if let Some(cluster) = &self.cluster {
+            self.use_cluster(&mut file, cluster)?;
+        }
+        if file.live.state.is_none() {
+            file.live.state = self.state.clone();
         }
         Ok(Job::new(file)?)
+    }
+
+    /// Turns the hubs of a job into topics of the cluster that is the log of the node.
+    fn use_cluster(&self, file: &mut JobFile, cluster: &ClusterSettings) -> Result<(), JobError> {
+        if let Some(input) = file.inputs.iter().find(|input| input.is_followed()) {
+            return Err(JobError::FilesOverCluster(input.name.clone()));
+        }
+        // Event Hubs does not tell the settings of a topic.
+        let is_known = cluster.profile == Profile::Kafka;
+        let has_create_time = |hub: &String| {
+            let kind = self.log.hub(hub).map(|hub| hub.settings.timestamps.kind);
+            !is_known || kind == Some(TimestampType::Create)
+        };
+        // Time passes by the producers' clocks in an input with such a hub, if the settings allow it; else it is refused.
+        file.over_cluster(cluster.has_transactions(), |hubs| {
+            match cluster.create_time_counts && hubs.iter().any(has_create_time) {
+                true => ArrivalTime::Create,
+                false => ArrivalTime::LogAppend,
+            }
+        });
+        Ok(())
     }
 
     /// What the job of this author may reach outside of the node.

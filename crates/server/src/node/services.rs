@@ -18,7 +18,7 @@ use super::log::{Coordinators, NodeLog};
 use super::owned::{OwnedParts, OwnedServices};
 use crate::config::Config;
 use crate::idle_entities;
-use crate::jobs::{JobResources, Jobs};
+use crate::jobs::{JobResources, Jobs, SharedDefinitions};
 use crate::processors::notify::Notifier;
 use crate::processors::{NodeParts, Processors};
 
@@ -70,7 +70,8 @@ impl Services {
         let resources = JobResources {
             log: log.clone(),
             transactions: coordinators.transactions.clone(),
-            on_cluster: node_log.hub().is_none(),
+            cluster: config.cluster.clone(),
+            state: config.job_state.clone(),
             queues: owned.queues.queues.clone(),
             clock: clock.clone(),
             sharded: config.sharded.clone().into(),
@@ -80,9 +81,19 @@ impl Services {
             state_bytes_max: config.job_state_bytes_max,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
         };
-        let jobs = Jobs::open(resources, config.data.join("jobs"), config.jobs.clone());
+        let shares_jobs = config.job_state.as_ref().is_some_and(|state| state.shared);
+        let shared = match shares_jobs {
+            true => Some(
+                SharedDefinitions::open(&**log)
+                    .await
+                    .map_err(NodeError::Jobs)?,
+            ),
+            false => None,
+        };
+        let folder = config.data.join("jobs");
+        let jobs = Jobs::open(resources, shared, folder, config.jobs.clone());
         let jobs = jobs.map_err(NodeError::Jobs)?;
-        jobs.start_desired().await;
+        jobs.start_desired().await.map_err(NodeError::Jobs)?;
         let processors = match config.processors.is_empty() {
             true => None,
             false => {

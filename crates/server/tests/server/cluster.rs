@@ -78,6 +78,34 @@ impl Cluster {
         whole_node::start(folder, &settings, Arc::new(RealClock::new())).await
     }
 
+    /// Of the node that is the cluster.
+    pub(crate) fn broker_address(&self) -> SocketAddr {
+        let broker = self.broker.as_ref().unwrap();
+        broker.http_address().unwrap()
+    }
+
+    /// Creates a hub with the times of producers.
+    pub(crate) async fn create_with_producers_times(&self, hub: &str) {
+        let options = Options {
+            names: ClusterNames::of_node(&self.prefix),
+            ..Options::new([self.servers.clone()])
+        };
+        let remote = Remote::connect(options, Arc::new(RealClock::new())).await;
+        let settings = HubSettings {
+            timestamps: TimestampSettings {
+                kind: TimestampType::Create,
+                ..TimestampSettings::default()
+            },
+            ..HubSettings::default()
+        };
+        let spec = HubSpec {
+            name: HubName::new(hub).unwrap(),
+            partitions: 1,
+            settings,
+        };
+        remote.unwrap().create(spec).await.unwrap();
+    }
+
     pub(crate) fn settings(&self, cluster: &str, settings: &str) -> String {
         format!(
             "log = \"kafka://{}\"\n[cluster]\nprefix = \"{}\"\n{cluster}\n{settings}",
@@ -193,8 +221,7 @@ async fn hubs_are_the_same_in_a_folder_and_on_a_cluster() {
     own.stop().await;
     let cluster = Cluster::start().await;
     check_node(&cluster).await;
-    let broker = cluster.broker.as_ref().unwrap().http_address().unwrap();
-    let topic = call(broker, "GET /api/hubs/plant.made", "").await;
+    let topic = call(cluster.broker_address(), "GET /api/hubs/plant.made", "").await;
     assert_eq!(topic["places"][0]["start"], 0);
 }
 
@@ -224,27 +251,7 @@ async fn a_node_works_over_a_cluster_elsewhere() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_topic_with_create_time_is_not_read_by_time() {
     let cluster = Cluster::start().await;
-    let remote = Remote::connect(
-        Options {
-            names: ClusterNames::of_node(&cluster.prefix),
-            ..Options::new([cluster.servers.clone()])
-        },
-        Arc::new(RealClock::new()),
-    );
-    let remote = remote.await.unwrap();
-    let settings = HubSettings {
-        timestamps: TimestampSettings {
-            kind: TimestampType::Create,
-            ..TimestampSettings::default()
-        },
-        ..HubSettings::default()
-    };
-    let spec = HubSpec {
-        name: HubName::new("old").unwrap(),
-        partitions: 1,
-        settings,
-    };
-    remote.create(spec).await.unwrap();
+    cluster.create_with_producers_times("old").await;
     let by_time = "GET /hubs/old/partitions/0/messages?from=2020-01-01T00:00:00Z";
     for (settings, expected) in [("", 400), ("arrival = \"create-time\"", 200)] {
         let node = cluster.node(settings, "").await;

@@ -1,6 +1,10 @@
 //! The settings of a node whose log is a cluster.
 // proves X1
 
+use std::path::Path;
+use std::time::Duration;
+
+use highwater_job::config::JobStateStore;
 use highwater_server::config::{Config, Sources};
 
 use crate::whole_node;
@@ -46,9 +50,45 @@ fn a_log_that_is_a_cluster_has_its_servers_and_no_listeners_of_its_own() {
 }
 
 #[test]
+fn the_state_of_jobs_is_a_folder_or_a_url() {
+    let state = |text: &str| load(text, &[]).unwrap().job_state;
+    assert_eq!(state("log = 'kafka://a:9092'\n"), None);
+    let of_node = |location: &str, shared: bool, seconds: u64| {
+        let session = Duration::from_secs(seconds);
+        Some(JobStateStore::of_node(location.into(), shared, session))
+    };
+    let own = "[state]\npath = '/var/state'\n";
+    assert_eq!(state(own), of_node("/var/state", false, 10));
+    let shared = "log = 'kafka://a:9092'\n[state]\npath = 's3://b/jobs'\nshared = true\nsession_timeout = '8s'\n";
+    assert_eq!(state(shared), of_node("s3://b/jobs", true, 8));
+    let relative = state("[state]\npath = 'jobs'\n").unwrap();
+    let folder = Path::new(&relative.store.location);
+    assert!(
+        folder.is_absolute() && folder.ends_with("jobs"),
+        "below the file: {folder:?}"
+    );
+}
+
+#[test]
 fn settings_of_a_cluster_that_cannot_work_are_refused() {
     let log = "log = 'kafka://broker:9092'\n";
     for (text, expected) in [
+        (
+            "log = 'kafka://b:1'\n[state]\nshared = true\n",
+            "through a state that all of them reach",
+        ),
+        (
+            "[state]\npath = 's'\nshared = true\n",
+            "over a log that all of them have",
+        ),
+        (
+            "log = 'kafka://b:1'\ncluster.profile = 'event-hubs'\n[state]\npath = 's'\nshared = true\n",
+            "by transactions of the cluster",
+        ),
+        (
+            "[state]\npath = '${env:HIGHWATER_NO_SUCH}'\n",
+            "HIGHWATER_NO_SUCH",
+        ),
         ("log = 'broker:9092'\n", "the log is no Kafka cluster"),
         ("log = 'kafka://broker'\n", "`broker` is not host:port"),
         (

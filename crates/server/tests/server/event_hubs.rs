@@ -2,6 +2,7 @@
 //! transactions, no settings of topics. A proxy in front of another node offers exactly that, and hangs up on anything else.
 // proves X1
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
@@ -15,6 +16,7 @@ use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::cluster::call;
+use crate::jobs::Client;
 use crate::processing::receiver::{OK, Receiver, Request};
 use crate::{http, whole_node};
 
@@ -213,6 +215,37 @@ async fn hubs_and_processors_work_over_event_hubs() {
     all.sort_unstable();
     assert_eq!(all, ["1", "13", "2", "3"], "none twice, none lost");
     node.stop().await;
+    let refused = cluster.refused.lock().unwrap().clone();
+    assert_eq!(
+        refused,
+        [],
+        "the node sent requests that Event Hubs does not offer"
+    );
+}
+
+/// A job over hubs writes every row at least once, with the number of the row. Its checkpoints are in the data folder.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_over_hubs_works_over_event_hubs() {
+    let cluster = EventHubs::start().await;
+    // The topics of this broker have the times of producers, so a partition without events would hold back the others.
+    let hubs = "arrival = \"create-time\"\n[hubs.in]\npartitions = 1\n[hubs.out]\npartitions = 1\n";
+    let job = "start = \"beginning\"\nsql = \"SELECT n * 2 AS n INTO out FROM e\"\n[checkpoint]\nevery = \"100ms\"\n\
+               [inputs.e]\nhub = \"in\"\n[outputs.out]\ntype = \"hub\"\nhub = \"out\"\n";
+    for round in 0..3_i64 {
+        let node = cluster.node(hubs).await;
+        let near = Client::of(&node);
+        if round == 0 {
+            let definition = json!({"files": {"job.toml": job}}).to_string();
+            call(near.0, "PUT /api/jobs/double", &definition).await;
+        }
+        let events: Vec<Value> = (0..5).map(|n| json!({"n": round * 5 + n})).collect();
+        near.send("in", &events).await;
+        let count = (round as usize + 1) * 5;
+        let rows = near.rows("out", count).await;
+        let found: BTreeSet<i64> = rows.iter().map(|row| row["n"].as_i64().unwrap()).collect();
+        assert_eq!(found, (0..count as i64).map(|n| n * 2).collect());
+        node.stop().await;
+    }
     let refused = cluster.refused.lock().unwrap().clone();
     assert_eq!(
         refused,

@@ -16,7 +16,7 @@ async fn start(folder: &Path, settings: &str) -> Node {
     whole_node::start(folder, settings, Arc::new(RealClock::new())).await
 }
 
-pub(crate) struct Client(SocketAddr);
+pub(crate) struct Client(pub(crate) SocketAddr);
 
 impl Client {
     pub(crate) fn of(node: &Node) -> Client {

@@ -4,6 +4,7 @@ mod amqp;
 mod amqp_rights;
 mod client_certificates;
 mod cluster;
+mod cluster_jobs;
 mod cluster_settings;
 mod event_hubs;
 mod formats;

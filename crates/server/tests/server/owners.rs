@@ -18,19 +18,19 @@ use crate::http::node::Answer;
 use crate::processing::receiver::{OK, Receiver};
 use crate::{http, whole_node};
 
-const SESSION: Duration = Duration::from_secs(6);
+pub(crate) const SESSION: Duration = Duration::from_secs(6);
 /// The shortest session that the group allows.
 const SHORT: &str = "session = \"6s\"";
 
 /// A node on threads of its own, which can be killed: its tasks end wherever they are, and nothing is closed.
-struct MortalNode {
+pub(crate) struct MortalNode {
     runtime: Option<Runtime>,
-    address: SocketAddr,
+    pub address: SocketAddr,
     _folder: TempDir,
 }
 
 impl MortalNode {
-    async fn start(cluster: &Cluster, settings: &str) -> MortalNode {
+    pub(crate) async fn start(cluster: &Cluster, settings: &str) -> MortalNode {
         let folder = tempfile::tempdir().unwrap();
         let settings = cluster.settings(SHORT, settings);
         let path = folder.path().to_owned();
@@ -53,7 +53,7 @@ impl MortalNode {
         }
     }
 
-    fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -408,7 +408,7 @@ async fn processors_share_partitions_and_circuits() {
     receiver.until(|seen| handled(seen).len() == 21).await;
 }
 
-async fn until(at: SocketAddr, line: &str, holds: impl Fn(&Value) -> bool) {
+pub(crate) async fn until(at: SocketAddr, line: &str, holds: impl Fn(&Value) -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let answer = call(at, line, "").await;

@@ -25,12 +25,13 @@ use highwater_log::batch::NewRecord;
 use highwater_log::{HubInfo, Log, Partition, TransactionCoordinator, partition_for_key};
 use highwater_query::plan::Name;
 
+use super::kafka::KafkaOutput;
 use super::state::EndpointKind;
 use super::{
     Destination, Endpoint, EndpointError, EndpointFuture, OpenResult, OutputContext, OutputKind,
     OutputSettings, OutputShard, Rows,
 };
-use crate::cluster::{ClusterConnector, ClusterSettings};
+use crate::cluster::{ClusterConnector, ClusterRef};
 use last_row::OwnRows;
 use partition_writer::{PartitionWriter, RowOrigin};
 use records::{RecordKey, Records};
@@ -72,6 +73,15 @@ impl OutputSettings for HubOutput {
         Some(Destination::Hub(&self.hub))
     }
 
+    fn over_cluster(&self, transactions: bool) -> Option<Arc<dyn OutputSettings>> {
+        Some(Arc::new(KafkaOutput {
+            cluster: ClusterRef::OfNode,
+            topic: self.hub.clone(),
+            key: self.key.clone(),
+            transactions,
+        }))
+    }
+
     fn open(&self, names: Vec<Name>, context: &OutputContext) -> OpenResult {
         let (log, transactions) = context.hubs.clone().ok_or_else(|| {
             EndpointError::unfit("there are no hubs here: run the job with `highwater up`")
@@ -99,7 +109,7 @@ pub(super) enum LogSource {
     Node(OpenLog),
     /// Connected to when the endpoint is resumed.
     Cluster {
-        settings: Box<ClusterSettings>,
+        cluster: Box<ClusterRef>,
         connector: ClusterConnector,
         /// The base of relative paths.
         folder: PathBuf,
@@ -145,11 +155,11 @@ impl HubTarget {
         match &self.source {
             LogSource::Node(open) => Ok(open.clone()),
             LogSource::Cluster {
-                settings,
+                cluster,
                 connector,
                 folder,
             } => {
-                let connected = settings.connect(connector, folder).await;
+                let connected = cluster.connect(connector, folder).await;
                 let cluster = connected.map_err(EndpointError::unavailable)?;
                 Ok(OpenLog {
                     log: cluster.log,
@@ -164,9 +174,10 @@ impl HubTarget {
         log: &dyn Log,
         state: Option<&HubState>,
     ) -> Result<Arc<HubInfo>, EndpointError> {
-        let (name, what) = match self.kind {
-            EndpointKind::Kafka => (&self.name, "topic"),
-            _ => (&self.name, "hub"),
+        let name = &self.name;
+        let what = match &self.source {
+            LogSource::Cluster { cluster, .. } if **cluster != ClusterRef::OfNode => "topic",
+            _ => "hub",
         };
         let hub = log.hub(name);
         let missing = || EndpointError::unfit(format!("there is no {what} `{name}`"));

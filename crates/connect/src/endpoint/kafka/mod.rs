@@ -12,17 +12,17 @@ use highwater_query::plan::Name;
 use super::hub::{Fencing, HubTarget, LogSource};
 use super::state::EndpointKind;
 use super::{EndpointError, OpenResult, OutputContext, OutputKind, OutputSettings, OutsideAccess};
-use crate::cluster::{ClusterConnector, ClusterSettings};
+use crate::cluster::{ClusterConnector, ClusterRef, ClusterSettings};
 
-/// The settings of an output to a topic.
+/// The settings of an output to a topic, or to a hub of a node whose log is a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct KafkaOutput {
-    cluster: ClusterSettings,
-    topic: String,
+pub(super) struct KafkaOutput {
+    pub cluster: ClusterRef,
+    pub topic: String,
     /// The column whose value is the key of the record.
-    key: Option<String>,
+    pub key: Option<String>,
     /// The cluster has transactions.
-    transactions: bool,
+    pub transactions: bool,
 }
 
 pub(super) const KIND: OutputKind = OutputKind {
@@ -47,7 +47,7 @@ pub(super) const KIND: OutputKind = OutputKind {
         let key = reader.text(section, "key", "plate");
         let transactions = reader.boolean(section, "transactions");
         Some(Arc::new(KafkaOutput {
-            cluster: cluster?,
+            cluster: ClusterRef::Named(cluster?),
             topic: topic?,
             key,
             transactions: transactions.unwrap_or(true),
@@ -87,7 +87,7 @@ impl OutputSettings for KafkaOutput {
                 false => Fencing::Off,
             },
             source: LogSource::Cluster {
-                settings: Box::new(self.cluster.clone()),
+                cluster: Box::new(self.cluster.clone()),
                 connector: ClusterConnector {
                     clusters,
                     access: context.access.clone(),

@@ -14,12 +14,14 @@ use super::super::build::JobBuilder;
 use super::super::fingerprint::Fingerprint;
 use super::super::handle::{START, stop_command};
 use super::super::input_logs::{InputLogs, kafka_input};
+use super::super::internal_names::{internal_name, internal_topic};
 use super::super::partitions::PartitionSet;
 use super::super::run::Command;
 use super::super::start::{blocking, now};
 use super::super::state_limit::StateLimit;
-use super::super::status::{InputStatus, JobState, OutputStatus, PartitionStatus, StatusHandle};
-use super::super::time_journal::internal_name;
+use super::super::status::{
+    InputStatus, JobShare, JobState, OutputStatus, PartitionStatus, StatusHandle,
+};
 use super::super::{JobContext, Options, StartError};
 use super::assignment::{ShardAssignment, ShardAssignor, ShardMembership, ShardNumber};
 use super::combiner_shard::CombinerShard;
@@ -81,13 +83,14 @@ pub(crate) fn sharing_refusal(job: &Job) -> Option<String> {
         match kafka_input(job, input) {
             None => {
                 return Some(format!(
-                    "input \"{name}\" is no Kafka topic; only the partitions of topics are shared"
+                    "input \"{name}\" is no Kafka topic; only the partitions of topics are shared, and those of hubs on \
+                     a node whose log is a cluster"
                 ));
             }
             Some(kafka) if !kafka.transactions => {
                 return Some(format!(
-                    "input \"{name}\" has transactions = false, and without transactions an instance that was thought \
-                     dead cannot be shut out"
+                    "input \"{name}\" is of a cluster without transactions (transactions = false), and without transactions an \
+                     instance that was thought dead cannot be shut out"
                 ));
             }
             Some(_) => {}
@@ -104,7 +107,7 @@ pub(crate) fn sharing_refusal(job: &Job) -> Option<String> {
     let unfenced = unfenced.map(|output| {
         format!(
             "output \"{}\" cannot shut out an instance that was thought dead; use an output of type \"kafka\" with \
-             transactions",
+             transactions, or of type \"hub\" on a node whose log is a cluster with transactions",
             output.name
         )
     });
@@ -222,7 +225,9 @@ impl Instance {
         let cluster = logs.cluster(0);
         let cluster = cluster.ok_or_else(|| StartProblem::Temporary("no cluster".into()))?;
         let id = format!("{:016x}", identity.id);
-        let exchange = internal_name("_highwater-exchange", &[&job.file.name, &id]);
+        let no_topic = || StartProblem::Final("its first input is no topic".into());
+        let first = kafka_input(job, 0).ok_or_else(no_topic)?;
+        let exchange = internal_topic(first, "exchange", &[&job.file.name, &id]);
         let exchange = HubName::new(&exchange);
         let exchange = exchange.map_err(|error| StartProblem::Final(error.to_string()))?;
         let folder = format!("{folder}/{id}");
@@ -435,6 +440,7 @@ impl ShardSupervisor {
         let mut growth_checked = self.now();
         self.reconcile();
         loop {
+            self.show_share();
             tokio::select! {
                 command = commands.recv() => match command {
                     Some(Command::Checkpoint(answer)) => self.checkpoint(answer),
@@ -471,6 +477,17 @@ impl ShardSupervisor {
                 }
             }
         }
+    }
+
+    /// Shows in the status which part of the job runs here.
+    fn show_share(&self) {
+        let streams = self.instance.partitions.all.len();
+        let streams = self.running.range(..streams).count();
+        let share = Some(JobShare {
+            streams,
+            combiners: self.running.len() - streams,
+        });
+        self.instance.status.update(|status| status.share = share);
     }
 
     fn now(&self) -> Duration {
@@ -574,6 +591,11 @@ impl ShardSupervisor {
             Err(error) => return Some(error.to_string()),
         };
         let started = self.running.remove(&shard).map(|running| running.started);
+        if shard < self.instance.partitions.all.len() {
+            // Whoever has it now counts its backlog.
+            let status = &self.instance.status;
+            status.update_partition(shard, |partition| partition.backlog = 0);
+        }
         let name = self.instance.shard_name(shard);
         let reason = match end {
             ShardEnd::Failed(reason) => return Some(format!("{name}: {reason}")),

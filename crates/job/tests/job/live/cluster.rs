@@ -64,6 +64,10 @@ impl TestCluster {
 impl Clusters for TestCluster {
     fn connect(&self, address: ClusterAddress) -> BoxFuture<Result<Cluster, String>> {
         assert_eq!(address.servers, ["cluster:9092"]);
+        self.connect_node()
+    }
+
+    fn connect_node(&self) -> BoxFuture<Result<Cluster, String>> {
         Box::pin(ready(Ok(Cluster {
             log: Arc::new(WithoutPunctuation {
                 log: self.log.clone(),

@@ -1,9 +1,10 @@
-//! Golden cases over topics of a cluster: the rows of the same events in hubs. // proves X4
+//! Golden cases over topics of a cluster: the rows of the same events in hubs of a node with a log of its own. The topics are
+//! inputs of type `kafka`, or hubs of a node whose log is the cluster. // proves X1, X4
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use highwater_connect::ClusterSettings;
+use highwater_connect::{ClusterRef, ClusterSettings};
 use highwater_env::disk;
 use highwater_job::Job;
 use highwater_job::config::{ArrivalTime, JobFile, KafkaInput};
@@ -35,8 +36,20 @@ fn case_folders() -> Vec<PathBuf> {
     folders
 }
 
-/// The job with its inputs read from topics, if it reads only lines of JSON; or from hubs.
-fn live_job(mut file: JobFile, is_kafka: bool) -> Option<Job> {
+/// Where a job reads the events.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Source {
+    Hubs,
+    /// Of `type = "kafka"`.
+    Topics,
+    /// Of a node whose log is the cluster.
+    HubsOverCluster,
+}
+
+const SOURCES: [Source; 3] = [Source::Hubs, Source::Topics, Source::HubsOverCluster];
+
+/// The job, if it reads only lines of JSON.
+fn live_job(mut file: JobFile, source: Source) -> Option<Job> {
     // The events are of other days than the clock of the logs.
     file.time.early_arrival = None;
     file.time.late_arrival = Duration::from_secs(10 * 365 * 86_400);
@@ -51,24 +64,24 @@ fn live_job(mut file: JobFile, is_kafka: bool) -> Option<Job> {
         input.arrival = None;
         input.partition = None;
         input.hubs = vec![input.name.clone()];
-        input.kafka = is_kafka.then(|| KafkaInput {
-            cluster: ClusterSettings::new(vec!["cluster:9092".into()]),
+        input.kafka = (source == Source::Topics).then(|| KafkaInput {
+            cluster: ClusterRef::Named(ClusterSettings::new(vec!["cluster:9092".into()])),
             arrival: ArrivalTime::LogAppend,
             transactions: true,
             journal: None,
             clock_margin: std::time::Duration::ZERO,
         });
     }
+    if source == Source::HubsOverCluster {
+        file.over_cluster(true, |_| ArrivalTime::LogAppend);
+    }
     Job::new(file).ok()
 }
 
-/// The rows over hubs and over topics; `None` if the case has other inputs.
-async fn rows(folder: &Path) -> Option<[Vec<String>; 2]> {
+/// The rows by source; `None` if the case has other inputs.
+async fn rows(folder: &Path) -> Option<[Vec<String>; 3]> {
     let file = JobFile::load(folder).ok()?;
-    let jobs = [
-        live_job(file.clone(), false)?,
-        live_job(file.clone(), true)?,
-    ];
+    let jobs = SOURCES.map(|source| live_job(file.clone(), source));
     let world = World::new(0);
     for input in &file.inputs {
         world.hub(&input.name, 1).await;
@@ -84,10 +97,10 @@ async fn rows(folder: &Path) -> Option<[Vec<String>; 2]> {
             world.cluster.send(&input.name, 0, &event).await;
         }
     }
-    let mut both = Vec::new();
+    let mut all = Vec::new();
     for job in jobs {
         let own = world.afresh();
-        let job = Arc::new(job);
+        let job = Arc::new(job?);
         let options = Options {
             until_end: Some(AtEnd::TimeEnds),
             ..to_the_end()
@@ -100,19 +113,20 @@ async fn rows(folder: &Path) -> Option<[Vec<String>; 2]> {
             status.log
         );
         let numbered = own.recorder.everything();
-        both.push(numbered.iter().map(|row| format!("{row:?}")).collect());
+        all.push(numbered.iter().map(|row| format!("{row:?}")).collect());
     }
-    both.try_into().ok()
+    all.try_into().ok()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn golden_cases_over_topics_give_the_rows_of_hubs() {
     let (mut cases, mut count) = (0, 0);
     for folder in case_folders() {
-        let Some([hubs, topics]) = rows(&folder).await else {
+        let Some([hubs, topics, over_cluster]) = rows(&folder).await else {
             continue;
         };
         assert_eq!(topics, hubs, "{}", folder.display());
+        assert_eq!(over_cluster, hubs, "{}", folder.display());
         cases += 1;
         count += hubs.len();
     }

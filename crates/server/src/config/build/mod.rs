@@ -78,6 +78,7 @@ pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<P
         hubs: build.each("hubs", Build::hub),
         sharded: build.each("sharded", Build::sharded_hub),
         jobs: build.each("jobs", Build::job),
+        job_state: build.job_state(),
         job_state_bytes_max: root.number("jobs.state_bytes_max").unwrap_or(u64::MAX),
         deployed_access: build.deployed_access(&egress),
         egress,

@@ -1,6 +1,7 @@
 //! The rows of one node. A new kind of resource needs a function here and a line in [`of_this_node`].
 
 use highwater_flow::{NodeInfo, SlotOwner};
+use highwater_job::live::JobStatus;
 
 use super::{ClusterRow, ClusterView, NodeRow};
 use crate::http::app::{App, Backend};
@@ -81,10 +82,12 @@ async fn processor_rows(app: &App, backend: &Backend, node: &str) -> Vec<Cluster
     rows
 }
 
-/// A job runs on the node that it was started on.
+/// A job runs on the nodes that it was started on. Of a shared one each has some partitions.
 fn job_rows(backend: &Backend, node: &str) -> Vec<ClusterRow> {
     let jobs = backend.jobs.iter().flat_map(|jobs| jobs.list());
     jobs.map(|job| ClusterRow {
+        backlog: jobs::running(&job).map(JobStatus::backlog),
+        partitions: jobs::running(&job).map(|status| status.partitions_here() as u64),
         why: jobs::reason(&job).map(str::to_owned),
         ..row("job", &job.name, node, jobs::state_name(&job))
     })

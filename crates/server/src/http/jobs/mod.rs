@@ -184,6 +184,9 @@ fn detail_json(job: &JobView) -> Value {
     }
     detail["inputs"] = status.inputs.iter().map(input).collect();
     detail["outputs"] = status.outputs.iter().map(output).collect();
+    if let Some(share) = status.share {
+        detail["share"] = json!({"partitions": share.streams, "combiners": share.combiners});
+    }
     detail["runtime_errors"] = status.runtime_errors.into();
     detail["checkpoint"] = checkpoint(status);
     detail
@@ -207,6 +210,12 @@ pub(super) fn state_name(job: &JobView) -> &'static str {
             JobState::Failed { .. } => "failed",
         },
     }
+}
+
+/// The status of a job that runs.
+pub(super) fn running(job: &JobView) -> Option<&JobStatus> {
+    let status = job.status.as_ref().filter(|_| job.problem.is_none());
+    status.filter(|status| !status.state.is_over())
 }
 
 pub(super) fn reason(job: &JobView) -> Option<&str> {
@@ -310,13 +319,15 @@ impl From<JobError> for Error {
                 "a job reads and writes with the rights of the key that deployed it",
             ),
             JobError::Project => (Code::BadRequest, "docs/jobs.md says what a job may reach"),
-            JobError::OnCluster(_) => {
+            JobError::FilesOverCluster(_) => {
                 (Code::BadRequest, "docs/remote.md has what a cluster can do")
             }
             JobError::State(_) => (
                 Code::BadRequest,
                 "look at the section `state` of the job file",
             ),
+            JobError::Shared(_) => (Code::Conflict, "GET /api/cluster shows where it runs"),
+            JobError::NotApplied(_) => (Code::Stopped, "look at the job: GET /api/jobs/NAME"),
             JobError::Storage(_) => (Code::Stopped, "look at the node and its disk"),
         };
         Error::new(code, error.to_string(), hint)

@@ -83,6 +83,8 @@ const SCHEMAS: &str = r#"{
       "replay": {"type": "object"},
       "inputs": {"type": "array", "items": {"type": "object"}},
       "outputs": {"type": "array", "items": {"type": "object"}},
+      "share": {"type": "object", "description": "what this node runs of a job that several share",
+        "required": ["partitions", "combiners"]},
       "runtime_errors": {"type": "integer"},
       "checkpoint": {"type": "object"},
       "time": {"type": "object", "description": "the time policy, as [time] of a job file"},
