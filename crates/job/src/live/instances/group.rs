@@ -8,10 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_env::Clock;
-use highwater_log::{
-    GroupCoordinator, GroupError, JoinRequest, JoinResponse, MemberIdentity, Membership,
-    SyncRequest,
-};
+use highwater_log::{GroupCoordinator, GroupError, GroupSession, JoinResponseMember, Membership};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::assignment::{
@@ -51,9 +48,9 @@ impl ShardAssignor for InstanceGroup {
         let (to_checkpoint, rebalances) = mpsc::channel(1);
         let (leave, left) = oneshot::channel();
         let member = GroupMember {
-            group: self.clone(),
+            session: self.session(),
+            clock: self.clock.clone(),
             shards,
-            member: String::new(),
             owned: BTreeSet::new(),
             assigned,
             to_checkpoint,
@@ -67,11 +64,26 @@ impl ShardAssignor for InstanceGroup {
     }
 }
 
+impl InstanceGroup {
+    fn session(&self) -> GroupSession {
+        GroupSession {
+            groups: self.groups.clone(),
+            group: self.group.clone(),
+            instance: None,
+            client: "highwater".into(),
+            protocol_type: PROTOCOL_TYPE,
+            protocol: PROTOCOL,
+            session_timeout: self.session,
+            rebalance_timeout: REBALANCE,
+            member: String::new(),
+        }
+    }
+}
+
 struct GroupMember {
-    group: InstanceGroup,
+    session: GroupSession,
+    clock: Arc<dyn Clock>,
     shards: usize,
-    /// Empty until the group gives it a name.
-    member: String,
     owned: BTreeSet<ShardNumber>,
     assigned: watch::Sender<ShardAssignment>,
     to_checkpoint: mpsc::Sender<oneshot::Sender<()>>,
@@ -98,7 +110,7 @@ impl GroupMember {
             match self.join().await {
                 Ok(membership) => self.heartbeats(&membership).await,
                 Err(error) => {
-                    tracing::debug!(group = self.group.group, %error, "joining again");
+                    tracing::debug!(group = self.session.group, %error, "joining again");
                     self.give_up_if_out(&error);
                     tokio::time::sleep(PAUSE).await;
                 }
@@ -110,7 +122,7 @@ impl GroupMember {
     fn give_up_if_out(&mut self, error: &GroupError) {
         match error {
             GroupError::UnknownMember(_) => {
-                self.member.clear();
+                self.session.member.clear();
                 self.lose();
             }
             GroupError::InconsistentProtocol => {
@@ -128,86 +140,32 @@ impl GroupMember {
     }
 
     async fn join(&mut self) -> Result<Membership, GroupError> {
-        let groups = self.group.groups.clone();
-        let joined = match groups.join(self.request()).await {
-            Err(GroupError::MemberIdRequired { member }) => {
-                self.member = member;
-                groups.join(self.request()).await
-            }
-            joined => joined,
-        };
-        let joined = joined?;
-        self.member.clone_from(&joined.member);
-        let membership = Membership {
-            group: self.group.group.clone(),
-            generation: joined.generation,
-            member: joined.member.clone(),
-            instance: None,
-        };
-        let synced = groups.sync(SyncRequest {
-            member: membership.clone(),
-            assignments: self.assignments(&joined),
-            protocol_type: Some(joined.protocol_type),
-            protocol: Some(joined.protocol),
-        });
-        let shards = read_shards(&synced.await?.assignment);
-        let shards = shards.map_err(|_| GroupError::InconsistentProtocol)?;
+        let (shards, metadata) = (self.shards, write_shards(&self.owned));
+        let assign = |members: &[_]| assignments(members, shards);
+        let (membership, assignment) = self.session.join(metadata, assign).await?;
+        let shards = read_shards(&assignment).map_err(|_| GroupError::InconsistentProtocol)?;
         self.owned.clone_from(&shards);
         self.assigned.send_replace(ShardAssignment::Shards(shards));
         Ok(membership)
     }
 
-    fn request(&self) -> JoinRequest {
-        JoinRequest {
-            group: self.group.group.clone(),
-            member: self.member.clone(),
-            instance: None,
-            client_id: "highwater".into(),
-            client_host: String::new(),
-            session_timeout: self.group.session,
-            rebalance_timeout: REBALANCE,
-            protocol_type: PROTOCOL_TYPE.into(),
-            protocols: vec![(PROTOCOL.into(), write_shards(&self.owned))],
-            expects_member_id: true,
-        }
-    }
-
-    /// The assignments of all, if this member is the leader.
-    fn assignments(&self, joined: &JoinResponse) -> Vec<(String, Bytes)> {
-        if joined.leader != joined.member {
-            return Vec::new();
-        }
-        // A member that cannot be understood would not understand what it gets.
-        let owners = joined.members.iter().filter_map(|member| {
-            Some(ShardOwner {
-                member: member.member.clone(),
-                owned: read_shards(&member.metadata).ok()?,
-            })
-        });
-        let owners: Vec<ShardOwner> = owners.collect();
-        let assigned = assign(&owners, self.shards).into_iter();
-        assigned
-            .map(|(member, shards)| (member, write_shards(&shards)))
-            .collect()
-    }
-
     /// Completes when a rejoin is needed.
     async fn heartbeats(&mut self, membership: &Membership) {
-        let pause = (self.group.session / 10).max(Duration::from_millis(100));
-        let mut heard = self.group.clock.elapsed();
+        let pause = (self.session.session_timeout / 10).max(Duration::from_millis(100));
+        let mut heard = self.clock.elapsed();
         loop {
             tokio::time::sleep(pause).await;
-            match self.group.groups.heartbeat(membership.clone()).await {
-                Ok(()) => heard = self.group.clock.elapsed(),
+            match self.session.groups.heartbeat(membership.clone()).await {
+                Ok(()) => heard = self.clock.elapsed(),
                 Err(GroupError::Loading | GroupError::Storage(_)) => {
-                    if self.group.clock.elapsed() - heard > self.group.session {
+                    if self.clock.elapsed() - heard > self.session.session_timeout {
                         // The group has removed it, though it cannot say so.
                         self.lose();
                     }
                 }
                 Err(GroupError::Rebalancing) => return self.checkpoint().await,
                 Err(error) => {
-                    tracing::debug!(group = self.group.group, %error, "joining again");
+                    tracing::debug!(group = self.session.group, %error, "joining again");
                     self.give_up_if_out(&error);
                     return;
                 }
@@ -228,17 +186,26 @@ impl GroupMember {
     }
 
     async fn leave(&mut self) {
-        let member = std::mem::take(&mut self.member);
-        if member.is_empty() {
-            return;
-        }
-        let instance = None;
-        let leaving = vec![MemberIdentity { member, instance }];
-        let group = self.group.group.clone();
-        if let Err(error) = self.group.groups.leave(group, leaving).await {
+        if let Err(error) = self.session.leave().await {
             tracing::debug!(%error, "leaving the group failed");
         }
     }
+}
+
+/// The assignments of all members.
+fn assignments(members: &[JoinResponseMember], shards: usize) -> Vec<(String, Bytes)> {
+    // A member that cannot be understood would not understand what it gets.
+    let owners = members.iter().filter_map(|member| {
+        Some(ShardOwner {
+            member: member.member.clone(),
+            owned: read_shards(&member.metadata).ok()?,
+        })
+    });
+    let owners: Vec<ShardOwner> = owners.collect();
+    let assigned = assign(&owners, shards).into_iter();
+    assigned
+        .map(|(member, shards)| (member, write_shards(&shards)))
+        .collect()
 }
 
 fn write_shards(shards: &BTreeSet<ShardNumber>) -> Bytes {
@@ -267,7 +234,7 @@ fn read_shards(bytes: &[u8]) -> Result<BTreeSet<ShardNumber>, DecodeError> {
 mod tests {
     use highwater_env::{RealClock, random::Random};
     use highwater_hub::groups;
-    use highwater_log::{Log, MemoryLog};
+    use highwater_log::{JoinRequest, JoinResponse, Log, MemoryLog};
 
     use super::*;
 
