@@ -17,6 +17,7 @@ mod exit;
 mod explain;
 mod function_watchdog;
 mod generate;
+mod heap;
 mod hub;
 mod init;
 mod job;
@@ -126,6 +127,7 @@ struct JobArgument {
 }
 
 fn main() -> ExitCode {
+    heap::keep_freed_memory();
     let result = match examples::parse_arguments().command {
         Command::Demo(command) => command.run(),
         Command::Init(command) => command.run(),

@@ -201,7 +201,7 @@ fn listed(aggregate: &Aggregate) -> usize {
 
 fn of_join(join: &JoinNode) -> Vec<StateItem> {
     let columns = |side: Side| join.columns.iter().filter(|(of, _)| *of == side).count();
-    let row = |side| state_sizes::JOINED_ROW + values(columns(side) + join.keys.len());
+    let row = |side| state_sizes::JOINED_ROW + values(columns(side));
     let zero = Duration::ZERO;
     let right_held = Duration::from_ticks(-join.low.ticks());
     let sides = [

@@ -4,16 +4,21 @@ use super::objects::{Objects, is_lines};
 use super::{Batch, Decoder};
 use crate::bytes::{FileBytes, OpenFile};
 use crate::lines::{LineOptions, LineReader, ReadError};
-use crate::source::{BadEvent, Events, Source, SourceOptions, extension};
+use crate::source::{Events, Source, SourceOptions, extension};
 
 /// How many bytes may be read to detect the layout.
 pub(crate) const PEEK_BYTES: usize = 64 << 10;
+
+/// Lines of so many bytes become one batch.
+const BATCH_BYTES: usize = 1 << 20;
 
 pub(crate) struct JsonSource {
     file: OpenFile,
     blocks: Blocks,
     decoder: Decoder,
     batch: Batch,
+    /// Returned once the events before it have been returned.
+    failed: Option<ReadError>,
 }
 
 enum Blocks {
@@ -33,6 +38,7 @@ impl JsonSource {
             blocks: Blocks::Unread(Some(bytes), lines),
             decoder: Decoder::with_rules(options.fields, options.level, &declared),
             batch,
+            failed: None,
         }
     }
 
@@ -53,10 +59,45 @@ impl JsonSource {
             true => Blocks::Lines(LineReader::new(bytes.file.path, bytes.bytes, options)),
             false => Blocks::Objects(Objects::new(
                 bytes.bytes,
-                options.block_bytes,
+                BATCH_BYTES,
                 options.line_bytes_max,
             )),
         };
+    }
+
+    /// The events of the next lines. They are read and decoded in blocks that fit into the cache.
+    fn next_lines(&mut self) -> Result<Option<Events>, ReadError> {
+        let Blocks::Lines(lines) = &mut self.blocks else {
+            return Ok(None);
+        };
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let mut bytes = 0;
+        while bytes < BATCH_BYTES {
+            let block = match lines.next_block() {
+                Ok(Some(block)) => block,
+                Ok(None) if bytes == 0 => return Ok(None),
+                Ok(None) => break,
+                Err(error) if bytes == 0 => return Err(error),
+                Err(error) => {
+                    self.failed = Some(error);
+                    break;
+                }
+            };
+            self.batch.bad.extend(block.bad);
+            let count = self
+                .decoder
+                .decode(block.bytes, block.first_line, &mut self.batch);
+            let len = block.bytes.len();
+            lines.count_lines(count);
+            // A pipe gives what it has, and the rest may take its time.
+            if len < lines.block_bytes() / 2 {
+                break;
+            }
+            bytes += len;
+        }
+        Ok(Some(self.batch.finish().into()))
     }
 }
 
@@ -70,19 +111,7 @@ impl Source for JsonSource {
         self.start();
         match &mut self.blocks {
             Blocks::Unread(..) => Ok(None),
-            Blocks::Lines(lines) => {
-                let Some(block) = lines.next_block()? else {
-                    return Ok(None);
-                };
-                let too_long = block.bad.map(BadEvent::from);
-                let count = self
-                    .decoder
-                    .decode(block.bytes, block.first_line, &mut self.batch);
-                lines.count_lines(count);
-                let mut events = Events::from(self.batch.finish());
-                events.bad.splice(0..0, too_long);
-                Ok(Some(events))
-            }
+            Blocks::Lines(_) => self.next_lines(),
             Blocks::Objects(objects) => {
                 let block = objects.next_block();
                 let Some(block) = block.map_err(|source| self.file.read_error(source))? else {
@@ -104,5 +133,61 @@ impl Source for JsonSource {
 
     fn file(&self) -> &OpenFile {
         &self.file
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Cursor, Read};
+    use std::path::Path;
+
+    use highwater_engine::ValueRef;
+
+    use super::*;
+    use crate::json::Field;
+
+    /// Ends with an error.
+    struct Broken(Cursor<Vec<u8>>);
+
+    impl Read for Broken {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            match self.0.read(buffer)? {
+                0 => Err(io::Error::other("broken")),
+                count => Ok(count),
+            }
+        }
+    }
+
+    #[test]
+    fn several_blocks_make_a_batch_and_an_error_comes_after_it() {
+        let (count, bad) = (30_000, 25_000);
+        let line = |number| match number == bad {
+            true => "x\n".to_owned(),
+            false => format!("{{\"n\":{number}}}\n"),
+        };
+        let text: String = (1..=count).map(line).collect();
+        assert!(text.len() > 2 * LineOptions::default().block_bytes && text.len() < BATCH_BYTES);
+        let bytes = FileBytes {
+            file: OpenFile::new(Path::new("n.jsonl"), 0),
+            bytes: Box::new(Broken(Cursor::new(text.into_bytes()))),
+        };
+        let options = SourceOptions::of(vec![Field::Path(vec!["n".into()])]);
+        let mut source = JsonSource::new(bytes, true, options);
+        let events = source.next_batch().unwrap().unwrap();
+        let good = || (1..=count).filter(|number| *number != bad);
+        assert!(
+            events
+                .lines
+                .iter()
+                .copied()
+                .eq(good().map(|number| number as u64))
+        );
+        for (row, number) in good().enumerate() {
+            assert!(matches!(events.columns[0].get(row), ValueRef::Int(n) if n == number));
+        }
+        let lines: Vec<u64> = events.bad.iter().map(|bad| bad.line).collect();
+        assert_eq!(lines, [bad as u64]);
+        assert!(matches!(source.next_batch(), Err(ReadError::Read { .. })));
+        assert!(matches!(source.next_batch(), Ok(None)));
     }
 }

@@ -18,7 +18,7 @@ const BUFFER_BYTES_MIN: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LineOptions {
-    /// How much is read at once.
+    /// How much is read at once: it shall be in the cache from the read to the end of its decoding.
     pub block_bytes: usize,
     /// A longer line is a bad line.
     pub line_bytes_max: usize,
@@ -27,7 +27,7 @@ pub(crate) struct LineOptions {
 impl Default for LineOptions {
     fn default() -> LineOptions {
         LineOptions {
-            block_bytes: 1 << 20,
+            block_bytes: 1 << 17,
             line_bytes_max: 64 << 20,
         }
     }
@@ -126,6 +126,10 @@ impl LineReader {
             bytes_read: 0,
             state: State::Reading,
         }
+    }
+
+    pub(crate) fn block_bytes(&self) -> usize {
+        self.options.block_bytes
     }
 
     /// The next block, or `None` after the last. An error comes after every complete line before it.

@@ -16,8 +16,8 @@ use highwater_time::Instant;
 
 use super::fanout::Fanout;
 use super::output_budget::copied_bytes;
-use super::row_keys::RowKeys;
-use super::short_key::ShortKey;
+use super::row_keys::{HashedKey, RowKeys};
+use super::short_key::{ShortKey, WantedKey};
 use super::{Context, DataErrors, Item, Operator};
 use crate::chunk::{CHUNK_ROWS, Chunk};
 use crate::column::Column;
@@ -172,13 +172,13 @@ impl Index {
 
     fn insert(&mut self, row: usize) {
         let (keys, of) = of_row(&self.keys, row);
-        let Some(key) = keys.key(of) else {
+        let Some(key) = keys.hashed_key(of) else {
             return;
         };
-        let wanted = WantedKey::new(keys.hash(of), key);
+        let wanted = WantedKey::new(key);
         let entry = self.table.entry(
             wanted.hash,
-            |known| wanted.has_class_of(known, &self.keys),
+            |known| are_of_class(known, &wanted, &self.keys),
             |known| {
                 let (keys, of) = of_row(&self.keys, known.newest as usize);
                 keys.hash(of)
@@ -211,22 +211,22 @@ impl Index {
     }
 
     #[inline]
-    fn find(&self, hash: u64, key: &[u8], mut visit: impl FnMut(u32)) {
-        let wanted = WantedKey::new(hash, key);
+    fn find(&self, key: HashedKey<'_>, mut visit: impl FnMut(u32)) {
+        let wanted = WantedKey::new(key);
         let found = self
             .table
-            .find(hash, |known| wanted.has_class_of(known, &self.keys));
+            .find(key.hash, |known| are_of_class(known, &wanted, &self.keys));
         let Some(known) = found else {
             return;
         };
         // Unless some are converted, all keys of a class are the same.
-        let same = wanted.is_in(known) || equals(&self.keys, known.newest, key);
+        let same = wanted.is(&known.key) || equals(&self.keys, known.newest, wanted.key);
         if !self.converted && !same {
             return;
         }
         let mut at = known.oldest;
         loop {
-            if !self.converted || equals(&self.keys, at, key) {
+            if !self.converted || equals(&self.keys, at, wanted.key) {
                 visit(at);
             }
             if at == known.newest {
@@ -237,35 +237,11 @@ impl Index {
     }
 }
 
-/// A key that is looked up.
-#[derive(Clone, Copy)]
-struct WantedKey<'a> {
-    key: &'a [u8],
-    short: ShortKey,
-    hash: u64,
-}
-
-impl WantedKey<'_> {
-    #[inline]
-    fn new(hash: u64, key: &[u8]) -> WantedKey<'_> {
-        WantedKey {
-            key,
-            short: ShortKey::new(key, hash),
-            hash,
-        }
-    }
-
-    /// Whether the newest row is known to have this key without touching the row.
-    #[inline]
-    fn is_in(&self, known: &KeyRows) -> bool {
-        known.key == self.short && !self.short.is_long()
-    }
-
-    #[inline]
-    fn has_class_of(&self, known: &KeyRows, keys: &[(usize, RowKeys)]) -> bool {
-        known.hash == upper_half(self.hash)
-            && (self.is_in(known) || has_class(keys, known.newest, self.key))
-    }
+/// Whether the rows have the class of the key.
+#[inline]
+fn are_of_class(known: &KeyRows, wanted: &WantedKey<'_>, keys: &[(usize, RowKeys)]) -> bool {
+    known.hash == upper_half(wanted.hash)
+        && (wanted.is(&known.key) || has_class(keys, known.newest, wanted.key))
 }
 
 #[inline]
@@ -344,8 +320,8 @@ impl Lookup {
                     if (row - first) % PREFETCH_ROWS == 0 {
                         index.prefetch(&piece.hashes()[row - first..]);
                     }
-                    if let Some(key) = piece.key(row - first) {
-                        index.find(piece.hash(row - first), key, |right| {
+                    if let Some(key) = piece.hashed_key(row - first) {
+                        index.find(key, |right| {
                             work.candidates.push(Candidate {
                                 left,
                                 right: Some((snapshot as u32, right)),

@@ -24,6 +24,13 @@ pub(crate) struct RowKeys {
     class: Vec<u8>,
 }
 
+/// A key and the hash of its class.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HashedKey<'a> {
+    pub hash: u64,
+    pub key: &'a [u8],
+}
+
 /// The start of a row without a key.
 pub(crate) const NO_KEY: u32 = u32::MAX;
 
@@ -81,19 +88,6 @@ impl RowKeys {
         self.close(start, hash);
     }
 
-    /// Adds the key of a row of other keys.
-    pub(super) fn push_from(&mut self, other: &RowKeys, row: usize) {
-        self.converted |= other.converted;
-        match other.key(row) {
-            None => self.push_none(),
-            Some(key) => {
-                let start = self.bytes.len();
-                self.bytes.extend_from_slice(key);
-                self.close(start, other.hash(row));
-            }
-        }
-    }
-
     fn hash_of_class(&mut self, start: usize) -> u64 {
         let key = &self.bytes[start..];
         self.class.clear();
@@ -137,14 +131,15 @@ impl RowKeys {
         self.hashes[row]
     }
 
-    pub(super) fn hashes(&self) -> &[u64] {
-        &self.hashes
+    /// Hash and key of a row, unless one of its keys is NULL.
+    #[inline]
+    pub(super) fn hashed_key(&self, row: usize) -> Option<HashedKey<'_>> {
+        let hash = self.hashes[row];
+        self.key(row).map(|key| HashedKey { hash, key })
     }
 
-    /// The first byte of the key that starts at `start`, to prefetch it.
-    #[inline]
-    pub(super) fn first_byte(&self, start: u32) -> u8 {
-        self.bytes.get(start as usize).copied().unwrap_or(0)
+    pub(super) fn hashes(&self) -> &[u64] {
+        &self.hashes
     }
 
     /// Whether the key that starts at `start` has the class of `key`. Only a row that has a key has a start.

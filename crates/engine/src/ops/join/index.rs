@@ -2,7 +2,7 @@
 //!
 //! An open-addressing table with linear probing. A slot has part of the hash and the number of a row, so that one cache
 //! line nearly always decides. Rows are removed without touching the table: their slots are dead, may be reused, and are
-//! dropped when the table is rebuilt. Half of a join's time per row is the cache miss on this table, so there is only one.
+//! dropped when the table is rebuilt. A lookup misses the cache once here, so there is only one table.
 
 #[derive(Debug)]
 pub(super) struct Index {
@@ -40,22 +40,22 @@ impl Index {
         }
     }
 
-    pub(super) fn clear(&mut self) {
-        *self = Index::new();
-    }
-
     /// The first slot of a tag. The upper bits decide, so a rebuilt table keeps the order of the old one.
     #[inline]
     fn home(&self, tag: u32) -> usize {
         (tag >> (u32::BITS - self.bits)) as usize
     }
 
-    /// The row in the first slot of a hash, if its tag matches: a guess for prefetching.
+    /// Where a search for the hash starts, to prefetch it.
+    #[inline]
+    pub(super) fn first_slot(&self, hash: u64) -> u64 {
+        self.slots[self.home(tag_of(hash))]
+    }
+
+    /// The first row whose tag matches that of the hash: a guess for prefetching.
     #[inline]
     pub(super) fn guess(&self, hash: u64) -> Option<u32> {
-        let tag = tag_of(hash);
-        let slot = self.slots[self.home(tag)];
-        (tag_in(slot) == tag).then_some(slot as u32)
+        self.find(hash, |_| true)
     }
 
     /// The row with that hash for which `is_it` holds.

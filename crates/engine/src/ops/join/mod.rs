@@ -10,6 +10,8 @@
 //! until time passes `right - low`. Rows that can only match earlier rows are not buffered, nor are right rows that can
 //! only match left rows of their own time when there are none.
 
+mod block_ring;
+mod buffered_rows;
 mod index;
 mod pairs;
 mod side;
@@ -30,7 +32,7 @@ use unmatched::UnmatchedQueue;
 const STEP: &str = "JOIN";
 
 /// The size of a buffered row without its values.
-pub(super) const ROW_BYTES: usize = side::ROW_BYTES;
+pub(super) const ROW_BYTES: usize = buffered_rows::ROW_BYTES;
 
 #[derive(Debug)]
 pub(crate) struct Join {
@@ -193,14 +195,14 @@ impl Join {
         let mut rows = 0;
         while let Some(next) = self.right.next_at(time) {
             self.prefetched[1] = self.prefetched[1].saturating_sub(1);
-            let Some((hash, key)) = self.right.key(next) else {
+            let Some(key) = self.right.key(next) else {
                 continue;
             };
             rows += 1;
             let (pairs, checks, chunks) = (&mut self.pairs, &self.checks, &self.left);
             let newest = time.saturating_sub(self.low);
             let start = pairs.len();
-            self.left.find(hash, key, |left_time, left| {
+            self.left.find(key, |left_time, left| {
                 let holds = |check: &TimeCheck| check.holds(chunks, left, left_time, time);
                 if left_time <= newest && checks.iter().all(holds) {
                     pairs.push(Pair {
@@ -238,10 +240,10 @@ impl Join {
             let before = self.pairs.len();
             let key = self.left.key(next);
             let has_key = key.is_some();
-            if let (Some((hash, key)), true) = (key, self.low <= 0) {
+            if let (Some(key), true) = (key, self.low <= 0) {
                 let (pairs, checks, chunks) = (&mut self.pairs, &self.checks, &self.left);
                 let newest = time.saturating_add(self.high);
-                self.right.find(hash, key, |right_time, right| {
+                self.right.find(key, |right_time, right| {
                     let holds =
                         |check: &TimeCheck| check.holds(chunks, next.row_ref, time, right_time);
                     if right_time <= newest && checks.iter().all(holds) {

@@ -1,8 +1,7 @@
 //! One side of a join: rows that wait for the watermark, and buffered rows that later rows of the other side may match.
 //!
-//! Rows stay in their chunks, reduced to the needed columns. The entry of a row is small and in a ring buffer, which rows
-//! enter and leave in time order. Each entry links to the previous one with a key of the same class, and an index has the newest. A
-//! row is removed by leaving the ring buffer: a link out of the buffer is the end of the chain.
+//! Rows stay in their chunks, reduced to the needed columns. Their times and keys are in the chunk until the watermark has
+//! passed it, and then in their entries among the [`BufferedRows`].
 
 use std::collections::VecDeque;
 
@@ -11,9 +10,9 @@ use highwater_codec::{DecodeError, Reader, Writer};
 use arrow_buffer::ScalarBuffer;
 use highwater_query::plan::Expr;
 
-use super::super::row_keys::RowKeys;
+use super::super::row_keys::{HashedKey, RowKeys};
 use super::super::{Context, DataErrors};
-use super::index::Index;
+use super::buffered_rows::{BufferedRow, BufferedRows, PREFETCH_ROWS, ROW_BYTES};
 use crate::chunk::{CHUNK_ROWS, Chunk};
 use crate::codec::{ReadValue, WriteValue};
 use crate::column::{Column, ColumnBuilder};
@@ -29,29 +28,21 @@ pub(super) struct RowRef {
 /// A chunk reduced to the columns that the join needs.
 #[derive(Debug)]
 pub(super) struct BufferedChunk {
-    pub times: ScalarBuffer<i64>,
+    rows: usize,
+    /// Empty once the watermark has passed all rows.
+    waiting: WaitingRows,
     pub columns: Vec<Column>,
-    keys: RowKeys,
     /// The columns of the keys; empty unless kept.
     pub key_columns: Vec<Column>,
     /// Which rows are matched; empty unless tracked.
     matched: Vec<bool>,
 }
 
-/// The size of a buffered row without its values: its entry, its time and its index slot.
-pub(in crate::ops) const ROW_BYTES: usize =
-    size_of::<BufferedRow>() + size_of::<i64>() + size_of::<u64>();
-
-/// A row that later rows of the other side may match.
-#[derive(Clone, Copy, Debug)]
-struct BufferedRow {
-    hash: u64,
-    time: i64,
-    row_ref: RowRef,
-    /// The start of its key in its chunk.
-    key: u32,
-    /// The previous row with a key of the same class; itself if there is none.
-    before: u32,
+/// The times and keys of the rows of a chunk.
+#[derive(Debug, Default)]
+struct WaitingRows {
+    times: ScalarBuffer<i64>,
+    keys: RowKeys,
 }
 
 #[derive(Debug)]
@@ -68,10 +59,7 @@ pub(super) struct JoinSide {
     first: u32,
     /// The first row that the watermark has not passed: (index in `chunks`, row).
     ahead: (usize, usize),
-    rows: VecDeque<BufferedRow>,
-    /// The number of the first of `rows`, wrapping at 32 bits.
-    base: u32,
-    index: Index,
+    rows: BufferedRows,
     /// Keys of one class may differ; see [`RowKeys`].
     converted: bool,
 }
@@ -84,11 +72,6 @@ pub(super) struct NextRow {
     chunk: usize,
 }
 
-/// How many rows are prefetched at once.
-pub(super) const PREFETCH_ROWS: usize = 64;
-/// With fewer buffered rows everything is in the cache.
-const PREFETCH_MIN_ROWS: usize = 4_096;
-
 impl JoinSide {
     pub(super) fn new(keys: Vec<Expr>, columns: Vec<usize>) -> JoinSide {
         JoinSide {
@@ -99,9 +82,7 @@ impl JoinSide {
             chunks: VecDeque::new(),
             first: 0,
             ahead: (0, 0),
-            rows: VecDeque::new(),
-            base: 0,
-            index: Index::new(),
+            rows: BufferedRows::new(),
             converted: false,
         }
     }
@@ -127,10 +108,13 @@ impl JoinSide {
             };
             self.chunks.push_back(BufferedChunk {
                 matched: vec![false; if self.track_matches { len } else { 0 }],
-                times: chunk.times.slice(from, len),
+                rows: len,
                 columns: columns.iter().map(|column| cut(column)).collect(),
                 key_columns: kept.iter().map(cut).collect(),
-                keys,
+                waiting: WaitingRows {
+                    times: chunk.times.slice(from, len),
+                    keys,
+                },
             });
             from += len;
         }
@@ -140,7 +124,8 @@ impl JoinSide {
     #[inline]
     pub(super) fn next_time(&self) -> i64 {
         let (chunk, row) = self.ahead;
-        self.chunks.get(chunk).map_or(i64::MAX, |c| c.times[row])
+        let chunk = self.chunks.get(chunk);
+        chunk.map_or(i64::MAX, |chunk| chunk.waiting.times[row])
     }
 
     /// Takes the next row if its time is `time`.
@@ -148,10 +133,10 @@ impl JoinSide {
     pub(super) fn next_at(&mut self, time: i64) -> Option<NextRow> {
         let (chunk, row) = self.ahead;
         let stored = self.chunks.get(chunk)?;
-        if stored.times[row] != time {
+        if stored.waiting.times[row] != time {
             return None;
         }
-        self.ahead = match row + 1 < stored.times.len() {
+        self.ahead = match row + 1 < stored.rows {
             true => (chunk, row + 1),
             false => (chunk + 1, 0),
         };
@@ -164,94 +149,36 @@ impl JoinSide {
 
     /// Hash and key of a row, unless one of its keys is NULL.
     #[inline]
-    pub(super) fn key(&self, next: NextRow) -> Option<(u64, &[u8])> {
-        let (keys, row) = (&self.chunks[next.chunk].keys, next.row_ref.row as usize);
-        keys.key(row).map(|key| (keys.hash(row), key))
+    pub(super) fn key(&self, next: NextRow) -> Option<HashedKey<'_>> {
+        let keys = &self.chunks[next.chunk].waiting.keys;
+        keys.hashed_key(next.row_ref.row as usize)
     }
 
     /// Buffers a row for later rows of the other side.
     pub(super) fn keep(&mut self, next: NextRow, time: i64) {
-        let row = next.row_ref.row as usize;
-        let keys = &self.chunks[next.chunk].keys;
-        let id = self.base.wrapping_add(self.rows.len() as u32);
-        let hash = keys.hash(row);
-        let mut before = None;
-        if let Some(key) = keys.key(row) {
-            let (rows, base, first, chunks) = (&self.rows, self.base, self.first, &self.chunks);
-            before = self.index.replace(
-                hash,
-                id,
-                |id| (id.wrapping_sub(base) as usize) < rows.len(),
-                |id| rows[id.wrapping_sub(base) as usize].has_class(hash, key, chunks, first),
-            );
-        }
-        self.rows.push_back(BufferedRow {
-            hash,
-            time,
-            row_ref: next.row_ref,
-            key: keys.start(row),
-            before: before.unwrap_or(id),
-        });
-    }
-
-    #[inline]
-    fn buffered_by_id(&self, id: u32) -> Option<&BufferedRow> {
-        self.rows.get(id.wrapping_sub(self.base) as usize)
+        let keys = &self.chunks[next.chunk].waiting.keys;
+        let key = keys.hashed_key(next.row_ref.row as usize);
+        self.rows.push(time, next.row_ref, key);
     }
 
     /// Visits the buffered rows with an equal key, newest first.
     #[inline]
-    pub(super) fn find(&self, hash: u64, key: &[u8], mut visit: impl FnMut(i64, RowRef)) {
-        let newest = self.index.find(hash, |id| {
-            self.buffered_by_id(id)
-                .is_some_and(|kept| kept.has_class(hash, key, &self.chunks, self.first))
-        });
-        let equals = |kept: &BufferedRow| {
-            let chunk = kept.row_ref.chunk.wrapping_sub(self.first) as usize;
-            self.chunks[chunk].keys.equals(kept.key, key)
-        };
-        // Unless some are converted, all keys of a class are the same.
-        let of_newest = newest.and_then(|id| self.buffered_by_id(id));
-        if !self.converted && !of_newest.is_some_and(equals) {
-            return;
-        }
-        let mut at = newest;
-        while let Some((id, kept)) = at.and_then(|id| Some((id, self.buffered_by_id(id)?))) {
-            if !self.converted || equals(kept) {
-                visit(kept.time, kept.row_ref);
-            }
-            at = (kept.before != id).then_some(kept.before);
-        }
+    pub(super) fn find(&self, key: HashedKey<'_>, visit: impl FnMut(i64, RowRef)) {
+        self.rows.find(key, self.converted, visit);
     }
 
     /// The hashes of the next rows, at most [`PREFETCH_ROWS`].
     pub(super) fn upcoming(&self) -> &[u64] {
         let (chunk, row) = self.ahead;
         self.chunks.get(chunk).map_or(&[], |stored| {
-            let hashes = &stored.keys.hashes()[row..];
+            let hashes = &stored.waiting.keys.hashes()[row..];
             &hashes[..hashes.len().min(PREFETCH_ROWS)]
         })
     }
 
-    /// Touches the memory that lookups of these hashes will touch, for all hashes together, so that cache misses overlap.
+    /// Touches the memory that lookups of these hashes will touch.
     pub(super) fn prefetch(&self, hashes: &[u64]) {
-        if self.rows.len() < PREFETCH_MIN_ROWS {
-            return;
-        }
-        let mut guesses = [None; PREFETCH_ROWS];
-        for (guess, hash) in guesses.iter_mut().zip(hashes) {
-            *guess = self.index.guess(*hash);
-        }
-        let mut found = [None; PREFETCH_ROWS];
-        for (found, id) in found.iter_mut().zip(guesses) {
-            let kept = id.and_then(|id| self.buffered_by_id(id));
-            *found = kept.map(|kept| (kept.row_ref.chunk, kept.key));
-        }
-        let keys = found.iter().flatten().map(|&(chunk, key)| {
-            let chunk = chunk.wrapping_sub(self.first) as usize;
-            u32::from(self.chunks[chunk].keys.first_byte(key))
-        });
-        std::hint::black_box(keys.sum::<u32>());
+        self.rows.prefetch(hashes);
     }
 
     /// The number of buffered rows.
@@ -266,13 +193,7 @@ impl JoinSide {
 
     /// Drops the buffered rows before `time` and returns their number.
     pub(super) fn drop_before(&mut self, time: i64) -> usize {
-        let mut gone = 0;
-        while self.rows.front().is_some_and(|kept| kept.time < time) {
-            self.rows.pop_front();
-            gone += 1;
-        }
-        self.base = self.base.wrapping_add(gone as u32);
-        gone
+        self.rows.drop_before(time)
     }
 
     pub(super) fn chunk(&self, number: u32) -> &BufferedChunk {
@@ -297,11 +218,15 @@ impl JoinSide {
         self.chunk(row_ref.chunk).matched[row_ref.row as usize]
     }
 
-    /// Drops chunks without buffered or waiting rows.
+    /// Drops chunks without buffered or waiting rows, and the times and keys of rows that do not wait any more.
     pub(super) fn drop_chunks(&mut self) {
+        let passed = self.chunks.range_mut(..self.ahead.0).rev();
+        passed
+            .take_while(|chunk| !chunk.waiting.times.is_empty())
+            .for_each(|chunk| chunk.waiting = WaitingRows::default());
         let kept = self
             .rows
-            .front()
+            .get(0)
             .map(|kept| kept.row_ref.chunk.wrapping_sub(self.first) as usize);
         let done = kept.unwrap_or(self.ahead.0).min(self.ahead.0);
         self.chunks.drain(..done);
@@ -318,9 +243,9 @@ impl JoinSide {
         if end < 2 {
             return;
         }
-        let (mut start, mut size) = (end - 1, self.chunks[end - 1].times.len());
+        let (mut start, mut size) = (end - 1, self.chunks[end - 1].rows);
         while start > 0 {
-            let before = self.chunks[start - 1].times.len();
+            let before = self.chunks[start - 1].rows;
             if size + before > CHUNK_ROWS || before > 2 * size {
                 break;
             }
@@ -338,15 +263,12 @@ impl JoinSide {
         let chunk_of = |kept: &BufferedRow| kept.row_ref.chunk.wrapping_sub(first) as usize;
         let from = self.rows.partition_point(|kept| chunk_of(kept) < start);
         let to = self.rows.partition_point(|kept| chunk_of(kept) < end);
-        let (mut rows, mut keys, mut matched) = (Vec::new(), RowKeys::default(), Vec::new());
+        let (mut rows, mut matched) = (Vec::new(), Vec::new());
         for kept in self.rows.range_mut(from..to) {
             let (chunk, row) = (chunk_of(kept), kept.row_ref.row);
-            let stored = &self.chunks[chunk];
-            keys.push_from(&stored.keys, row as usize);
             if self.track_matches {
-                matched.push(stored.matched[row as usize]);
+                matched.push(self.chunks[chunk].matched[row as usize]);
             }
-            kept.key = keys.start(rows.len());
             kept.row_ref = RowRef {
                 chunk: first.wrapping_add(start as u32),
                 row: rows.len() as u32,
@@ -362,14 +284,11 @@ impl JoinSide {
             let parts: Vec<&Column> = parts.iter().map(|part| &part.key_columns[key]).collect();
             Column::interleave(&parts, &rows)
         });
-        let times = rows
-            .iter()
-            .map(|&(part, row)| parts[part as usize].times[row as usize]);
         let merged = BufferedChunk {
-            times: times.collect(),
+            rows: rows.len(),
+            waiting: WaitingRows::default(),
             columns: columns.collect(),
             key_columns: key_columns.collect(),
-            keys,
             matched,
         };
         self.chunks.drain(start..end);
@@ -379,7 +298,7 @@ impl JoinSide {
             gone -= 1;
         }
         self.ahead.0 -= gone;
-        for kept in self.rows.range_mut(to..) {
+        for kept in self.rows.range_mut(to..self.rows.len()) {
             kept.row_ref.chunk = kept.row_ref.chunk.wrapping_sub(gone as u32);
         }
     }
@@ -391,9 +310,8 @@ impl JoinSide {
 
     pub(super) fn snapshot(&self, out: &mut Vec<u8>) {
         out.count(self.rows.len());
-        for kept in &self.rows {
-            let chunk = kept.row_ref.chunk.wrapping_sub(self.first) as usize;
-            self.snapshot_row(chunk, kept.row_ref.row as usize, out);
+        for (kept, key) in self.rows.iter() {
+            self.snapshot_row(kept.time, key, kept.row_ref, out);
         }
         let (chunk, row) = self.ahead;
         let start = |at: usize| if at == chunk { row } else { 0 };
@@ -401,21 +319,27 @@ impl JoinSide {
         out.count(
             unmatched
                 .clone()
-                .map(|at| self.chunks[at].times.len() - start(at))
+                .map(|at| self.chunks[at].rows - start(at))
                 .sum(),
         );
         for at in unmatched {
-            for row in start(at)..self.chunks[at].times.len() {
-                self.snapshot_row(at, row, out);
+            let stored = &self.chunks[at];
+            for row in start(at)..stored.rows {
+                let row_ref = RowRef {
+                    chunk: self.first.wrapping_add(at as u32),
+                    row: row as u32,
+                };
+                let key = stored.waiting.keys.key(row);
+                self.snapshot_row(stored.waiting.times[row], key, row_ref, out);
             }
         }
     }
 
-    fn snapshot_row(&self, chunk: usize, row: usize, out: &mut Vec<u8>) {
-        let stored = &self.chunks[chunk];
-        out.i64(stored.times[row]);
+    fn snapshot_row(&self, time: i64, key: Option<&[u8]>, row_ref: RowRef, out: &mut Vec<u8>) {
+        let (stored, row) = (self.chunk(row_ref.chunk), row_ref.row as usize);
+        out.i64(time);
         out.u8(u8::from(self.track_matches && stored.matched[row]));
-        match stored.keys.key(row) {
+        match key {
             None => out.u8(0),
             Some(key) => {
                 out.u8(1);
@@ -431,7 +355,6 @@ impl JoinSide {
     pub(super) fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.chunks.clear();
         self.rows.clear();
-        self.index.clear();
         self.converted = false;
         self.ahead = (0, 0);
         self.restore_rows(from)?;
@@ -488,31 +411,18 @@ impl JoinSide {
             }
             self.converted |= keys.is_converted();
             self.chunks.push_back(BufferedChunk {
-                times: times.into(),
+                rows,
                 columns: columns.into_iter().map(ColumnBuilder::finish).collect(),
                 key_columns: self.decoded_keys(&keys),
-                keys,
+                waiting: WaitingRows {
+                    times: times.into(),
+                    keys,
+                },
                 matched,
             });
             left -= rows;
         }
         Ok(())
-    }
-}
-
-impl BufferedRow {
-    #[inline]
-    fn has_class(
-        &self,
-        hash: u64,
-        key: &[u8],
-        chunks: &VecDeque<BufferedChunk>,
-        first: u32,
-    ) -> bool {
-        self.hash == hash
-            && chunks[self.row_ref.chunk.wrapping_sub(first) as usize]
-                .keys
-                .is_of_class(self.key, key)
     }
 }
 

@@ -93,6 +93,14 @@ pub(crate) fn key(random: &mut Random) -> Value {
         4 => Value::text(["1.0", "one", "TRUE", "2026-03-02T00:00:00Z"][random.below(4)]),
         5 => Value::Bit(true),
         6 => Value::Time(day),
+        // Too long to be kept in an index, and one of them equals a number.
+        7 => Value::text(
+            [
+                "a text of more than forty bytes: the first",
+                "a text of more than forty bytes: the other",
+                "1.0000000000000000000000000000000000000000",
+            ][random.below(3)],
+        ),
         _ => Value::Int(random.below(3) as i64),
     }
 }
