@@ -3,6 +3,7 @@
 //! They are what Kafka's ACLs say that a grant cannot. A rule is over hubs, groups or transactional ids, never over the node,
 //! so it takes from nobody the right to take it back. One that denies precedes all rights, grants and rules that allow.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use highwater_log::HubName;
@@ -97,7 +98,14 @@ fn is_internal(on: Resource<'_>) -> bool {
 
 /// The rules for everybody. Clones share them, so a change holds at once for keys that were looked up before.
 #[derive(Clone, Debug, Default)]
-pub struct EverybodyRules(Arc<RwLock<Vec<AccessRule>>>);
+pub struct EverybodyRules(Arc<SharedRules>);
+
+#[derive(Debug, Default)]
+struct SharedRules {
+    rules: RwLock<Vec<AccessRule>>,
+    /// Whether there are any: most nodes have none, and every request asks.
+    exist: AtomicBool,
+}
 
 impl EverybodyRules {
     pub fn list(&self) -> Vec<AccessRule> {
@@ -105,11 +113,20 @@ impl EverybodyRules {
     }
 
     pub(crate) fn set(&self, rules: Vec<AccessRule>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = rules;
+        let mut shared = self.0.rules.write().unwrap_or_else(PoisonError::into_inner);
+        self.0.exist.store(!rules.is_empty(), Ordering::Release);
+        *shared = rules;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.0.exist.load(Ordering::Acquire)
     }
 
     pub(crate) fn with<T>(&self, look: impl FnOnce(&[AccessRule]) -> T) -> T {
-        look(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        match self.is_empty() {
+            true => look(&[]),
+            false => look(&self.0.rules.read().unwrap_or_else(PoisonError::into_inner)),
+        }
     }
 
     fn denies(&self, effect: impl Fn(&AccessRule) -> Option<AccessEffect>) -> bool {

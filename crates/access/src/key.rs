@@ -250,6 +250,7 @@ impl fmt::Debug for Key {
 pub struct Keys {
     keys: RwLock<Vec<Arc<Key>>>,
     everybody: EverybodyRules,
+    no_rules: EverybodyRules,
     /// Limits the checks that take a thread.
     slow_checks: Arc<Semaphore>,
     /// One table for all listeners: a client that guesses on two of them waits as if it were one.
@@ -275,6 +276,7 @@ impl Keys {
         Keys {
             keys: RwLock::new(keys.collect()),
             everybody: everybody.clone(),
+            no_rules: EverybodyRules::default(),
             slow_checks: Arc::new(Semaphore::new(SLOW_CHECKS_MAX)),
             login_delays: LoginDelays::default(),
         }
@@ -354,10 +356,10 @@ impl Keys {
 
     /// The rules for a client without a key that may do everything: none on a node without keys, where nobody could have
     /// made one or could take one back.
-    pub fn anonymous(&self) -> EverybodyRules {
-        match self.is_empty() {
-            true => EverybodyRules::default(),
-            false => self.everybody.clone(),
+    pub fn anonymous(&self) -> &EverybodyRules {
+        match !self.everybody.is_empty() && self.is_empty() {
+            true => &self.no_rules,
+            false => &self.everybody,
         }
     }
 
@@ -527,7 +529,7 @@ mod tests {
         let keys = Keys::new(vec![root]);
         keys.add(limited(&[Right::Send]));
         let (app, root) = (keys.get("app", 0).unwrap(), keys.get("root", 0).unwrap());
-        let anonymous = keys.anonymous();
+        let anonymous = keys.anonymous().clone();
         keys.set_everybody(vec![
             rule(AccessEffect::Deny, AccessKind::All, "a1"),
             rule(AccessEffect::Allow, AccessKind::Listen, "*"),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_access::{
-    AccessRule, AuditEvent, AuditLog, ClientCertificate, Key, Keys, Limiter, Principal, Resource,
-    Right, Rights, ScramHash, ScramVerifier, TokenError,
+    AccessRule, AuditEvent, AuditLog, ClientCertificate, Key, Keys, Limiter, Resource, Right,
+    Rights, ScramHash, ScramVerifier, TokenError,
 };
 use highwater_env::Clock;
 use highwater_kafka::{
@@ -156,12 +156,8 @@ impl KeyAuthorizer {
         }
     }
 
-    fn principal(&self, who: &Identity) -> Principal {
-        if who.is_anonymous() {
-            return Principal::Trusted(self.keys.anonymous());
-        }
-        let key = self.keys.get(who.name(), self.clock.unix_millis());
-        key.map_or(Principal::Anonymous, Principal::Key)
+    fn key(&self, who: &Identity) -> Option<Arc<Key>> {
+        self.keys.get(who.name(), self.clock.unix_millis())
     }
 }
 
@@ -270,11 +266,17 @@ impl Authorizer for KeyAuthorizer {
     }
 
     fn may(&self, who: &Identity, right: Right, on: Resource<'_>) -> bool {
-        self.principal(who).may(right, on)
+        match who.is_anonymous() {
+            true => self.keys.anonymous().may(right, on),
+            false => self.key(who).is_some_and(|key| key.may(right, on)),
+        }
     }
 
     fn may_see(&self, who: &Identity, hub: &str) -> bool {
-        self.principal(who).may_see(hub)
+        match who.is_anonymous() {
+            true => self.keys.anonymous().may_see(hub),
+            false => self.key(who).is_some_and(|key| key.may_see(hub)),
+        }
     }
 }
 

@@ -148,7 +148,7 @@ impl Credentials {
         on: Resource<'_>,
     ) -> Result<Principal, Denial> {
         if self.is_trusted() {
-            let caller = Principal::Trusted(self.keys.anonymous());
+            let caller = Principal::Trusted(self.keys.anonymous().clone());
             return match caller.may_any(rights, on) {
                 true => Ok(caller),
                 false => {

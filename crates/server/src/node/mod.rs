@@ -301,10 +301,7 @@ impl Node {
         hubs::wait_for_predecessor(&config.data).await;
         let kafka_listeners = kafka::bind(&config, connections.kafka, has_keys).await?;
         let amqp_listeners = amqp::bind(&config, connections.amqp, has_keys).await?;
-        let http = match &config.http {
-            Some(options) => Some(listen(&app, options).await?),
-            None => None,
-        };
+        let http = listen(&app, config.http.as_ref()).await?;
         let node_log =
             NodeLog::open(&config, descriptors.files, clock.clone(), app.clone()).await?;
         let timeouts = OwnTimeouts::default();
@@ -318,9 +315,7 @@ impl Node {
         let audit_writer = tokio::spawn(audit_writer.run(log.clone()));
         services.watch_keys(stored_keys.changes(), audit.clone());
         services.watch_idle_entities(audit.clone());
-        let names = config.sharded.iter();
-        let names = names.map(|sharded| sharded.name.clone()).collect();
-        let log: Arc<dyn Log> = Arc::new(ReservedNames { log, names });
+        let log = reserve_names(log, &config.sharded);
         let shared = SharedParts {
             log,
             keys,
@@ -407,7 +402,21 @@ impl Node {
     }
 }
 
-async fn listen(app: &Arc<App>, options: &http::Options) -> Result<HttpListener, NodeError> {
+/// Keeps clients from taking the names of sharded hubs.
+fn reserve_names(log: Arc<dyn Log>, sharded: &[ShardedHub]) -> Arc<dyn Log> {
+    let names = sharded.iter().map(|sharded| sharded.name.clone());
+    let names = names.collect();
+    Arc::new(ReservedNames { log, names })
+}
+
+/// Listens for HTTP, unless the settings have no such listener.
+async fn listen(
+    app: &Arc<App>,
+    options: Option<&http::Options>,
+) -> Result<Option<HttpListener>, NodeError> {
+    let Some(options) = options else {
+        return Ok(None);
+    };
     let server = Server::bind(app.clone()).await?;
     let address = server.address().unwrap_or(options.listen);
     let scheme = if options.tls.is_some() {
@@ -415,10 +424,10 @@ async fn listen(app: &Arc<App>, options: &http::Options) -> Result<HttpListener,
     } else {
         "http"
     };
-    Ok(HttpListener {
+    Ok(Some(HttpListener {
         url: format!("{scheme}://{address}"),
         address,
         more: server.more_addresses(),
         task: tokio::spawn(server.run()),
-    })
+    }))
 }
