@@ -58,7 +58,8 @@ async fn a_node_has_the_topics_with_its_prefix() {
     node.change(&name("orders"), settings.clone())
         .await
         .unwrap();
-    assert_eq!(cluster.log.hub("a.orders").unwrap().settings, settings);
+    let changed = cluster.log.hub("a.orders").unwrap();
+    assert!(changed.settings.has_values_of(&settings), "{changed:?}");
     Log::delete(&node, &name("orders")).await.unwrap();
     assert!(cluster.log.hub("a.orders").is_none());
     assert!(cluster.log.hub("orders").is_some());
