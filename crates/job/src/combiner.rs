@@ -167,7 +167,7 @@ impl Combiner {
     /// output receives more rows.
     pub(crate) fn combine(&mut self, output: StreamOutput) -> Result<(), EndpointError> {
         let mut exits = Vec::new();
-        for delivery in output.deliveries {
+        for delivery in output.exit_items {
             let shared = &mut self.shared;
             let entry = shared.entry(output.input, delivery.exit, delivery.partition);
             shared.pipeline.renew_budget();

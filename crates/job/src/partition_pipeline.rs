@@ -18,7 +18,7 @@ use crate::substream_key::SubstreamKeyColumn;
 
 /// An item for `Shared::entry(input, exit, partition)`.
 #[derive(Debug)]
-pub(crate) struct Delivery {
+pub(crate) struct ExitItem {
     pub exit: usize,
     pub partition: usize,
     pub item: Item,
@@ -97,7 +97,7 @@ impl PartitionPipeline {
     }
 
     /// Continues up to `barrier`. Does nothing if the partition does not stop at barriers.
-    pub(crate) fn raise_barrier(&mut self, barrier: Instant, out: &mut Vec<Delivery>) {
+    pub(crate) fn raise_barrier(&mut self, barrier: Instant, out: &mut Vec<ExitItem>) {
         if self.stops.is_some() {
             self.orderer.set_limit(barrier);
             self.orderer.release(&mut self.items);
@@ -112,12 +112,12 @@ impl PartitionPipeline {
     }
 
     /// The output of the local pipeline if its input ended here. Its state does not change.
-    pub(crate) fn preview_end(&self, out: &mut Vec<Delivery>) -> Result<(), OutputOverflow> {
+    pub(crate) fn preview_end(&self, out: &mut Vec<ExitItem>) -> Result<(), OutputOverflow> {
         let Some(stops) = &self.stops else {
             return Ok(());
         };
         let exits = stops.copies.end_of_local(stops.input, &self.pipeline)?;
-        out.extend(self.deliveries(exits));
+        out.extend(self.exit_items(exits));
         Ok(())
     }
 
@@ -130,7 +130,7 @@ impl PartitionPipeline {
         &mut self,
         mut events: TimedEvents,
         trace: Option<&mut EventTrace>,
-        out: &mut Vec<Delivery>,
+        out: &mut Vec<ExitItem>,
     ) {
         let mut judged = trace.is_some().then(JudgedEvents::all);
         if let (Some(origins), true) = (&events.chunk.origins, trace.is_some()) {
@@ -161,7 +161,7 @@ impl PartitionPipeline {
         &mut self,
         events: &mut TimedEvents,
         mut judged: JudgedEvents,
-        out: &mut Vec<Delivery>,
+        out: &mut Vec<ExitItem>,
     ) -> Vec<(usize, JudgedEvent)> {
         let first = self.orderer.next();
         self.order(events, Some(&mut judged));
@@ -233,18 +233,18 @@ impl PartitionPipeline {
     }
 
     /// Advances time to at least this arrival without an event.
-    pub(crate) fn punctuate(&mut self, arrival: Instant, out: &mut Vec<Delivery>) {
+    pub(crate) fn punctuate(&mut self, arrival: Instant, out: &mut Vec<ExitItem>) {
         self.orderer.punctuate(arrival, &mut self.items);
         self.run(out);
     }
 
     /// Ends time: no event follows.
-    pub(crate) fn end(&mut self, out: &mut Vec<Delivery>) {
+    pub(crate) fn end(&mut self, out: &mut Vec<ExitItem>) {
         self.orderer.end(&mut self.items);
         self.run(out);
     }
 
-    fn run(&mut self, out: &mut Vec<Delivery>) {
+    fn run(&mut self, out: &mut Vec<ExitItem>) {
         let mut exits = Vec::new();
         if let Some(stops) = &mut self.stops {
             let is_rows = |item: &Item| matches!(item, Item::Rows(chunk) if chunk.rows() > 0);
@@ -254,12 +254,12 @@ impl PartitionPipeline {
             self.pipeline
                 .push(PhysicalPlan::LOCAL_ENTRY, item, &mut exits);
         }
-        out.extend(self.deliveries(exits));
+        out.extend(self.exit_items(exits));
     }
 
-    fn deliveries(&self, exits: Vec<(usize, Item)>) -> impl Iterator<Item = Delivery> + use<> {
+    fn exit_items(&self, exits: Vec<(usize, Item)>) -> impl Iterator<Item = ExitItem> + use<> {
         let partition = self.id.number;
-        exits.into_iter().map(move |(exit, item)| Delivery {
+        exits.into_iter().map(move |(exit, item)| ExitItem {
             exit,
             partition,
             item,

@@ -405,7 +405,7 @@ impl ReaderHandle {
     }
 
     fn reach(&mut self, output: &StreamOutput) {
-        for delivery in &output.deliveries {
+        for delivery in &output.exit_items {
             self.reached = self.reached.max(progress_of(&delivery.item));
         }
     }

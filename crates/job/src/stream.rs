@@ -15,7 +15,7 @@ use crate::error_log::ErrorLog;
 use crate::event_trace::EventTrace;
 use crate::events::TimedEvents;
 use crate::order::JudgedEvents;
-use crate::partition_pipeline::{Delivery, PartitionPipeline};
+use crate::partition_pipeline::{ExitItem, PartitionPipeline};
 use crate::plan::{InputPlan, PartitionId};
 use crate::report::{InputErrorKind, InputReport};
 use crate::samples::StreamSampler;
@@ -69,7 +69,7 @@ pub(crate) struct EventBlock<'a> {
 pub(crate) struct StreamOutput {
     pub stream: usize,
     pub input: usize,
-    pub deliveries: Vec<Delivery>,
+    pub exit_items: Vec<ExitItem>,
     /// Dead letters of events; of a hub in order of arrival.
     pub rejected: Vec<SideRow>,
     /// Dead letters of rows, in no order.
@@ -96,7 +96,7 @@ pub(crate) struct StreamReport {
 impl StreamOutput {
     /// An estimate in bytes.
     pub(crate) fn size(&self) -> u64 {
-        let sizes = self.deliveries.iter().map(|delivery| match &delivery.item {
+        let sizes = self.exit_items.iter().map(|delivery| match &delivery.item {
             Item::Rows(chunk) => chunk.approximate_bytes(),
             _ => 0,
         });
@@ -181,7 +181,7 @@ impl Stream {
         StreamOutput {
             stream: self.number,
             input: self.input,
-            deliveries: Vec::new(),
+            exit_items: Vec::new(),
             rejected: Vec::new(),
             failed: Vec::new(),
             late: Vec::new(),
@@ -202,7 +202,7 @@ impl Stream {
     /// Continues up to `barrier`.
     pub(crate) fn raise_barrier(&mut self, barrier: Instant, out: &mut StreamOutput) {
         let partitions = self.partitions.iter_mut();
-        partitions.for_each(|partition| partition.raise_barrier(barrier, &mut out.deliveries));
+        partitions.for_each(|partition| partition.raise_barrier(barrier, &mut out.exit_items));
     }
 
     /// The output of the local pipelines if the input ended here. The error is the reason why the job must fail.
@@ -210,10 +210,10 @@ impl Stream {
         let mut preview = EndPreview {
             stream: self.number,
             input: self.input,
-            deliveries: Vec::new(),
+            exit_items: Vec::new(),
         };
         for partition in &self.partitions {
-            let made = partition.preview_end(&mut preview.deliveries);
+            let made = partition.preview_end(&mut preview.exit_items);
             made.map_err(|overflow| self.query.overflow_reason(overflow))?;
         }
         Ok(preview)
@@ -254,11 +254,11 @@ impl Stream {
             None => {
                 for (partition, events) in self.split(timed) {
                     let trace = self.account.trace.as_mut();
-                    self.partitions[partition].take(events, trace, &mut out.deliveries);
+                    self.partitions[partition].take(events, trace, &mut out.exit_items);
                 }
             }
         }
-        self.punctuate_all(&mut out.deliveries);
+        self.punctuate_all(&mut out.exit_items);
     }
 
     /// The events with their times, without those that have none.
@@ -300,7 +300,7 @@ impl Stream {
         out: &mut StreamOutput,
     ) {
         let partition = &mut self.partitions[0];
-        let judged = partition.take_and_report(&mut timed, judged, &mut out.deliveries);
+        let judged = partition.take_and_report(&mut timed, judged, &mut out.exit_items);
         let TimedEvents { lines, whole, .. } = timed;
         if let Some(sampler) = &self.sampler
             && sampler.is_watched()
@@ -351,7 +351,7 @@ impl Stream {
 
     /// A file is in order of arrival, so the arrivals of one partition bound the others: none of their later events is
     /// older than the late bound. Verdicts do not depend on this, only how soon results come.
-    fn punctuate_all(&mut self, out: &mut Vec<Delivery>) {
+    fn punctuate_all(&mut self, out: &mut Vec<ExitItem>) {
         // With a clock per key, the order of rows would depend on the size of blocks.
         let per_key = !self.assigner.input().plan.substream.is_empty();
         let apart = self.partitions.len() < 2 || !self.assigner.has_arrivals();
@@ -374,7 +374,7 @@ impl Stream {
     /// Ends time: no event will follow.
     pub(crate) fn end(&mut self, out: &mut StreamOutput) {
         let partitions = self.partitions.iter_mut();
-        partitions.for_each(|partition| partition.end(&mut out.deliveries));
+        partitions.for_each(|partition| partition.end(&mut out.exit_items));
     }
 
     /// Adds the dead letters of rows that failed, and the watermark.

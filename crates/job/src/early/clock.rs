@@ -247,7 +247,7 @@ mod tests {
         clock.take_preview(EndPreview {
             stream,
             input: 0,
-            deliveries: Vec::new(),
+            exit_items: Vec::new(),
         });
     }
 

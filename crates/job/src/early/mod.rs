@@ -27,7 +27,7 @@ use highwater_query::plan::{Name, Node, NodeId, Plan};
 use highwater_time::Instant;
 
 use crate::config::{EarlyResults, JobFile};
-use crate::partition_pipeline::Delivery;
+use crate::partition_pipeline::ExitItem;
 
 pub(crate) use clock::{RevisionClock, RevisionStep};
 pub(crate) use first_revision::{CountedWindow, RevisionTimes, WindowBounds};
@@ -51,7 +51,7 @@ pub(crate) struct StreamProgress {
 pub(crate) struct EndPreview {
     pub stream: usize,
     pub input: usize,
-    pub deliveries: Vec<Delivery>,
+    pub exit_items: Vec<ExitItem>,
 }
 
 /// The statements whose outputs have early results, and the inputs below them.
@@ -104,7 +104,7 @@ impl PipelineCopies {
         self.copy(pipeline, &mut copy.pipeline);
         let mut exits = Vec::new();
         for preview in previews {
-            for delivery in preview.deliveries {
+            for delivery in preview.exit_items {
                 let entry = copy.entry(preview.input, delivery.exit, delivery.partition);
                 copy.pipeline.renew_budget();
                 copy.pipeline.push(entry, delivery.item, &mut exits);

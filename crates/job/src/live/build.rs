@@ -16,10 +16,10 @@ use super::batch_decoder::BatchDecoder;
 use super::checkpoint::Checkpoint;
 use super::combiner_thread::{CombinerEvent, CombinerThread};
 use super::hub_stream::HubStream;
-use super::instances::{CombinerStart, ExchangeStream, ExchangeStreamId};
+use super::instances::{CombinerStart, ExchangeReader, StreamIdentity};
 use super::output_queue::OutputQueue;
 use super::partition_stream::PartitionStream;
-use super::partitions::{InputPartition, PartitionSet};
+use super::partitions::{InputPartition, InputPartitions};
 use super::read_permits::ReadPermits;
 use super::state_limit::StateLimit;
 use super::status::{InputStatus, OutputStatus, PartitionStatus, StatusHandle};
@@ -141,7 +141,7 @@ impl JobBuilder<'_> {
     /// Rows before `since` are not sent.
     pub(super) fn build(
         &self,
-        partitions: &PartitionSet,
+        partitions: &InputPartitions,
         since: Instant,
     ) -> Result<JobParts, StartError> {
         let numbers = 0..partitions.all.len();
@@ -159,7 +159,7 @@ impl JobBuilder<'_> {
         let partitions = &exchange.partitions;
         let streams = partitions.all.iter().zip(&exchange.starts).enumerate();
         let streams = streams.map(|(number, (partition, start))| {
-            let id = ExchangeStreamId {
+            let id = StreamIdentity {
                 number,
                 input: partition.input,
                 partition: partition.number,
@@ -167,7 +167,7 @@ impl JobBuilder<'_> {
                 tables: exchange.tables.version(),
             };
             let meter = self.state_limit.meter();
-            let stream = ExchangeStream::new(id, items.clone(), *start, meter);
+            let stream = ExchangeReader::new(id, items.clone(), *start, meter);
             PartitionStream::Exchange(Box::new(stream))
         });
         self.combine(streams.collect(), partitions, since)
@@ -176,7 +176,7 @@ impl JobBuilder<'_> {
     /// A stream alone.
     pub(super) fn own_stream(
         &self,
-        partitions: &PartitionSet,
+        partitions: &InputPartitions,
         number: usize,
     ) -> Result<HubStream, StartError> {
         let query = Arc::new(QueryText::of(self.job));
@@ -198,7 +198,7 @@ impl JobBuilder<'_> {
     fn combine(
         &self,
         mut streams: Vec<PartitionStream>,
-        partitions: &PartitionSet,
+        partitions: &InputPartitions,
         since: Instant,
     ) -> JobParts {
         let query = Arc::new(QueryText::of(self.job));
@@ -359,7 +359,7 @@ impl JobParts {
     pub(super) fn grow(
         &mut self,
         builder: &JobBuilder<'_>,
-        partitions: &mut PartitionSet,
+        partitions: &mut InputPartitions,
         new: &[InputPartition],
     ) -> Result<bool, StartError> {
         let query = Arc::new(QueryText::of(builder.job));
@@ -390,7 +390,7 @@ impl JobParts {
     }
 
     /// Lists inputs and outputs in the status and continues its counts.
-    pub(super) fn show(&mut self, job: &Job, partitions: &PartitionSet, status: &StatusHandle) {
+    pub(super) fn show(&mut self, job: &Job, partitions: &InputPartitions, status: &StatusHandle) {
         let inputs = job.plan.inputs.iter().enumerate().map(|(index, input)| {
             let own = partitions.all.iter().filter(|other| other.input == index);
             InputStatus {

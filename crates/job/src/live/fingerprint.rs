@@ -7,7 +7,7 @@ use highwater_env::disk;
 use highwater_query::explain;
 use highwater_time::TimePolicy;
 
-use super::partitions::PartitionSet;
+use super::partitions::InputPartitions;
 use crate::key_spread::combiners_and_keys;
 use crate::load::Job;
 
@@ -20,7 +20,7 @@ const COMBINERS: &str = "number of combiners or the key of an output";
 pub(super) struct Fingerprint(Vec<(String, String)>);
 
 impl Fingerprint {
-    pub(super) fn of(job: &Job, partitions: &PartitionSet) -> Fingerprint {
+    pub(super) fn of(job: &Job, partitions: &InputPartitions) -> Fingerprint {
         let reading = job.file.inputs.iter().map(|input| {
             format!(
                 "{}: {:?}, {:?}\n",
@@ -78,7 +78,7 @@ impl Fingerprint {
         self.0.iter().any(|(title, _)| title == part)
     }
 
-    /// The description of the partitions, see [`PartitionSet::description`].
+    /// The description of the partitions, see [`InputPartitions::description`].
     pub(super) fn partitions(&self) -> Option<&str> {
         let mut words = self.0.iter();
         let found = words.find(|(title, _)| title == PARTITIONS);

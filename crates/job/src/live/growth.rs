@@ -14,7 +14,7 @@ use highwater_time::Instant;
 use tokio::sync::Notify;
 
 use super::input_logs::InputLogs;
-use super::partitions::{InputPartition, PartitionSet};
+use super::partitions::{InputPartition, InputPartitions};
 use super::status::StatusHandle;
 use crate::load::Job;
 
@@ -33,7 +33,7 @@ pub(super) struct Growth {
 }
 
 impl Growth {
-    pub(super) fn new(job: &Arc<Job>, logs: &InputLogs, partitions: &PartitionSet) -> Growth {
+    pub(super) fn new(job: &Arc<Job>, logs: &InputLogs, partitions: &InputPartitions) -> Growth {
         // The hub of followed files always has one partition.
         let own = |input: usize| {
             let declared = job.file.input(&job.plan.inputs[input].name);

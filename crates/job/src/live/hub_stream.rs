@@ -249,7 +249,7 @@ impl HubStream {
             DecodedItem::Punctuation(arrival) => {
                 self.arrived = self.arrived.max(arrival);
                 let partition = self.stream.partition_mut();
-                return partition.punctuate(arrival, &mut output.deliveries);
+                return partition.punctuate(arrival, &mut output.exit_items);
             }
             DecodedItem::Events {
                 events,

@@ -141,7 +141,7 @@ pub struct Options {
     /// How long a partition must be silent before a punctuation is written.
     pub silence: Duration,
     /// Pause between two scans of followed files.
-    pub look_every: Duration,
+    pub poll_interval: Duration,
     /// Overrides the checkpoint interval of the job file.
     pub checkpoint_every: Option<Duration>,
     /// Stops at the ends that the partitions have at the start.
@@ -163,7 +163,7 @@ impl Default for Options {
             start: None,
             fetch_bytes: 1 << 20,
             silence: Duration::from_millis(500),
-            look_every: Duration::from_secs(1),
+            poll_interval: Duration::from_secs(1),
             checkpoint_every: None,
             until_end: None,
             retry: RetryPolicy::default(),

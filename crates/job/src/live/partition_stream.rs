@@ -7,7 +7,7 @@ use highwater_log::{FetchData, Offset};
 use highwater_time::Instant;
 
 use super::hub_stream::{HubStream, StreamSnapshot};
-use super::instances::ExchangeStream;
+use super::instances::ExchangeReader;
 use super::state_limit::BytesInFlight;
 use super::status::PartitionStatus;
 use super::time_journal::PassedTime;
@@ -16,7 +16,7 @@ use crate::stream::StreamOutput;
 
 pub(super) enum PartitionStream {
     Hub(Box<HubStream>),
-    Exchange(Box<ExchangeStream>),
+    Exchange(Box<ExchangeReader>),
 }
 
 /// A job with early results, or with an end, does not use the exchange.

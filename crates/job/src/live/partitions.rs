@@ -11,7 +11,7 @@ use super::input_logs::InputLogs;
 use crate::load::Job;
 
 #[derive(Clone)]
-pub(super) struct PartitionSet {
+pub(super) struct InputPartitions {
     /// In the order in which they were added.
     pub all: Vec<InputPartition>,
     /// The number of partitions per input of the plan.
@@ -28,10 +28,10 @@ pub(super) struct InputPartition {
     pub partition: Arc<dyn Partition>,
 }
 
-impl PartitionSet {
+impl InputPartitions {
     /// The logs of all inputs are connected.
-    pub(super) async fn find(job: &Job, logs: &InputLogs) -> Result<PartitionSet, StartError> {
-        let mut partitions = PartitionSet {
+    pub(super) async fn find(job: &Job, logs: &InputLogs) -> Result<InputPartitions, StartError> {
+        let mut partitions = InputPartitions {
             all: Vec::new(),
             per_input: Vec::new(),
         };
@@ -80,8 +80,8 @@ impl PartitionSet {
     pub(super) fn known_and_new(
         &self,
         description: &str,
-    ) -> Option<(PartitionSet, Vec<InputPartition>)> {
-        let mut partitions = PartitionSet {
+    ) -> Option<(InputPartitions, Vec<InputPartition>)> {
+        let mut partitions = InputPartitions {
             all: Vec::new(),
             per_input: vec![0; self.per_input.len()],
         };

@@ -17,7 +17,7 @@ pub(super) struct ReferenceRefresh {
     every: Option<Duration>,
     /// The time of the next poll, by the monotonic clock.
     due: Option<Duration>,
-    looking: Option<JoinHandle<Result<SnapshotListing, ReferenceError>>>,
+    polling: Option<JoinHandle<Result<SnapshotListing, ReferenceError>>>,
     /// The error of the last look.
     problem: Option<String>,
 }
@@ -43,31 +43,31 @@ impl ReferenceRefresh {
             known,
             every,
             due,
-            looking: None,
+            polling: None,
             problem: None,
         }
     }
 
     /// Starts a poll on a blocking thread if one is due.
     pub(super) fn look_if_due(&mut self, now: Duration) {
-        if self.looking.is_some() || self.due.is_none_or(|due| now < due) {
+        if self.polling.is_some() || self.due.is_none_or(|due| now < due) {
             return;
         }
         self.due = self.every.map(|every| now + every);
         let job = self.job.clone();
-        self.looking = Some(tokio::task::spawn_blocking(move || {
+        self.polling = Some(tokio::task::spawn_blocking(move || {
             SnapshotListing::list(&job)
         }));
     }
 
     /// Completes when a poll is done; true if the files have changed.
-    pub(super) async fn looked(&mut self, status: &StatusHandle) -> bool {
-        let Some(looking) = &mut self.looking else {
+    pub(super) async fn poll_finished(&mut self, status: &StatusHandle) -> bool {
+        let Some(polling) = &mut self.polling else {
             return std::future::pending().await;
         };
-        let looked = looking.await;
-        self.looking = None;
-        match looked {
+        let result = polling.await;
+        self.polling = None;
+        match result {
             Ok(Ok(seen)) => {
                 self.problem = None;
                 seen != self.known

@@ -22,7 +22,7 @@ use super::input_logs::{InputLogs, kafka_input};
 use super::instances::ExchangeTrim;
 use super::output::{EndpointStates, Output, SettledOutput};
 use super::partition_stream::PartitionStream;
-use super::partitions::PartitionSet;
+use super::partitions::InputPartitions;
 use super::refresh::ReferenceRefresh;
 use super::status::{JobState, StatusHandle};
 use super::time_journal::TimeJournal;
@@ -120,7 +120,7 @@ pub(super) struct LaunchPlan {
     pub parts: JobParts,
     pub outputs: Vec<Output>,
     pub settled_outputs: mpsc::UnboundedReceiver<SettledOutput>,
-    pub partitions: PartitionSet,
+    pub partitions: InputPartitions,
     pub logs: InputLogs,
     /// The streams come from an exchange.
     pub exchanged: bool,
@@ -368,7 +368,7 @@ impl RunningJob {
             },
             Some(settled) = self.settled_outputs.recv() => self.take_settled(settled),
             written = written(&mut self.pending) => self.take_written(written),
-            changed = self.refresh.looked(&self.status) => self.is_outdated = changed,
+            changed = self.refresh.poll_finished(&self.status) => self.is_outdated = changed,
             () = self.growth.noticed() => self.look_for_partitions(),
             Some(ended) = self.feeds.join_next() => match ended {
                 Ok(Ok(())) => {}

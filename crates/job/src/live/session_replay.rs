@@ -398,7 +398,7 @@ impl ReplayStream {
             match item {
                 DecodedItem::Punctuation(arrival) => {
                     let partition = self.stream.partition_mut();
-                    partition.punctuate(arrival, &mut output.deliveries);
+                    partition.punctuate(arrival, &mut output.exit_items);
                 }
                 DecodedItem::Events {
                     events,

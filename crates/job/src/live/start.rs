@@ -23,7 +23,7 @@ use super::input_logs::{InputLogs, kafka_input};
 use super::instances::CombinerStart;
 use super::internal_names::internal_topic;
 use super::output::{Output, SettledOutput};
-use super::partitions::{InputPartition, PartitionSet};
+use super::partitions::{InputPartition, InputPartitions};
 use super::reference_tables::{CheckpointedReferences, ReferenceTables};
 use super::run::{LaunchPlan, RunningJob};
 use super::state_limit::StateLimit;
@@ -84,7 +84,7 @@ struct LatestCheckpoint {
 /// A job before its launch.
 struct JobDraft {
     parts: JobParts,
-    partitions: PartitionSet,
+    partitions: InputPartitions,
     point: StartPoint,
     /// The number of the latest checkpoint.
     number: Option<u64>,
@@ -102,7 +102,7 @@ impl JobStart<'_> {
         }
         let (logs, context) = (self.logs, self.context);
         logs.connect(self.job, context, self.status).await?;
-        let all = PartitionSet::find(self.job, logs).await?;
+        let all = InputPartitions::find(self.job, logs).await?;
         let latest = self.latest().await?;
         let (known, new) = known_and_new(self.job, &all, latest.checkpoint.as_ref());
         let mut number = latest.number;
@@ -242,7 +242,7 @@ impl JobStart<'_> {
     async fn journals(
         &self,
         positions: Vec<(Offset, Instant)>,
-        partitions: &PartitionSet,
+        partitions: &InputPartitions,
     ) -> Result<Vec<Option<TimeJournal>>, StartError> {
         if self.exchange.is_some() {
             return Ok(positions.iter().map(|_| None).collect());
@@ -346,7 +346,7 @@ impl JobStart<'_> {
     /// The start position by the options or the job file.
     async fn start_point(
         &self,
-        partitions: &PartitionSet,
+        partitions: &InputPartitions,
         latest: LatestCheckpoint,
         fingerprint: &Fingerprint,
     ) -> Result<StartPoint, StartError> {
@@ -405,7 +405,7 @@ impl JobStart<'_> {
     /// The offsets from which rows since `since` are complete.
     async fn positions(
         &self,
-        partitions: &PartitionSet,
+        partitions: &InputPartitions,
         since: Instant,
     ) -> Result<Vec<Offset>, StartError> {
         match since {
@@ -492,7 +492,7 @@ impl JobStart<'_> {
     async fn assemble(
         &self,
         builder: &JobBuilder<'_>,
-        partitions: &PartitionSet,
+        partitions: &InputPartitions,
         point: StartPoint,
     ) -> Result<(JobParts, StartPoint), StartError> {
         let mut parts = builder.build(partitions, point.since)?;
@@ -664,9 +664,9 @@ impl JobStart<'_> {
 /// partitions, all count as known: the job starts with new state.
 fn known_and_new(
     job: &Job,
-    all: &PartitionSet,
+    all: &InputPartitions,
     checkpoint: Option<&Checkpoint>,
-) -> (PartitionSet, Vec<InputPartition>) {
+) -> (InputPartitions, Vec<InputPartition>) {
     let known = checkpoint.and_then(|saved| saved.fingerprint.partitions());
     let split = known.and_then(|known| all.known_and_new(known));
     let split = split.filter(|(_, new)| new.iter().all(|new| can_grow(job, new.input)));

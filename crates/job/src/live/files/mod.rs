@@ -26,7 +26,7 @@ use highwater_env::Clock;
 use highwater_log::{AdminError, CleanupPolicy, HubName, HubSettings, HubSpec, Log, Partition};
 use tokio::sync::watch;
 
-use super::partitions::{InputPartition, PartitionSet};
+use super::partitions::{InputPartition, InputPartitions};
 use super::status::StatusHandle;
 use super::{JobContext, Options, StartError};
 use crate::config::{Input, JobFile};
@@ -54,7 +54,7 @@ impl Follower {
         job: &Job,
         context: &JobContext,
         options: &Options,
-        partitions: &PartitionSet,
+        partitions: &InputPartitions,
         status: &StatusHandle,
         stop: &watch::Receiver<bool>,
     ) -> Vec<Follower> {
@@ -73,7 +73,7 @@ impl Follower {
                 events: source.partition.clone(),
                 positions: context.log.partition(&positions, 0)?,
                 input: input.clone(),
-                scan_interval: options.look_every,
+                scan_interval: options.poll_interval,
                 clock: context.clock.clone(),
                 status: status.clone(),
                 stop: stop.clone(),

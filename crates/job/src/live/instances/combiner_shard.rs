@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::super::fingerprint::Fingerprint;
 use super::super::handle::stop_command;
-use super::super::partitions::PartitionSet;
+use super::super::partitions::InputPartitions;
 use super::super::run::{Command, RunEnd, RunningJob};
 use super::super::shard_state::ShardState;
 use super::super::start::{JobStart, StartOutcome, blocking};
@@ -23,7 +23,7 @@ use super::{InstanceContext, ShardEnd, ShardTables};
 /// Where the combiner begins if it has no checkpoint.
 pub(in crate::live) struct CombinerStart {
     /// The partitions of the input, each with its partition of the exchange to read from.
-    pub partitions: PartitionSet,
+    pub partitions: InputPartitions,
     /// The first offset of each partition of the input.
     pub starts: Vec<Offset>,
     pub epoch: u64,
@@ -149,7 +149,7 @@ impl CombinerShard {
     }
 
     /// The partitions with those of the exchange to read from.
-    fn exchange(&self) -> Option<PartitionSet> {
+    fn exchange(&self) -> Option<InputPartitions> {
         let instance = &self.instance;
         let mut partitions = instance.partitions.clone();
         for (number, source) in partitions.all.iter_mut().enumerate() {

@@ -1,6 +1,6 @@
 //! The exchange: the topic through which the streams of a job reach its combiner, whichever instances run them.
 //!
-//! It has a partition for each stream and combiner (`stream_exchange.rs`). A record is an output of the stream, with the
+//! It has a partition for each stream and combiner (`exchange_producer.rs`). A record is an output of the stream, with the
 //! positions in its input before and after it. The owner of the stream claims the partition (`Log::claim`) before it
 //! reads the end of the partition, so every output is there once and outputs follow each other without a gap; the
 //! combiner checks that. An output that is larger than a record is written in pieces.
@@ -17,7 +17,7 @@ use highwater_log::{AppendError, BoxFuture, FetchData, Isolation, Offset, Partit
 use highwater_time::Instant;
 
 use super::super::feed::StreamPosition;
-use crate::partition_pipeline::Delivery;
+use crate::partition_pipeline::ExitItem;
 use crate::side_row::SideRow;
 use crate::stream::StreamOutput;
 
@@ -32,7 +32,7 @@ const OUTPUT_BYTES_MAX: usize = 1 << 30;
 const READ_BYTES: usize = 1 << 20;
 
 /// An output of a stream, with the positions before and after it.
-pub(in crate::live) struct ExchangeOutput {
+pub(in crate::live) struct ExchangeRecord {
     pub from: StreamPosition,
     pub to: StreamPosition,
     /// The version of the reference data, if the job has any.
@@ -53,17 +53,17 @@ fn read_position(from: &mut Reader<'_>) -> Result<StreamPosition, DecodeError> {
 }
 
 /// The part of some outputs of a stream, one after the other, for one combiner.
-pub(super) struct ExchangePart<'a> {
+pub(super) struct CombinerPart<'a> {
     pub outputs: Vec<&'a StreamOutput>,
     /// The items with the exits that they left.
-    pub deliveries: Vec<(usize, Cow<'a, Item>)>,
+    pub exit_items: Vec<(usize, Cow<'a, Item>)>,
     /// It has the dead letters and late events.
     pub has_side_rows: bool,
     /// The version of the reference data with which it was computed, if the job has any.
     pub tables: Option<u64>,
 }
 
-impl ExchangePart<'_> {
+impl CombinerPart<'_> {
     /// The bytes of the outputs, as one that leads from one position to another.
     pub(super) fn encode(&self, from: StreamPosition, to: StreamPosition) -> Vec<u8> {
         let last = self.outputs.last();
@@ -76,8 +76,8 @@ impl ExchangePart<'_> {
         write_position(to, &mut out);
         out.i64(watermark.ticks());
         out.i64(reached.ticks());
-        out.count(self.deliveries.len());
-        for (exit, item) in &self.deliveries {
+        out.count(self.exit_items.len());
+        for (exit, item) in &self.exit_items {
             out.u32(*exit as u32);
             item.write(&mut out);
         }
@@ -108,7 +108,7 @@ fn positions(bytes: &[u8]) -> Result<(StreamPosition, StreamPosition), DecodeErr
 }
 
 /// A stream whose outputs are decoded.
-pub(in crate::live) struct ExchangedStream<'a> {
+pub(in crate::live) struct ExchangeDecoder<'a> {
     pub stream: usize,
     pub input: usize,
     /// Its number among the partitions of the input.
@@ -117,16 +117,16 @@ pub(in crate::live) struct ExchangedStream<'a> {
     pub has_tables: bool,
 }
 
-impl ExchangedStream<'_> {
-    pub(in crate::live) fn decode(&self, bytes: &[u8]) -> Result<ExchangeOutput, DecodeError> {
+impl ExchangeDecoder<'_> {
+    pub(in crate::live) fn decode(&self, bytes: &[u8]) -> Result<ExchangeRecord, DecodeError> {
         let mut from = Reader::new(bytes);
         let (begin, end) = (read_position(&mut from)?, read_position(&mut from)?);
         let watermark = Instant::from_ticks(from.i64()?);
         let reached = Instant::from_ticks(from.i64()?);
-        let mut deliveries = Vec::new();
+        let mut exit_items = Vec::new();
         for _ in 0..from.count()? {
             let exit = from.u32()? as usize;
-            deliveries.push(Delivery {
+            exit_items.push(ExitItem {
                 exit,
                 partition: self.partition,
                 item: self.items.read(self.input, exit, &mut from)?,
@@ -143,14 +143,14 @@ impl ExchangedStream<'_> {
             false => None,
         };
         from.end()?;
-        Ok(ExchangeOutput {
+        Ok(ExchangeRecord {
             from: begin,
             to: end,
             tables,
             output: StreamOutput {
                 stream: self.stream,
                 input: self.input,
-                deliveries,
+                exit_items,
                 rejected,
                 failed,
                 late,
@@ -189,7 +189,7 @@ pub(in crate::live) struct PieceAssembler {
 }
 
 /// The bytes of an output, and the offset of its first record.
-pub(in crate::live) struct AssembledOutput {
+pub(in crate::live) struct EncodedRecord {
     pub begin: Offset,
     pub body: Vec<u8>,
 }
@@ -201,7 +201,7 @@ impl PieceAssembler {
         &mut self,
         offset: Offset,
         value: &[u8],
-    ) -> Result<Option<AssembledOutput>, DecodeError> {
+    ) -> Result<Option<EncodedRecord>, DecodeError> {
         let mut from = Reader::new(value);
         from.version(VERSION)?;
         let (index, is_last) = (from.u32()?, from.bool()?);
@@ -223,7 +223,7 @@ impl PieceAssembler {
         self.due = 0;
         let body = std::mem::take(&mut self.body);
         let begin = self.begin;
-        Ok(Some(AssembledOutput { begin, body }))
+        Ok(Some(EncodedRecord { begin, body }))
     }
 }
 
@@ -393,7 +393,7 @@ impl ExchangeWriter {
 
 #[cfg(test)]
 mod tests {
-    use super::super::exchange_stream::tests::exchange;
+    use super::super::exchange_reader::tests::exchange;
     use super::*;
 
     // proves X3

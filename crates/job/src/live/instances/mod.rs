@@ -14,12 +14,12 @@
 mod assignment;
 mod combiner_shard;
 mod exchange;
-mod exchange_stream;
+mod exchange_producer;
+mod exchange_reader;
 mod group;
 mod identity;
 mod references;
 mod stream_checkpoint;
-mod stream_exchange;
 mod stream_run;
 mod stream_shard;
 mod supervisor;
@@ -33,7 +33,7 @@ use highwater_log::HubName;
 use highwater_time::Instant;
 
 use super::input_logs::InputLogs;
-use super::partitions::PartitionSet;
+use super::partitions::InputPartitions;
 use super::shard_state::ShardState;
 use super::state_limit::StateLimit;
 use super::status::StatusHandle;
@@ -44,7 +44,7 @@ use references::{ReferenceVersions, ShardVote, SharedReferences, VersionedTables
 
 pub use assignment::{ShardAssignment, ShardAssignor, ShardMembership, ShardNumber};
 pub(super) use combiner_shard::CombinerStart;
-pub(super) use exchange_stream::{ExchangeStream, ExchangeStreamId};
+pub(super) use exchange_reader::{ExchangeReader, StreamIdentity};
 pub(super) use supervisor::Instance;
 pub(crate) use supervisor::sharing_refusal;
 pub(super) use trim::ExchangeTrim;
@@ -63,7 +63,7 @@ struct InstanceContext {
     status: StatusHandle,
     logs: InputLogs,
     /// The partitions of the inputs: one stream each.
-    partitions: PartitionSet,
+    partitions: InputPartitions,
     identity: JobIdentity,
     /// The cluster with the exchange and the group.
     cluster: Cluster,

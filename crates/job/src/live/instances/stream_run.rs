@@ -18,9 +18,9 @@ use super::super::status::PartitionStatus;
 use super::super::worker::WorkItem;
 use super::assignment::ShardNumber;
 use super::exchange::ExchangeError;
+use super::exchange_producer::{ExchangeProducer, PendingOutput};
 use super::references::ShardVote;
 use super::stream_checkpoint::StreamCheckpoint;
-use super::stream_exchange::{ExchangedOutput, StreamExchange};
 use super::stream_shard::store_failed;
 use super::{InstanceContext, ShardEnd, ShardTables};
 use crate::plan::InputPlan;
@@ -48,7 +48,7 @@ pub(super) struct StreamRun {
     pub to_worker: mpsc::UnboundedSender<WorkItem>,
     pub outputs: mpsc::UnboundedReceiver<CombinerMessage>,
     pub permits: Arc<Semaphore>,
-    pub exchange: StreamExchange,
+    pub exchange: ExchangeProducer,
     pub state: Arc<ShardState>,
     pub checkpoint: u64,
     pub checkpointed_at: Duration,
@@ -213,7 +213,7 @@ impl StreamRun {
                 in_flight,
                 ..
             })) => {
-                self.exchange.push(ExchangedOutput {
+                self.exchange.push(PendingOutput {
                     to: StreamPosition {
                         next: status.next,
                         arrived: output.arrived,
@@ -248,13 +248,13 @@ impl StreamRun {
     }
 
     /// Outputs are durable, or cannot be written.
-    fn take_appended(&mut self, appended: Result<Vec<ExchangedOutput>, ExchangeError>) -> NextStep {
+    fn take_appended(&mut self, appended: Result<Vec<PendingOutput>, ExchangeError>) -> NextStep {
         let outputs = match appended {
             Ok(outputs) => outputs,
             Err(error) => return NextStep::End(error.into()),
         };
         self.permits.add_permits(outputs.len());
-        if let Some(ExchangedOutput { output, status, .. }) = outputs.into_iter().next_back() {
+        if let Some(PendingOutput { output, status, .. }) = outputs.into_iter().next_back() {
             self.progress = ShardVote {
                 reached: output.arrived.max(output.watermark),
                 watermark: output.watermark,
@@ -321,13 +321,13 @@ fn feed_ended(ended: Result<Result<(), String>, tokio::task::JoinError>) -> Next
 /// An event that a run waits for. Nothing is lost when the wait is dropped.
 enum RunEvent {
     Stored(io::Result<()>),
-    Appended(Result<Vec<ExchangedOutput>, ExchangeError>),
+    Appended(Result<Vec<PendingOutput>, ExchangeError>),
     Message(Option<CombinerMessage>),
 }
 
 async fn next_event(
     storing: &mut Option<StoringCheckpoint>,
-    exchange: &mut StreamExchange,
+    exchange: &mut ExchangeProducer,
     outputs: &mut mpsc::UnboundedReceiver<CombinerMessage>,
 ) -> RunEvent {
     tokio::select! {

@@ -27,9 +27,9 @@ use super::super::watchdog::JobThread;
 use super::super::worker::Worker;
 use super::assignment::ShardNumber;
 use super::exchange::ExchangeError;
+use super::exchange_producer::ExchangeProducer;
 use super::references::ShardVote;
 use super::stream_checkpoint::StreamCheckpoint;
-use super::stream_exchange::StreamExchange;
 use super::stream_run::{FeedTask, PERMITS, StreamRun};
 use super::{InstanceContext, ShardEnd, ShardTables};
 use crate::config::ArrivalTime;
@@ -42,7 +42,7 @@ pub(super) struct StreamShard {
 /// A stream that this instance owns.
 struct OwnedStream {
     stream: HubStream,
-    exchange: StreamExchange,
+    exchange: ExchangeProducer,
     journal: Option<TimeJournal>,
     state: Arc<ShardState>,
     /// The number of the last checkpoint.
@@ -129,7 +129,8 @@ impl StreamShard {
         };
         let routes = instance.routes.clone();
         let version = tables.version();
-        let exchange = StreamExchange::open(routes, claimed, &exchanged, position, version).await?;
+        let exchange =
+            ExchangeProducer::open(routes, claimed, &exchanged, position, version).await?;
         if let Some(place) = exchange.lost(saved.checkpoint.is_some()) {
             return Err(ShardEnd::Failed(format!(
                 "records of the exchange `{place}` are lost"

@@ -15,7 +15,7 @@ use super::super::fingerprint::Fingerprint;
 use super::super::handle::{START, stop_command};
 use super::super::input_logs::{InputLogs, kafka_input};
 use super::super::internal_names::{internal_name, internal_topic};
-use super::super::partitions::PartitionSet;
+use super::super::partitions::InputPartitions;
 use super::super::run::Command;
 use super::super::start::{blocking, now};
 use super::super::state_limit::StateLimit;
@@ -27,7 +27,7 @@ use super::assignment::{ShardAssignment, ShardAssignor, ShardMembership, ShardNu
 use super::combiner_shard::CombinerShard;
 use super::group::InstanceGroup;
 use super::identity::JobIdentity;
-use super::references::{ReferenceLook, ShardCounts, SharedReferences};
+use super::references::{ReferencePoller, ShardCounts, SharedReferences};
 use super::stream_shard::StreamShard;
 use super::{InstanceContext, ShardEnd};
 use crate::config::Start;
@@ -157,14 +157,14 @@ impl Instance {
             Err(reason) => return JobState::Failed { reason },
         };
         self.status.set_state(JobState::Running);
-        let look = context.references.clone().map(ReferenceLook::new);
+        let poll = context.references.clone().map(ReferencePoller::new);
         let supervisor = ShardSupervisor {
             instance: context,
             membership,
             tasks: JoinSet::new(),
             running: BTreeMap::new(),
             restarts: BTreeMap::new(),
-            look,
+            poll,
             awaiting_tables: BTreeMap::new(),
             patience: self.options.stop_patience,
         };
@@ -208,7 +208,7 @@ impl Instance {
         })?;
         let (job, logs, status) = (&self.job, &self.logs, &self.status);
         logs.connect(job, &self.context, status).await?;
-        let all = PartitionSet::find(job, logs).await?;
+        let all = InputPartitions::find(job, logs).await?;
         let folder = internal_name("job", &[&job.file.name]);
         let (reading, own) = (store.clone(), folder.clone());
         let stored = blocking(move || JobIdentity::read(&*reading, &own)).await?;
@@ -265,7 +265,7 @@ impl Instance {
     }
 
     /// The identity of a job that has not run yet.
-    async fn propose(&self, all: &PartitionSet) -> Result<JobIdentity, StartProblem> {
+    async fn propose(&self, all: &InputPartitions) -> Result<JobIdentity, StartProblem> {
         let explicit = self.options.start.filter(|start| *start != Start::Resume);
         let since = match explicit.unwrap_or(self.job.file.live.start) {
             Start::Beginning => Instant::BEFORE_ALL,
@@ -289,9 +289,9 @@ impl Instance {
     /// The partitions that the job has had from its start, if it is the same job.
     fn known_partitions(
         &self,
-        all: &PartitionSet,
+        all: &InputPartitions,
         identity: &JobIdentity,
-    ) -> Result<PartitionSet, StartProblem> {
+    ) -> Result<InputPartitions, StartProblem> {
         let known = identity.fingerprint.partitions();
         let known = known.and_then(|known| all.known_and_new(known));
         let partitions = known.map_or_else(|| all.clone(), |(known, _)| known);
@@ -408,9 +408,9 @@ struct RunningShard {
 }
 
 /// Completes when a poll for reference data is done.
-async fn looked(look: &mut Option<ReferenceLook>) {
-    match look {
-        Some(look) => look.looked().await,
+async fn poll_finished(poll: &mut Option<ReferencePoller>) {
+    match poll {
+        Some(poll) => poll.poll_finished().await,
         None => std::future::pending().await,
     }
 }
@@ -429,7 +429,7 @@ struct ShardSupervisor {
     running: BTreeMap<ShardNumber, RunningShard>,
     restarts: BTreeMap<ShardNumber, Restart>,
     /// Set if the job has reference data.
-    look: Option<ReferenceLook>,
+    poll: Option<ReferencePoller>,
     /// Shards that continue with this version of the reference data.
     awaiting_tables: BTreeMap<ShardNumber, u64>,
     patience: Duration,
@@ -465,7 +465,7 @@ impl ShardSupervisor {
                         return self.fail(reason).await;
                     }
                 }
-                () = looked(&mut self.look) => self.start_with_tables(),
+                () = poll_finished(&mut self.poll) => self.start_with_tables(),
                 () = tokio::time::sleep(PAUSE / 10) => {
                     self.start_delayed();
                     self.start_with_tables();
@@ -527,17 +527,17 @@ impl ShardSupervisor {
     fn look_for_references(&mut self) {
         let (now, combiner) = (self.now(), self.instance.partitions.all.len());
         let reads_files = self.running.contains_key(&combiner);
-        if let Some(look) = &mut self.look {
-            look.look_if_due(now, reads_files);
+        if let Some(poll) = &mut self.poll {
+            poll.poll_if_due(now, reads_files);
         }
     }
 
     /// Starts the shards again whose reference data is decided.
     fn start_with_tables(&mut self) {
-        let Some(look) = &self.look else {
+        let Some(poll) = &self.poll else {
             return;
         };
-        let decided = look.versions().decided;
+        let decided = poll.versions().decided;
         let assignment = self.membership.assignment.borrow().clone();
         let awaiting = std::mem::take(&mut self.awaiting_tables).into_iter();
         let (due, awaiting) = awaiting.partition(|(_, version)| *version <= decided);

@@ -7,7 +7,7 @@ use highwater_log::{Offset, Partition};
 
 use super::super::checkpoint_store::KEPT;
 use super::super::hub_stream::StreamSnapshot;
-use super::super::partitions::PartitionSet;
+use super::super::partitions::InputPartitions;
 
 pub(in crate::live) struct ExchangeTrim {
     partitions: Vec<Arc<dyn Partition>>,
@@ -19,7 +19,7 @@ pub(in crate::live) struct ExchangeTrim {
 
 impl ExchangeTrim {
     /// The partitions are those of the exchange.
-    pub(in crate::live) fn new(partitions: &PartitionSet) -> ExchangeTrim {
+    pub(in crate::live) fn new(partitions: &InputPartitions) -> ExchangeTrim {
         let partitions = partitions.all.iter();
         ExchangeTrim {
             partitions: partitions.map(|source| source.partition.clone()).collect(),

@@ -96,7 +96,7 @@ fn log(handle: &Handle) -> Vec<String> {
 
 fn options() -> Options {
     Options {
-        look_every: Duration::from_millis(2),
+        poll_interval: Duration::from_millis(2),
         ..live()
     }
 }

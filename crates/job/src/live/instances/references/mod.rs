@@ -6,7 +6,7 @@
 //! with which they were computed, and a combiner with an earlier one loads that version first.
 
 mod decision;
-mod look;
+mod poller;
 mod registry;
 
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ use decision::{DecidedSnapshot, TableDecision};
 use registry::TableRegistry;
 
 pub(super) use decision::ShardVote;
-pub(super) use look::ReferenceLook;
+pub(super) use poller::ReferencePoller;
 
 /// The reference data of an instance.
 pub(super) struct SharedReferences {

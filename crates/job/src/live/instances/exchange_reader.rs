@@ -10,10 +10,10 @@ use super::super::feed::StreamPosition;
 use super::super::hub_stream::StreamSnapshot;
 use super::super::state_limit::{BytesInFlight, StateMeter};
 use super::super::status::PartitionStatus;
-use super::exchange::{ExchangedStream, PieceAssembler, for_each_record};
+use super::exchange::{ExchangeDecoder, PieceAssembler, for_each_record};
 use crate::stream::StreamOutput;
 
-pub(in crate::live) struct ExchangeStream {
+pub(in crate::live) struct ExchangeReader {
     number: usize,
     input: usize,
     /// Its number among the partitions of the input.
@@ -37,7 +37,7 @@ pub(in crate::live) struct ExchangeStream {
 }
 
 /// The identity of a stream within the job.
-pub(in crate::live) struct ExchangeStreamId {
+pub(in crate::live) struct StreamIdentity {
     pub number: usize,
     pub input: usize,
     /// Its number among the partitions of the input.
@@ -47,15 +47,15 @@ pub(in crate::live) struct ExchangeStreamId {
     pub tables: Option<u64>,
 }
 
-impl ExchangeStream {
+impl ExchangeReader {
     /// Its input starts at `start`.
     pub(in crate::live) fn new(
-        id: ExchangeStreamId,
+        id: StreamIdentity,
         items: ItemReader,
         start: Offset,
         meter: StateMeter,
-    ) -> ExchangeStream {
-        ExchangeStream {
+    ) -> ExchangeReader {
+        ExchangeReader {
             number: id.number,
             input: id.input,
             partition: id.partition,
@@ -117,7 +117,7 @@ impl ExchangeStream {
         self.next = next.map_err(unreadable)?;
         let mut output = self.empty_output();
         for (last, assembled) in whole {
-            let stream = ExchangedStream {
+            let stream = ExchangeDecoder {
                 stream: self.number,
                 input: self.input,
                 partition: self.partition,
@@ -152,7 +152,7 @@ impl ExchangeStream {
             self.position = decoded.to;
             let made = decoded.output;
             (self.watermark, self.reached) = (made.watermark, made.reached);
-            output.deliveries.extend(made.deliveries);
+            output.exit_items.extend(made.exit_items);
             output.rejected.extend(made.rejected);
             output.failed.extend(made.failed);
             output.late.extend(made.late);
@@ -166,7 +166,7 @@ impl ExchangeStream {
         StreamOutput {
             stream: self.number,
             input: self.input,
-            deliveries: Vec::new(),
+            exit_items: Vec::new(),
             rejected: Vec::new(),
             failed: Vec::new(),
             late: Vec::new(),
@@ -222,7 +222,7 @@ pub(super) mod tests {
     use highwater_log::{HubName, HubSettings, HubSpec, Isolation, Log, MemoryLog, Partition};
 
     use super::super::super::state_limit::StateLimit;
-    use super::super::exchange::{ExchangePart, ExchangeWriter};
+    use super::super::exchange::{CombinerPart, ExchangeWriter};
     use super::*;
     use crate::config::JobFile;
     use crate::load::Job;
@@ -237,10 +237,10 @@ pub(super) mod tests {
         }
     }
 
-    fn stream(tables: Option<u64>) -> ExchangeStream {
+    fn stream(tables: Option<u64>) -> ExchangeReader {
         let text = "sql = \"SELECT k INTO x FROM a\"\n[inputs.a]\nhub = \"a\"\n";
         let job = Job::new(JobFile::parse(text, "job.toml").unwrap()).unwrap();
-        let id = ExchangeStreamId {
+        let id = StreamIdentity {
             number: 0,
             input: 0,
             partition: 0,
@@ -251,7 +251,7 @@ pub(super) mod tests {
             tables,
         };
         let meter = StateLimit::new(u64::MAX).meter();
-        ExchangeStream::new(id, job.physical.item_reader(), Offset(0), meter)
+        ExchangeReader::new(id, job.physical.item_reader(), Offset(0), meter)
     }
 
     pub(in crate::live::instances) async fn exchange() -> Arc<dyn Partition> {
@@ -275,10 +275,10 @@ pub(super) mod tests {
         let mut output = stream(None).empty_output();
         output.watermark = Instant::from_ticks(5);
         for (from, to, version) in [(0, 4, 1), (4, 9, 2)] {
-            let part = ExchangePart {
+            let part = CombinerPart {
                 // Two outputs that share an append are one.
                 outputs: vec![&output, &output],
-                deliveries: Vec::new(),
+                exit_items: Vec::new(),
                 has_side_rows: true,
                 tables: Some(version),
             };

@@ -18,18 +18,18 @@ use highwater_log::{BoxFuture, Offset, Partition, partition_for_key};
 use super::super::feed::StreamPosition;
 use super::super::state_limit::BytesInFlight;
 use super::super::status::PartitionStatus;
-use super::exchange::{ExchangeError, ExchangePart, ExchangeWriter};
-use crate::partition_pipeline::Delivery;
+use super::exchange::{CombinerPart, ExchangeError, ExchangeWriter};
+use crate::partition_pipeline::ExitItem;
 use crate::stream::StreamOutput;
 
 /// Outputs with more rows than this share no append.
 const APPEND_BYTES: u64 = 512 << 10;
 
-pub(super) struct StreamExchange {
+pub(super) struct ExchangeProducer {
     /// Set if there are several combiners.
     routes: Option<Arc<KeyRoutes>>,
     /// Per combiner.
-    ends: Vec<CombinerEnd>,
+    ends: Vec<CombinerPartition>,
     /// Outputs up to there are in all partitions.
     processed: StreamPosition,
     /// The position after the last output of earlier owners.
@@ -37,12 +37,12 @@ pub(super) struct StreamExchange {
     /// The version of the reference data, if the job has any.
     tables: Option<u64>,
     /// Outputs that wait for the append in flight.
-    waiting: VecDeque<ExchangedOutput>,
-    appending: Option<Appending>,
+    waiting: VecDeque<PendingOutput>,
+    appending: Option<InFlightAppend>,
 }
 
 /// An output in flight to the exchange.
-pub(super) struct ExchangedOutput {
+pub(super) struct PendingOutput {
     pub to: StreamPosition,
     pub output: Box<StreamOutput>,
     pub status: Box<PartitionStatus>,
@@ -51,8 +51,8 @@ pub(super) struct ExchangedOutput {
 }
 
 /// An append to the partitions of all combiners.
-struct Appending {
-    outputs: Vec<ExchangedOutput>,
+struct InFlightAppend {
+    outputs: Vec<PendingOutput>,
     /// The offset after the append in each partition, where there was something to append.
     done: BoxFuture<Result<Vec<Option<Offset>>, ExchangeError>>,
 }
@@ -64,7 +64,7 @@ struct AppendedPart {
 }
 
 /// The partition of one combiner.
-struct CombinerEnd {
+struct CombinerPartition {
     writer: ExchangeWriter,
     /// The position after the last output. Outputs up to it are there.
     last: StreamPosition,
@@ -72,7 +72,7 @@ struct CombinerEnd {
     restored: Offset,
 }
 
-impl StreamExchange {
+impl ExchangeProducer {
     /// The claimed partitions, of which each has the outputs before its offset of `restored`. The stream continues at
     /// `position`.
     pub(super) async fn open(
@@ -81,12 +81,12 @@ impl StreamExchange {
         restored: &[Offset],
         position: StreamPosition,
         tables: Option<u64>,
-    ) -> Result<StreamExchange, ExchangeError> {
+    ) -> Result<ExchangeProducer, ExchangeError> {
         let opened = partitions.into_iter().zip(restored);
         let opened = opened.map(async |(partition, restored)| {
             let writer = ExchangeWriter::open(partition, *restored).await?;
             let last = writer.position();
-            Ok::<CombinerEnd, ExchangeError>(CombinerEnd {
+            Ok::<CombinerPartition, ExchangeError>(CombinerPartition {
                 last: last.map_or(position, |last| last.max(position)),
                 restored: *restored,
                 writer,
@@ -94,7 +94,7 @@ impl StreamExchange {
         });
         let ends = try_join_all(opened).await?;
         let inherited = ends.iter().map(|end| end.last).max();
-        Ok(StreamExchange {
+        Ok(ExchangeProducer {
             routes,
             inherited: inherited.unwrap_or(position),
             ends,
@@ -107,7 +107,7 @@ impl StreamExchange {
 
     /// A partition that has lost records, if there is one. `is_restored`: the stream resumes from a checkpoint.
     pub(super) fn lost(&self, is_restored: bool) -> Option<String> {
-        let is_lost = |end: &&CombinerEnd| match is_restored {
+        let is_lost = |end: &&CombinerPartition| match is_restored {
             // Records that were acknowledged are missing.
             true => end.writer.end() < end.restored,
             false => end.writer.position().is_none() && end.writer.start() > Offset(0),
@@ -131,7 +131,7 @@ impl StreamExchange {
     }
 
     /// Takes the next output.
-    pub(super) fn push(&mut self, output: ExchangedOutput) {
+    pub(super) fn push(&mut self, output: PendingOutput) {
         self.waiting.push_back(output);
     }
 
@@ -141,7 +141,7 @@ impl StreamExchange {
     }
 
     /// The outputs that are durable next. There must be some that are not; none is lost if this is dropped.
-    pub(super) async fn appended(&mut self) -> Result<Vec<ExchangedOutput>, ExchangeError> {
+    pub(super) async fn appended(&mut self) -> Result<Vec<PendingOutput>, ExchangeError> {
         let appending = match &mut self.appending {
             Some(appending) => appending,
             None => {
@@ -164,15 +164,15 @@ impl StreamExchange {
     }
 
     /// Appends waiting outputs where they are not there yet.
-    fn begin(&mut self) -> Appending {
+    fn begin(&mut self) -> InFlightAppend {
         let mut size = 0;
-        let fits = |waiting: &&ExchangedOutput| {
+        let fits = |waiting: &&PendingOutput| {
             let is_first = size == 0;
             size += 1 + waiting.output.size();
             is_first || size <= APPEND_BYTES
         };
         let count = self.waiting.iter().take_while(fits).count();
-        let outputs: Vec<ExchangedOutput> = self.waiting.drain(..count).collect();
+        let outputs: Vec<PendingOutput> = self.waiting.drain(..count).collect();
         let parts = self.encode(&outputs);
         let ends = self.ends.iter_mut().zip(parts);
         let appends = ends.map(|(end, part)| {
@@ -188,14 +188,14 @@ impl StreamExchange {
             }
         });
         let appends: Vec<_> = appends.collect();
-        Appending {
+        InFlightAppend {
             outputs,
             done: Box::pin(try_join_all(appends)),
         }
     }
 
     /// For each combiner, what it does not have yet.
-    fn encode(&self, outputs: &[ExchangedOutput]) -> Vec<Option<AppendedPart>> {
+    fn encode(&self, outputs: &[PendingOutput]) -> Vec<Option<AppendedPart>> {
         let parts = self.parts(outputs).into_iter().zip(&self.ends);
         let encoded = parts.map(|(part, end)| {
             let to = outputs.last()?.to;
@@ -208,25 +208,25 @@ impl StreamExchange {
     }
 
     /// The part of each combiner.
-    fn parts<'a>(&self, outputs: &'a [ExchangedOutput]) -> Vec<ExchangePart<'a>> {
+    fn parts<'a>(&self, outputs: &'a [PendingOutput]) -> Vec<CombinerPart<'a>> {
         let combiners = self.ends.len();
-        let part = |combiner| ExchangePart {
+        let part = |combiner| CombinerPart {
             outputs: Vec::new(),
-            deliveries: Vec::new(),
+            exit_items: Vec::new(),
             has_side_rows: combiner == 0,
             tables: self.tables,
         };
-        let mut parts: Vec<ExchangePart<'a>> = (0..combiners).map(part).collect();
-        for ExchangedOutput { to, output, .. } in outputs {
+        let mut parts: Vec<CombinerPart<'a>> = (0..combiners).map(part).collect();
+        for PendingOutput { to, output, .. } in outputs {
             let wanted = self.ends.iter().map(|end| *to > end.last);
             let wanted: Vec<bool> = wanted.collect();
             let takers = parts.iter_mut().zip(&wanted).filter(|(_, wanted)| **wanted);
             takers.for_each(|(part, _)| part.outputs.push(output));
-            for Delivery { exit, item, .. } in &output.deliveries {
+            for ExitItem { exit, item, .. } in &output.exit_items {
                 let items = self.split(output.input, *exit, item);
                 let takers = parts.iter_mut().zip(items).zip(&wanted);
                 for ((part, item), _) in takers.filter(|(_, wanted)| **wanted) {
-                    part.deliveries.extend(item.map(|item| (*exit, item)));
+                    part.exit_items.extend(item.map(|item| (*exit, item)));
                 }
             }
         }
@@ -250,7 +250,7 @@ impl StreamExchange {
 
     /// Per combiner, the offset after the outputs that the state of the stream covers.
     pub(super) fn covered(&self) -> Vec<Offset> {
-        let covered = |end: &CombinerEnd| match self.processed < end.last {
+        let covered = |end: &CombinerPartition| match self.processed < end.last {
             // Until it has caught up, the outputs after the restored state are those of earlier owners.
             true => end.restored,
             false => end.writer.end(),
