@@ -114,12 +114,12 @@ pub fn store_checkpoints(store: &Arc<dyn StateStore>, job: &Job) -> Arc<dyn Chec
 /// The error of an owner that is one no longer.
 #[derive(Debug, thiserror::Error)]
 #[error("another instance has taken it over")]
-struct TakenOver;
+struct Fenced;
 
 /// Whether a checkpoint was refused because there is another owner.
-pub(super) fn is_taken_over(error: &io::Error) -> bool {
+pub(super) fn is_fenced(error: &io::Error) -> bool {
     let inner = error.get_ref();
-    inner.is_some_and(|inner| inner.is::<TakenOver>())
+    inner.is_some_and(|inner| inner.is::<Fenced>())
 }
 
 impl ShardState {
@@ -187,7 +187,7 @@ impl ShardState {
     }
 
     /// Whether another owner has claimed it since.
-    pub(super) fn is_taken_over(&self) -> io::Result<bool> {
+    pub(super) fn is_fenced(&self) -> io::Result<bool> {
         if lock(&self.claim).is_none() {
             return Ok(false);
         }
@@ -221,9 +221,9 @@ impl ShardState {
             // A request that failed may have created the manifest all the same: then the latest is this owner's.
             let latest = self.latest()?;
             let own = latest.filter(|latest| latest.manifest.owner == self.owner);
-            *claim = own.ok_or_else(|| io::Error::other(TakenOver))?;
+            *claim = own.ok_or_else(|| io::Error::other(Fenced))?;
             if !self.put(claim.version + 1, &manifest)? {
-                return Err(io::Error::other(TakenOver));
+                return Err(io::Error::other(Fenced));
             }
         }
         let version = claim.version + 1;
@@ -357,7 +357,7 @@ mod tests {
         assert_eq!(first.list().unwrap(), [3, 4]);
         let second = owner(&disk);
         assert_eq!(latest(&second).unwrap(), [4]);
-        assert!(first.is_taken_over().unwrap() && !second.is_taken_over().unwrap());
+        assert!(first.is_fenced().unwrap() && !second.is_fenced().unwrap());
         assert!(first.write(5, b"zombie").is_err());
         second.write(5, b"second").unwrap();
         second.write(6, b"third").unwrap();

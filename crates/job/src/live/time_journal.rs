@@ -129,7 +129,7 @@ pub(super) enum JournalError {
         "the time journal `{0}` was taken over: a job of this name with this input runs elsewhere. \
          Give one of the jobs another name, or the input its own `journal`"
     )]
-    TakenOver(String),
+    Fenced(String),
 }
 
 impl JournalError {
@@ -412,7 +412,7 @@ impl TimeJournal {
                 Ok(appended) => appended,
                 Err(AppendError::Fenced { .. }) => {
                     let journal = &self.partition.topic_partition().hub;
-                    return Err(JournalError::TakenOver(journal.to_string()));
+                    return Err(JournalError::Fenced(journal.to_string()));
                 }
                 Err(
                     error @ (AppendError::OutcomeUnknown { .. }
@@ -447,7 +447,7 @@ impl TimeJournal {
             Ok(appended) => appended,
             Err(AppendError::Fenced { .. }) => {
                 let journal = &self.partition.topic_partition().hub;
-                return Err(JournalError::TakenOver(journal.to_string()));
+                return Err(JournalError::Fenced(journal.to_string()));
             }
             Err(error) => return Err(JournalError::Write(error)),
         };

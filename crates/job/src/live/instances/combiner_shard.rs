@@ -18,7 +18,7 @@ use super::super::status::JobState;
 use super::super::{JobContext, StartError};
 use super::references::ShardVote;
 use super::stream_shard::store_failed;
-use super::{InstanceContext, ShardEnd, ShardTables};
+use super::{InstanceContext, ShardExit, ShardTables};
 
 /// Where the combiner begins if it has no checkpoint.
 pub(in crate::live) struct CombinerStart {
@@ -42,7 +42,7 @@ pub(super) struct CombinerShard {
 
 impl CombinerShard {
     /// Runs until a command ends it, or something else does.
-    pub(super) async fn run(self, mut commands: mpsc::Receiver<Command>) -> ShardEnd {
+    pub(super) async fn run(self, mut commands: mpsc::Receiver<Command>) -> ShardExit {
         let instance = &self.instance;
         let tables = match ShardTables::current(instance).await {
             Ok(tables) => tables,
@@ -60,7 +60,7 @@ impl CombinerShard {
             },
             None => {
                 let exchange = &instance.exchange;
-                return ShardEnd::Delayed(format!("the exchange `{exchange}` is not there yet"));
+                return ShardExit::Delayed(format!("the exchange `{exchange}` is not there yet"));
             }
         };
         let state = match start.shard {
@@ -84,7 +84,7 @@ impl CombinerShard {
                 state_limit: &instance.state_limit,
                 exchange: Some(&start),
             }.prepare(false) => prepared,
-            () = stop_command(&mut commands) => return ShardEnd::Stopped,
+            () = stop_command(&mut commands) => return ShardExit::Stopped,
         };
         let shard = instance.partitions.all.len() + self.number;
         let running = match prepared {
@@ -92,10 +92,10 @@ impl CombinerShard {
                 instance.set_store_alarm(shard, None);
                 running
             }
-            Ok(StartOutcome::HasEnded) => return ShardEnd::Stopped,
+            Ok(StartOutcome::HasEnded) => return ShardExit::Stopped,
             Err(StartError::Checkpoints(error)) => return store_failed(&error),
-            Err(error) if error.is_temporary() => return ShardEnd::Delayed(error.to_string()),
-            Err(error) => return ShardEnd::Failed(error.to_string()),
+            Err(error) if error.is_temporary() => return ShardExit::Delayed(error.to_string()),
+            Err(error) => return ShardExit::Failed(error.to_string()),
         };
         if let Err(end) = self
             .note_start(&start.tables, running.start_watermark())
@@ -110,27 +110,29 @@ impl CombinerShard {
 
     async fn shard_end(
         &self,
-        end: WatchEnd,
+        end: CombinerExit,
         tables: &ShardTables,
         state: Arc<ShardState>,
-    ) -> ShardEnd {
+    ) -> ShardExit {
         match end {
-            WatchEnd::Newer(version) => ShardEnd::AwaitsTables(version),
-            WatchEnd::Run(RunEnd::State(JobState::Failed { reason })) => {
+            CombinerExit::Newer(version) => ShardExit::AwaitsTables(version),
+            CombinerExit::Run(RunEnd::State(JobState::Failed { reason })) => {
                 match tables.newer_in_store(&self.instance).await {
-                    Ok(Some(version)) => ShardEnd::AwaitsTables(version),
+                    Ok(Some(version)) => ShardExit::AwaitsTables(version),
                     Ok(None) => failed(state, reason).await,
                     // Whether that is the reason will be known when it has started again.
                     Err(end) => end,
                 }
             }
-            WatchEnd::Run(RunEnd::State(_)) => ShardEnd::Stopped,
-            WatchEnd::Run(RunEnd::Restart { .. }) => ShardEnd::Delayed("it is restarted".into()),
+            CombinerExit::Run(RunEnd::State(_)) => ShardExit::Stopped,
+            CombinerExit::Run(RunEnd::Restart { .. }) => {
+                ShardExit::Delayed("it is restarted".into())
+            }
         }
     }
 
     /// Rows before `watermark` will not be computed again.
-    async fn note_start(&self, tables: &ShardTables, watermark: Instant) -> Result<(), ShardEnd> {
+    async fn note_start(&self, tables: &ShardTables, watermark: Instant) -> Result<(), ShardExit> {
         tables.check(watermark)?;
         let vote = ShardVote {
             reached: watermark,
@@ -163,7 +165,7 @@ impl CombinerShard {
 }
 
 /// The end of a combiner's run.
-enum WatchEnd {
+enum CombinerExit {
     Run(RunEnd),
     /// It has stopped for this version of the reference data.
     Newer(u64),
@@ -174,7 +176,7 @@ async fn watch_until(
     running: Box<RunningJob>,
     mut commands: mpsc::Receiver<Command>,
     newer: impl Future<Output = u64>,
-) -> WatchEnd {
+) -> CombinerExit {
     let (to_job, mut inbox) = mpsc::channel(8);
     let mut watch = std::pin::pin!(running.watch(&mut inbox));
     let mut newer = std::pin::pin!(newer);
@@ -182,8 +184,8 @@ async fn watch_until(
     loop {
         tokio::select! {
             end = &mut watch => return match (stopping, end) {
-                (Some(version), RunEnd::State(JobState::Stopped)) => WatchEnd::Newer(version),
-                (_, end) => WatchEnd::Run(end),
+                (Some(version), RunEnd::State(JobState::Stopped)) => CombinerExit::Newer(version),
+                (_, end) => CombinerExit::Run(end),
             },
             command = commands.recv() => {
                 // It stops for good when its handle is dropped.
@@ -195,7 +197,7 @@ async fn watch_until(
                 // A full inbox has a command to stop.
                 let _ = to_job.try_send(command);
                 if ends {
-                    return WatchEnd::Run(watch.await);
+                    return CombinerExit::Run(watch.await);
                 }
             }
             version = &mut newer, if stopping.is_none() => {
@@ -208,12 +210,12 @@ async fn watch_until(
 
 /// An owner that was thought dead misses the records of the exchange that its successor has deleted; that is no failure of
 /// the job.
-async fn failed(state: Arc<ShardState>, reason: String) -> ShardEnd {
-    let is_taken_over = blocking(move || state.is_taken_over()).await;
-    match is_taken_over {
-        Ok(Ok(true)) => ShardEnd::TakenOver(reason),
-        Ok(Ok(false)) => ShardEnd::Failed(reason),
-        Ok(Err(error)) => ShardEnd::WithoutStore(format!("{reason}; {error}")),
-        Err(error) => ShardEnd::Failed(error.to_string()),
+async fn failed(state: Arc<ShardState>, reason: String) -> ShardExit {
+    let is_fenced = blocking(move || state.is_fenced()).await;
+    match is_fenced {
+        Ok(Ok(true)) => ShardExit::Fenced(reason),
+        Ok(Ok(false)) => ShardExit::Failed(reason),
+        Ok(Err(error)) => ShardExit::WithoutStore(format!("{reason}; {error}")),
+        Err(error) => ShardExit::Failed(error.to_string()),
     }
 }

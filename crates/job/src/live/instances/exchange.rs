@@ -231,7 +231,7 @@ impl PieceAssembler {
 #[derive(Debug, thiserror::Error)]
 pub(in crate::live) enum ExchangeError {
     #[error("the exchange was taken over by another instance")]
-    TakenOver,
+    Fenced,
     #[error("the exchange cannot be written: {0}")]
     Write(AppendError),
     #[error("the exchange cannot be read: {0}")]
@@ -247,7 +247,7 @@ pub(in crate::live) enum ExchangeError {
 impl From<AppendError> for ExchangeError {
     fn from(error: AppendError) -> ExchangeError {
         match error {
-            AppendError::Fenced { .. } => ExchangeError::TakenOver,
+            AppendError::Fenced { .. } => ExchangeError::Fenced,
             error => ExchangeError::Write(error),
         }
     }

@@ -94,10 +94,10 @@ impl InstanceContext {
 
 /// Why a shard does not run any more.
 #[derive(Debug)]
-enum ShardEnd {
+enum ShardExit {
     Stopped,
     /// Another instance has it.
-    TakenOver(String),
+    Fenced(String),
     /// It may be possible later.
     Delayed(String),
     /// It waits until the store of its state answers, however long that takes.
@@ -119,7 +119,7 @@ pub(super) struct ShardTables {
 
 impl ShardTables {
     /// To be called after the state of the shard was claimed.
-    async fn current(instance: &InstanceContext) -> Result<ShardTables, ShardEnd> {
+    async fn current(instance: &InstanceContext) -> Result<ShardTables, ShardExit> {
         let Some(references) = &instance.references else {
             return Ok(ShardTables {
                 tables: None,
@@ -159,7 +159,7 @@ impl ShardTables {
     }
 
     /// The later version that is decided, whether the instance knows of it or not.
-    async fn newer_in_store(&self, instance: &InstanceContext) -> Result<Option<u64>, ShardEnd> {
+    async fn newer_in_store(&self, instance: &InstanceContext) -> Result<Option<u64>, ShardExit> {
         let (Some(own), Some(references)) = (self.version(), &instance.references) else {
             return Ok(None);
         };
@@ -188,7 +188,7 @@ impl ShardTables {
         instance: &InstanceContext,
         shard: ShardNumber,
         vote: ShardVote,
-    ) -> Result<(), ShardEnd> {
+    ) -> Result<(), ShardExit> {
         match (&instance.references, self.version()) {
             (Some(references), Some(version)) => references.vote(version, shard, vote).await,
             _ => Ok(()),
@@ -196,9 +196,9 @@ impl ShardTables {
     }
 
     /// A shard whose rows may be as early as `watermark` needs tables that are kept.
-    fn check(&self, watermark: Instant) -> Result<(), ShardEnd> {
+    fn check(&self, watermark: Instant) -> Result<(), ShardExit> {
         match &self.tables {
-            Some(tables) if watermark < tables.base => Err(ShardEnd::Failed(format!(
+            Some(tables) if watermark < tables.base => Err(ShardExit::Failed(format!(
                 "its state is of {watermark}, and the reference data of rows before {} is no longer kept",
                 tables.base
             ))),

@@ -13,7 +13,7 @@ use super::super::combiner_thread::CombinerMessage;
 use super::super::feed::StreamPosition;
 use super::super::hub_stream::StreamSnapshot;
 use super::super::run::{Command, checkpoint_interval};
-use super::super::shard_state::{ShardState, is_taken_over};
+use super::super::shard_state::{ShardState, is_fenced};
 use super::super::status::PartitionStatus;
 use super::super::worker::WorkItem;
 use super::assignment::ShardNumber;
@@ -22,7 +22,7 @@ use super::exchange_producer::{ExchangeProducer, PendingOutput};
 use super::references::ShardVote;
 use super::stream_checkpoint::StreamCheckpoint;
 use super::stream_shard::store_failed;
-use super::{InstanceContext, ShardEnd, ShardTables};
+use super::{InstanceContext, ShardExit, ShardTables};
 use crate::plan::InputPlan;
 
 /// The most fetches in flight to the exchange. Those that arrive during an append share the next one.
@@ -68,11 +68,11 @@ pub(super) struct StoringCheckpoint {
 /// The next action of the run.
 enum NextStep {
     GoOn,
-    End(ShardEnd),
+    End(ShardExit),
 }
 
 impl StreamRun {
-    pub(super) async fn watch(mut self, mut commands: mpsc::Receiver<Command>) -> ShardEnd {
+    pub(super) async fn watch(mut self, mut commands: mpsc::Receiver<Command>) -> ShardExit {
         let every = checkpoint_interval(&self.instance.job, &self.instance.options);
         let tick = (every / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
         let mut feeds = true;
@@ -89,7 +89,7 @@ impl StreamRun {
                         NextStep::GoOn
                     }
                     Some(Command::Stop) => return self.finish(feeds).await,
-                    Some(Command::Kill) | None => return ShardEnd::Stopped,
+                    Some(Command::Kill) | None => return ShardExit::Stopped,
                 },
                 version = &mut proposed, if has_caught_up => {
                     return self.await_tables(version, feeds).await;
@@ -121,30 +121,30 @@ impl StreamRun {
     }
 
     /// Stops reading and stores a checkpoint.
-    async fn finish(mut self, feeds: bool) -> ShardEnd {
+    async fn finish(mut self, feeds: bool) -> ShardExit {
         match self.store_last(feeds).await {
-            Ok(_) => ShardEnd::Stopped,
+            Ok(_) => ShardExit::Stopped,
             Err(end) => end,
         }
     }
 
     /// Stops for new reference data, and votes with its position.
-    async fn await_tables(mut self, version: u64, feeds: bool) -> ShardEnd {
+    async fn await_tables(mut self, version: u64, feeds: bool) -> ShardExit {
         match self.store_last(feeds).await {
             Ok(Ok(_)) => {}
             // Without a checkpoint it may have a new owner that does not know of the version.
-            Ok(Err(reason)) => return ShardEnd::WithoutStore(reason),
+            Ok(Err(reason)) => return ShardExit::WithoutStore(reason),
             Err(end) => return end,
         }
         let Some(references) = &self.instance.references else {
-            return ShardEnd::Stopped;
+            return ShardExit::Stopped;
         };
         let vote = ShardVote {
             reached: self.latest_row(),
             ..self.progress
         };
         match references.vote(version, self.number, vote).await {
-            Ok(()) => ShardEnd::AwaitsTables(version),
+            Ok(()) => ShardExit::AwaitsTables(version),
             Err(end) => end,
         }
     }
@@ -161,7 +161,7 @@ impl StreamRun {
     }
 
     /// Stops reading and stores a checkpoint. The error says why the shard ends before.
-    async fn store_last(&mut self, feeds: bool) -> Result<Result<u64, String>, ShardEnd> {
+    async fn store_last(&mut self, feeds: bool) -> Result<Result<u64, String>, ShardExit> {
         let _ = self.stop.send(true);
         if feeds {
             // It ends by the signal.
@@ -238,11 +238,11 @@ impl StreamRun {
                 NextStep::GoOn
             }
             RunEvent::Message(Some(CombinerMessage::Failed(reason))) => {
-                NextStep::End(ShardEnd::Failed(reason))
+                NextStep::End(ShardExit::Failed(reason))
             }
             RunEvent::Message(Some(_)) => NextStep::GoOn,
             RunEvent::Message(None) => {
-                NextStep::End(ShardEnd::Failed("its threads ended unexpectedly".into()))
+                NextStep::End(ShardExit::Failed("its threads ended unexpectedly".into()))
             }
         }
     }
@@ -297,7 +297,7 @@ impl StreamRun {
             let _ = answer.send(result);
         }
         match stored {
-            Err(error) if is_taken_over(&error) => NextStep::End(store_failed(&error)),
+            Err(error) if is_fenced(&error) => NextStep::End(store_failed(&error)),
             stored => {
                 let problem = stored.err();
                 let problem =
@@ -313,8 +313,8 @@ impl StreamRun {
 fn feed_ended(ended: Result<Result<(), String>, tokio::task::JoinError>) -> NextStep {
     match ended {
         Ok(Ok(())) => NextStep::GoOn,
-        Ok(Err(reason)) => NextStep::End(ShardEnd::Delayed(reason)),
-        Err(error) => NextStep::End(ShardEnd::Failed(error.to_string())),
+        Ok(Err(reason)) => NextStep::End(ShardExit::Delayed(reason)),
+        Err(error) => NextStep::End(ShardExit::Failed(error.to_string())),
     }
 }
 

@@ -20,7 +20,7 @@ use super::super::hub_stream::HubStream;
 use super::super::input_logs::kafka_input;
 use super::super::partition_stream::PartitionStream;
 use super::super::run::Command;
-use super::super::shard_state::{ShardState, is_taken_over};
+use super::super::shard_state::{ShardState, is_fenced};
 use super::super::start::{blocking, journal_of};
 use super::super::time_journal::{JournalAccess, JournalError, TimeJournal};
 use super::super::watchdog::JobThread;
@@ -31,7 +31,7 @@ use super::exchange_producer::ExchangeProducer;
 use super::references::ShardVote;
 use super::stream_checkpoint::StreamCheckpoint;
 use super::stream_run::{FeedTask, PERMITS, StreamRun};
-use super::{InstanceContext, ShardEnd, ShardTables};
+use super::{InstanceContext, ShardExit, ShardTables};
 use crate::config::ArrivalTime;
 
 pub(super) struct StreamShard {
@@ -50,35 +50,35 @@ struct OwnedStream {
     tables: ShardTables,
 }
 
-impl From<ExchangeError> for ShardEnd {
-    fn from(error: ExchangeError) -> ShardEnd {
+impl From<ExchangeError> for ShardExit {
+    fn from(error: ExchangeError) -> ShardExit {
         match error {
-            ExchangeError::TakenOver => ShardEnd::TakenOver(error.to_string()),
+            ExchangeError::Fenced => ShardExit::Fenced(error.to_string()),
             ExchangeError::Write(_) | ExchangeError::Read(_) => {
-                ShardEnd::Delayed(error.to_string())
+                ShardExit::Delayed(error.to_string())
             }
-            ExchangeError::Damaged { .. } => ShardEnd::Failed(error.to_string()),
+            ExchangeError::Damaged { .. } => ShardExit::Failed(error.to_string()),
         }
     }
 }
 
 /// Why the store cannot be used.
-pub(super) fn store_failed(error: &io::Error) -> ShardEnd {
+pub(super) fn store_failed(error: &io::Error) -> ShardExit {
     let reason = format!("checkpoints cannot be read or written: {error}");
     match error.kind() {
-        _ if is_taken_over(error) => ShardEnd::TakenOver(reason),
-        _ if StoreUnavailable::is_reason_of(error) => ShardEnd::WithoutStore(reason),
-        io::ErrorKind::InvalidData => ShardEnd::Failed(reason),
-        _ => ShardEnd::Delayed(reason),
+        _ if is_fenced(error) => ShardExit::Fenced(reason),
+        _ if StoreUnavailable::is_reason_of(error) => ShardExit::WithoutStore(reason),
+        io::ErrorKind::InvalidData => ShardExit::Failed(reason),
+        _ => ShardExit::Delayed(reason),
     }
 }
 
 impl StreamShard {
     /// Runs until a command ends it, or something else does.
-    pub(super) async fn run(self, mut commands: mpsc::Receiver<Command>) -> ShardEnd {
+    pub(super) async fn run(self, mut commands: mpsc::Receiver<Command>) -> ShardExit {
         let opened = tokio::select! {
             opened = self.open() => opened,
-            () = super::super::handle::stop_command(&mut commands) => return ShardEnd::Stopped,
+            () = super::super::handle::stop_command(&mut commands) => return ShardExit::Stopped,
         };
         if opened.is_ok() {
             self.instance.set_store_alarm(self.number, None);
@@ -91,7 +91,7 @@ impl StreamShard {
     }
 
     /// Claims the stream and restores its state.
-    async fn open(&self) -> Result<OwnedStream, ShardEnd> {
+    async fn open(&self) -> Result<OwnedStream, ShardExit> {
         let (instance, number) = (&self.instance, self.number);
         let state = instance.shard_state(&format!("stream-{number:04}"));
         let saved = saved_state(&state, instance).await?;
@@ -105,18 +105,18 @@ impl StreamShard {
             state_limit: &instance.state_limit,
         };
         let stream = builder.own_stream(&instance.partitions, number);
-        let mut stream = stream.map_err(|error| ShardEnd::Failed(error.to_string()))?;
+        let mut stream = stream.map_err(|error| ShardExit::Failed(error.to_string()))?;
         stream.restore_counters(instance.status.counts(number));
         let mut exchanged = vec![Offset(0); instance.combiners];
         match &saved.checkpoint {
             Some(checkpoint) => {
                 let restored = stream.restore(&mut Reader::new(&checkpoint.state));
                 restored.map_err(|error| {
-                    ShardEnd::Failed(format!("the state of stream {number} is damaged: {error}"))
+                    ShardExit::Failed(format!("the state of stream {number} is damaged: {error}"))
                 })?;
                 if checkpoint.exchanged.len() != exchanged.len() {
                     let reason = format!("the state of stream {number} is for other combiners");
-                    return Err(ShardEnd::Failed(reason));
+                    return Err(ShardExit::Failed(reason));
                 }
                 exchanged.clone_from(&checkpoint.exchanged);
             }
@@ -132,7 +132,7 @@ impl StreamShard {
         let exchange =
             ExchangeProducer::open(routes, claimed, &exchanged, position, version).await?;
         if let Some(place) = exchange.lost(saved.checkpoint.is_some()) {
-            return Err(ShardEnd::Failed(format!(
+            return Err(ShardExit::Failed(format!(
                 "records of the exchange `{place}` are lost"
             )));
         }
@@ -148,7 +148,7 @@ impl StreamShard {
     }
 
     /// Claims the partitions of the exchange, one for each combiner. From then on no earlier owner writes to any of them.
-    async fn claim_exchange(&self) -> Result<Vec<Arc<dyn Partition>>, ShardEnd> {
+    async fn claim_exchange(&self) -> Result<Vec<Arc<dyn Partition>>, ShardExit> {
         let instance = &self.instance;
         let (log, name) = (&instance.cluster.log, instance.exchange.as_str());
         let claims = (0..instance.combiners).map(|combiner| {
@@ -156,12 +156,12 @@ impl StreamShard {
             log.claim(name, partition)
         });
         let claimed = try_join_all(claims).await;
-        let claimed = claimed.map_err(|error| ShardEnd::from(ExchangeError::from(error)))?;
+        let claimed = claimed.map_err(|error| ShardExit::from(ExchangeError::from(error)))?;
         let claimed: Option<Vec<Arc<dyn Partition>>> = claimed.into_iter().collect();
-        claimed.ok_or_else(|| ShardEnd::Delayed(format!("the exchange `{name}` is not there yet")))
+        claimed.ok_or_else(|| ShardExit::Delayed(format!("the exchange `{name}` is not there yet")))
     }
 
-    async fn journal(&self, position: StreamPosition) -> Result<Option<TimeJournal>, ShardEnd> {
+    async fn journal(&self, position: StreamPosition) -> Result<Option<TimeJournal>, ShardExit> {
         let instance = &self.instance;
         let source = &instance.partitions.all[self.number];
         let kafka = kafka_input(&instance.job, source.input);
@@ -170,12 +170,12 @@ impl StreamShard {
             return Ok(None);
         };
         let delayed = |error: JournalError| match error {
-            JournalError::TakenOver(_) | JournalError::Write(AppendError::Fenced { .. }) => {
-                ShardEnd::TakenOver(error.to_string())
+            JournalError::Fenced(_) | JournalError::Write(AppendError::Fenced { .. }) => {
+                ShardExit::Fenced(error.to_string())
             }
-            JournalError::Write(_) => ShardEnd::Delayed(error.to_string()),
-            error if error.is_temporary() => ShardEnd::Delayed(error.to_string()),
-            error => ShardEnd::Failed(error.to_string()),
+            JournalError::Write(_) => ShardExit::Delayed(error.to_string()),
+            error if error.is_temporary() => ShardExit::Delayed(error.to_string()),
+            error => ShardExit::Failed(error.to_string()),
         };
         let access = JournalAccess::Claim;
         let opened = journal_of(
@@ -193,7 +193,7 @@ impl StreamShard {
     }
 
     /// Starts to read and to process.
-    fn launch(&self, owned: OwnedStream) -> Result<StreamRun, ShardEnd> {
+    fn launch(&self, owned: OwnedStream) -> Result<StreamRun, ShardExit> {
         let instance = &self.instance;
         let OwnedStream {
             stream,
@@ -239,7 +239,7 @@ impl StreamShard {
             out,
         };
         let thread = JobThread::spawn("highwater-worker", move || worker.run(work));
-        thread.map_err(|error| ShardEnd::Failed(error.to_string()))?;
+        thread.map_err(|error| ShardExit::Failed(error.to_string()))?;
         Ok(StreamRun {
             instance: instance.clone(),
             number: self.number,
@@ -270,7 +270,7 @@ struct SavedState {
 async fn saved_state(
     state: &Arc<ShardState>,
     instance: &InstanceContext,
-) -> Result<SavedState, ShardEnd> {
+) -> Result<SavedState, ShardExit> {
     let (state, status) = (state.clone(), instance.status.clone());
     let read = blocking(move || {
         let numbers = state.list()?;
@@ -307,6 +307,6 @@ async fn saved_state(
     });
     let read = read
         .await
-        .map_err(|error| ShardEnd::Failed(error.to_string()))?;
+        .map_err(|error| ShardExit::Failed(error.to_string()))?;
     read.map_err(|error| store_failed(&error))
 }

@@ -29,7 +29,7 @@ use super::group::InstanceGroup;
 use super::identity::JobIdentity;
 use super::references::{ReferencePoller, ShardCounts, SharedReferences};
 use super::stream_shard::StreamShard;
-use super::{InstanceContext, ShardEnd};
+use super::{InstanceContext, ShardExit};
 use crate::config::Start;
 use crate::key_spread::{combiners, key_routes};
 use crate::load::Job;
@@ -425,7 +425,7 @@ struct Restart {
 struct ShardSupervisor {
     instance: Arc<InstanceContext>,
     membership: ShardMembership,
-    tasks: JoinSet<(ShardNumber, ShardEnd)>,
+    tasks: JoinSet<(ShardNumber, ShardExit)>,
     running: BTreeMap<ShardNumber, RunningShard>,
     restarts: BTreeMap<ShardNumber, Restart>,
     /// Set if the job has reference data.
@@ -578,7 +578,7 @@ impl ShardSupervisor {
     /// Handles the end of a shard. Returns why the job fails, if it does.
     fn take_end(
         &mut self,
-        ended: Result<(ShardNumber, ShardEnd), tokio::task::JoinError>,
+        ended: Result<(ShardNumber, ShardExit), tokio::task::JoinError>,
     ) -> Option<String> {
         let (shard, end) = match ended {
             Ok(ended) => ended,
@@ -598,29 +598,29 @@ impl ShardSupervisor {
         }
         let name = self.instance.shard_name(shard);
         let reason = match end {
-            ShardEnd::Failed(reason) => return Some(format!("{name}: {reason}")),
-            ShardEnd::AwaitsTables(version) => {
+            ShardExit::Failed(reason) => return Some(format!("{name}: {reason}")),
+            ShardExit::AwaitsTables(version) => {
                 self.awaiting_tables.insert(shard, version);
                 return None;
             }
-            ShardEnd::Stopped => {
+            ShardExit::Stopped => {
                 self.instance.set_store_alarm(shard, None);
                 self.instance.status.log(format!("has released {name}"));
                 self.reconcile();
                 return None;
             }
-            ShardEnd::TakenOver(reason) => {
+            ShardExit::Fenced(reason) => {
                 self.instance.set_store_alarm(shard, None);
                 self.instance
                     .status
                     .log(format!("has lost {name}: {reason}"));
                 reason
             }
-            ShardEnd::Delayed(reason) => {
+            ShardExit::Delayed(reason) => {
                 self.instance.status.log(format!("{name} waits: {reason}"));
                 reason
             }
-            ShardEnd::WithoutStore(reason) => {
+            ShardExit::WithoutStore(reason) => {
                 self.instance.set_store_alarm(shard, Some(&reason));
                 self.restart_after_pause(shard, 0);
                 return None;

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use super::super::StartError;
 use super::super::start::blocking;
 use super::super::status::StatusHandle;
-use super::ShardEnd;
+use super::ShardExit;
 use super::assignment::ShardNumber;
 use super::stream_shard::store_failed;
 use crate::load::Job;
@@ -130,17 +130,17 @@ impl SharedReferences {
     /// which an earlier owner has voted.
     pub(super) async fn current(
         self: &Arc<Self>,
-    ) -> Result<(Arc<VersionedTables>, Option<u64>), ShardEnd> {
+    ) -> Result<(Arc<VersionedTables>, Option<u64>), ShardExit> {
         let references = self.clone();
         let read = blocking(move || references.read_current()).await;
-        let read = read.map_err(|error| ShardEnd::Failed(error.to_string()))?;
+        let read = read.map_err(|error| ShardExit::Failed(error.to_string()))?;
         read.map_err(|error| match error {
             // It was removed because later versions are decided.
             TablesError::Store(error) if error.kind() == io::ErrorKind::NotFound => {
-                ShardEnd::Delayed(error.to_string())
+                ShardExit::Delayed(error.to_string())
             }
             TablesError::Store(error) => store_failed(&error),
-            TablesError::Reference(error) => ShardEnd::Failed(error.to_string()),
+            TablesError::Reference(error) => ShardExit::Failed(error.to_string()),
         })
     }
 
@@ -237,10 +237,10 @@ impl SharedReferences {
         version: u64,
         shard: ShardNumber,
         vote: ShardVote,
-    ) -> Result<(), ShardEnd> {
+    ) -> Result<(), ShardExit> {
         let references = self.clone();
         let voted = blocking(move || references.registry.vote(version, shard, vote)).await;
-        let voted = voted.map_err(|error| ShardEnd::Failed(error.to_string()))?;
+        let voted = voted.map_err(|error| ShardExit::Failed(error.to_string()))?;
         voted.map_err(|error| store_failed(&error))
     }
 }
