@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use super::{Machine, PeekedMessage, ReceiveLimit, Timer};
+use super::timers::Timer;
+use super::{Machine, PeekedMessage, ReceiveLimit};
 use crate::message::{Message, MessageState};
 
 /// A session of a queue.
@@ -63,7 +64,7 @@ impl Machine {
     pub(crate) fn peek_scheduled(&self, limit: ReceiveLimit) -> Vec<PeekedMessage> {
         let due = self.due.iter().take(TIMERS_MAX);
         let scheduled = due.filter_map(|(_, timer)| match timer {
-            Timer::Activate(seq) => Some((*seq, self.messages.get(seq)?)),
+            Timer::Activation(seq) => Some((*seq, self.messages.get(seq)?)),
             _ => None,
         });
         let size = |(_, message): &(u64, &Message)| message.content.size();

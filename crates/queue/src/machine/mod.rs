@@ -25,6 +25,7 @@ mod settle;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+mod timers;
 mod topic;
 #[cfg(test)]
 mod topic_tests;
@@ -56,6 +57,7 @@ use crate::settings::Settings;
 use recent_ids::RecentIds;
 use reference::References;
 use session::Session;
+use timers::Timer;
 use transaction::AppliedDecisions;
 
 /// Why an operation was rejected. The state is unchanged.
@@ -134,15 +136,6 @@ pub struct Totals {
     pub locks_lost: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Timer {
-    Activate(u64),
-    Unlock(u64),
-    Expire(u64),
-    /// Expiry of the session lock with this number.
-    Session(u64),
-}
-
 #[derive(Debug, Default)]
 pub(crate) struct Machine {
     settings: Settings,
@@ -219,11 +212,6 @@ impl Machine {
         self.now_ms
     }
 
-    /// When the next timer fires.
-    pub(crate) fn next_due_ms(&self) -> Option<i64> {
-        self.due.first().map(|(at, _)| *at)
-    }
-
     /// The next offset to read from a partition that feeds this queue.
     pub(crate) fn feed_position(&self, hub: &str, partition: u32) -> Option<i64> {
         self.feed_positions
@@ -249,33 +237,6 @@ impl Machine {
         let further: Vec<Event> = further_settings(&settings).collect();
         self.commit(Event::Configured(settings));
         further.into_iter().for_each(|event| self.commit(event));
-    }
-
-    /// Advances the time and fires due timers. An earlier time changes nothing.
-    pub(crate) fn advance(&mut self, now_ms: i64) {
-        while let Some(&(at, what)) = self.due.first() {
-            if at > now_ms {
-                break;
-            }
-            self.due.pop_first();
-            self.references.by_time = true;
-            match what {
-                Timer::Activate(seq) => {
-                    self.change(seq, |message| message.state = MessageState::Ready)
-                }
-                Timer::Unlock(seq) => {
-                    self.totals.locks_lost += 1;
-                    self.release(seq, at, None);
-                }
-                Timer::Expire(seq) => self.expire(seq, at),
-                Timer::Session(number) => self.session_expired(number, at),
-            }
-        }
-        self.references.by_time = false;
-        self.now_ms = self.now_ms.max(now_ms);
-        if let Some(window) = self.settings.duplicates_within {
-            self.ids.forget(self.now_ms.saturating_sub(millis(window)));
-        }
     }
 
     /// Applies an event of an operation and records it for the journal. Consecutive removals for the same reason
@@ -503,16 +464,6 @@ impl Machine {
         self.release(seq, at_ms, None);
     }
 
-    fn expire(&mut self, seq: u64, at_ms: i64) {
-        if self.settings.dead_letter_expired {
-            let cause = DeadLetterCause::new(EXPIRED, "its time to live was over", at_ms);
-            self.move_to_dead_letters(seq, cause, None);
-        } else {
-            self.totals.expired += 1;
-            self.remove(seq);
-        }
-    }
-
     fn move_to_dead_letters(
         &mut self,
         seq: u64,
@@ -570,7 +521,9 @@ impl Machine {
             }
             (MessageState::Ready, None) => toggle(&mut self.ready, position, add),
             (MessageState::Locked(lock), session) => match (lock.until, session) {
-                (LockExpiry::Time(at), _) => toggle(&mut self.due, (at, Timer::Unlock(seq)), add),
+                (LockExpiry::Time(at), _) => {
+                    toggle(&mut self.due, (at, Timer::LockExpiry(seq)), add)
+                }
                 (LockExpiry::Session, Some(session)) => self.in_session(&session, |session| {
                     toggle(&mut session.held, seq, add);
                 }),
@@ -580,13 +533,13 @@ impl Machine {
                 }
             },
             (MessageState::Scheduled, _) => {
-                toggle(&mut self.due, (position.0, Timer::Activate(seq)), add)
+                toggle(&mut self.due, (position.0, Timer::Activation(seq)), add)
             }
             (MessageState::Deferred, _) => {}
         }
         if let (MessageState::Ready, None, Some(at), false) = (state, dead, expires, self.is_topic)
         {
-            toggle(&mut self.due, (at, Timer::Expire(seq)), add);
+            toggle(&mut self.due, (at, Timer::MessageExpiry(seq)), add);
         }
         let count = match (dead, state) {
             (Some(_), _) => &mut self.counts.dead,

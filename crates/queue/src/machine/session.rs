@@ -5,7 +5,8 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use super::{Event, Machine, Refusal, Timer, millis, toggle};
+use super::timers::Timer;
+use super::{Event, Machine, Refusal, millis, toggle};
 
 /// There as long as it has a message, a lock or a state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -159,7 +160,8 @@ impl Machine {
         self.unlock(name);
         self.next_lock = self.next_lock.max(number + 1);
         self.session_locks.insert(number, name.to_owned());
-        self.due.insert((until_ms, Timer::Session(number)));
+        self.due
+            .insert((until_ms, Timer::SessionLockExpiry(number)));
         self.in_session(name, |session| session.lock = Some((number, until_ms)));
     }
 
@@ -208,7 +210,11 @@ impl Machine {
             return;
         };
         self.session_locks.remove(&number);
-        toggle(&mut self.due, (until_ms, Timer::Session(number)), false);
+        toggle(
+            &mut self.due,
+            (until_ms, Timer::SessionLockExpiry(number)),
+            false,
+        );
         self.in_session(name, |session| session.lock = None);
     }
 
