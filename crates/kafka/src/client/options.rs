@@ -16,7 +16,7 @@ pub struct Options {
     pub servers: Vec<String>,
     /// Shown in the logs and metrics of brokers.
     pub client_id: String,
-    /// Connect by TLS; [`trust`](super::trust) builds the configuration.
+    /// Connect by TLS; `highwater_net::tls::trust_only` builds the configuration.
     pub tls: Option<Arc<rustls::ClientConfig>>,
     /// Log in with a user and a password.
     pub login: Option<Login>,
