@@ -167,11 +167,11 @@ impl Combiner {
     /// output receives more rows.
     pub(crate) fn combine(&mut self, output: StreamOutput) -> Result<(), EndpointError> {
         let mut exits = Vec::new();
-        for delivery in output.exit_items {
+        for exit_item in output.exit_items {
             let shared = &mut self.shared;
-            let entry = shared.entry(output.input, delivery.exit, delivery.partition);
+            let entry = shared.entry(output.input, exit_item.exit, exit_item.partition);
             shared.pipeline.renew_budget();
-            shared.pipeline.push(entry, delivery.item, &mut exits);
+            shared.pipeline.push(entry, exit_item.item, &mut exits);
             if shared.pipeline.overflow().is_some() {
                 return Err(EndpointError::Closed);
             }

@@ -405,8 +405,8 @@ impl ReaderHandle {
     }
 
     fn reach(&mut self, output: &StreamOutput) {
-        for delivery in &output.exit_items {
-            self.reached = self.reached.max(progress_of(&delivery.item));
+        for exit_item in &output.exit_items {
+            self.reached = self.reached.max(progress_of(&exit_item.item));
         }
     }
 

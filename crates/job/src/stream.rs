@@ -94,9 +94,25 @@ pub(crate) struct StreamReport {
 }
 
 impl StreamOutput {
+    /// An output without rows, of a stream that has processed nothing.
+    pub(crate) fn new(stream: usize, input: usize) -> StreamOutput {
+        StreamOutput {
+            stream,
+            input,
+            exit_items: Vec::new(),
+            rejected: Vec::new(),
+            failed: Vec::new(),
+            late: Vec::new(),
+            arrived: Instant::BEFORE_ALL,
+            watermark: Instant::BEFORE_ALL,
+            reached: Instant::BEFORE_ALL,
+            progress: None,
+        }
+    }
+
     /// An estimate in bytes.
     pub(crate) fn size(&self) -> u64 {
-        let sizes = self.exit_items.iter().map(|delivery| match &delivery.item {
+        let sizes = self.exit_items.iter().map(|exit| match &exit.item {
             Item::Rows(chunk) => chunk.approximate_bytes(),
             _ => 0,
         });
@@ -178,18 +194,7 @@ impl Stream {
     }
 
     pub(crate) fn new_output(&self) -> StreamOutput {
-        StreamOutput {
-            stream: self.number,
-            input: self.input,
-            exit_items: Vec::new(),
-            rejected: Vec::new(),
-            failed: Vec::new(),
-            late: Vec::new(),
-            arrived: Instant::BEFORE_ALL,
-            watermark: Instant::BEFORE_ALL,
-            reached: Instant::BEFORE_ALL,
-            progress: None,
-        }
+        StreamOutput::new(self.number, self.input)
     }
 
     /// From now on stops at barriers; the first one is before all events.

@@ -104,10 +104,10 @@ impl PipelineCopies {
         self.copy(pipeline, &mut copy.pipeline);
         let mut exits = Vec::new();
         for preview in previews {
-            for delivery in preview.exit_items {
-                let entry = copy.entry(preview.input, delivery.exit, delivery.partition);
+            for exit_item in preview.exit_items {
+                let entry = copy.entry(preview.input, exit_item.exit, exit_item.partition);
                 copy.pipeline.renew_budget();
-                copy.pipeline.push(entry, delivery.item, &mut exits);
+                copy.pipeline.push(entry, exit_item.item, &mut exits);
             }
         }
         copy.pipeline.overflow().map_or(Ok(exits), Err)

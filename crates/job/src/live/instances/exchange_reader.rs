@@ -164,16 +164,10 @@ impl ExchangeReader {
 
     fn empty_output(&self) -> StreamOutput {
         StreamOutput {
-            stream: self.number,
-            input: self.input,
-            exit_items: Vec::new(),
-            rejected: Vec::new(),
-            failed: Vec::new(),
-            late: Vec::new(),
             arrived: self.position.arrived,
             watermark: self.watermark,
             reached: self.reached,
-            progress: None,
+            ..StreamOutput::new(self.number, self.input)
         }
     }
 
