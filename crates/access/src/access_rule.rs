@@ -1,7 +1,8 @@
 //! Rules beside the rights of keys: what they deny, and what holds for everybody.
 //!
-//! They are what Kafka's ACLs say that a grant cannot. A rule is over hubs, groups or transactional ids, never over the node,
-//! so it takes from nobody the right to take it back. One that denies precedes all rights, grants and rules that allow.
+//! They are what Kafka's ACLs say that a grant cannot. A rule is over hubs, groups or transactional ids, never over the
+//! node, so it takes from nobody the right to take it back. One that denies precedes all rights, grants and rules that
+//! allow.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};

@@ -1,7 +1,7 @@
 //! Single grants of a key: a right over the names of one kind, beside the rights that hold for all names of the key.
 //!
-//! They are what Kafka's ACLs can say. A grant never covers more than the binding that it was made from: not the queues and
-//! workflows of the same name, and not the node.
+//! They are what Kafka's ACLs can say. A grant never covers more than the binding that it was made from: not the queues
+//! and workflows of the same name, and not the node.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! Keys: a name, one or two secrets, rights, the names that the rights are limited to, an expiry and a quota.
 //!
-//! A client authenticates with name and secret, or with a signature made with the secret (see [`crate::sas`]). Comparisons
-//! take constant time, and secrets are never printed.
+//! A client authenticates with name and secret, or with a signature made with the secret (see [`crate::sas`]).
+//! Comparisons take constant time, and secrets are never printed.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -178,8 +178,8 @@ impl Key {
         self.rights.iter().chain(granted).collect()
     }
 
-    /// The verifiers of its secrets, the newest first. All of them have the salt of the first: a client learns one salt, and
-    /// the server cannot know which secret the client has.
+    /// The verifiers of its secrets, the newest first. All of them have the salt of the first: a client learns one
+    /// salt, and the server cannot know which secret the client has.
     pub fn verifiers(&self, hash: ScramHash) -> Vec<ScramVerifier> {
         let verifiers = self.secrets.iter();
         verifiers
@@ -187,8 +187,8 @@ impl Key {
             .collect()
     }
 
-    /// Whether the key has the right over the resource. Hubs of the node itself need `manage` for everything: they hold the
-    /// offsets of all groups and the inputs of all workflows.
+    /// Whether the key has the right over the resource. Hubs of the node itself need `manage` for everything: they hold
+    /// the offsets of all groups and the inputs of all workflows.
     pub fn may(&self, right: Right, on: Resource<'_>) -> bool {
         let right = match on {
             Resource::Hub(name) | Resource::NewHub(name) if HubName::is_internal_name(name) => {
@@ -302,8 +302,8 @@ impl Keys {
 
     /// The valid key with this name and secret. An unknown name takes as long as one whose secret was seen before.
     ///
-    /// A secret that was not seen before is checked beside the runtime, a few at a time: wrong secrets must not slow down the
-    /// requests of others.
+    /// A secret that was not seen before is checked beside the runtime, a few at a time: wrong secrets must not slow
+    /// down the requests of others.
     pub async fn authenticate(&self, name: &str, secret: &[u8], now_ms: i64) -> Option<Arc<Key>> {
         let given = digest(secret);
         let key = self.get(name, now_ms)?;
@@ -354,8 +354,8 @@ impl Keys {
         self.everybody.set(rules);
     }
 
-    /// The rules for a client without a key that may do everything: none on a node without keys, where nobody could have
-    /// made one or could take one back.
+    /// The rules for a client without a key that may do everything: none on a node without keys, where nobody could
+    /// have made one or could take one back.
     pub fn anonymous(&self) -> &EverybodyRules {
         match !self.everybody.is_empty() && self.is_empty() {
             true => &self.no_rules,

@@ -1,8 +1,8 @@
 //! Keys, rights and the one rule that decides whether a client may do something.
 //!
-//! Every listener (HTTP, Kafka) authenticates its clients in its own protocol and gets a [`Principal`]. What the principal
-//! may do is decided here, by [`Key::may`], so that a right means the same on every listener. Rules that deny, and rules for
-//! everybody, are part of that decision.
+//! Every listener (HTTP, Kafka) authenticates its clients in its own protocol and gets a [`Principal`]. What the
+//! principal may do is decided here, by [`Key::may`], so that a right means the same on every listener. Rules that
+//! deny, and rules for everybody, are part of that decision.
 
 mod access_rule;
 mod audit;

@@ -8,8 +8,8 @@ use crate::{EverybodyRules, Key, Limiter, Resource, Right};
 pub enum Principal {
     /// The caller of a public operation, without rights.
     Anonymous,
-    /// A client of a node without keys, or of a listener that is declared anonymous. It has all rights, except those that a
-    /// rule denies to everybody ([`Keys::anonymous`](crate::Keys::anonymous)).
+    /// A client of a node without keys, or of a listener that is declared anonymous. It has all rights, except those
+    /// that a rule denies to everybody ([`Keys::anonymous`](crate::Keys::anonymous)).
     Trusted(EverybodyRules),
     Key(Arc<Key>),
 }

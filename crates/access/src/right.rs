@@ -13,7 +13,8 @@ pub enum Right {
     Listen,
     /// Make, change and delete hubs, queues and groups; decide about workflow instances.
     Manage,
-    /// Make, change, start, stop and delete jobs and processors. A right of its own, because a job reaches files and hosts.
+    /// Make, change, start, stop and delete jobs and processors. A right of its own, because a job reaches files and
+    /// hosts.
     Deploy,
 }
 

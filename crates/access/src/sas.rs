@@ -1,8 +1,8 @@
 //! Shared access signatures, as Event Hubs clients send them:
 //! `SharedAccessSignature sr=<uri>&sig=<signature>&se=<expiry>&skn=<key name>`.
 //!
-//! The signature is HMAC-SHA256 over the encoded URI, a line feed and the expiry. So a token grants access to one resource
-//! until it expires, without the secret.
+//! The signature is HMAC-SHA256 over the encoded URI, a line feed and the expiry. So a token grants access to one
+//! resource until it expires, without the secret.
 
 use std::sync::Arc;
 
@@ -38,8 +38,8 @@ pub struct SignedGrant {
 }
 
 impl SignedGrant {
-    /// Whether the token is for `path` or something above it. Clients of AMQP write the words of a path in any case, and
-    /// some the whole path in lower case.
+    /// Whether the token is for `path` or something above it. Clients of AMQP write the words of a path in any case,
+    /// and some the whole path in lower case.
     pub fn covers_ignoring_case(&self, path: &str) -> bool {
         covers(&self.resource, path, str::eq_ignore_ascii_case)
     }
@@ -122,8 +122,8 @@ fn mac(secret: &[u8], resource: &str, expiry: &str) -> Hmac<Sha256> {
     mac
 }
 
-/// A token for a resource covers the paths below it; `same` compares paths. Scheme and host are ignored: a node has many
-/// names, and the secret is its own. So is a query, which some clients sign with the path.
+/// A token for a resource covers the paths below it; `same` compares paths. Scheme and host are ignored: a node has
+/// many names, and the secret is its own. So is a query, which some clients sign with the path.
 fn covers(resource: &str, path: &str, same: impl Fn(&str, &str) -> bool) -> bool {
     let below = resource
         .split_once("://")

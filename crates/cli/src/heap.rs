@@ -1,7 +1,7 @@
 //! How much freed memory stays with the process.
 //!
-//! A job takes and frees about a megabyte for each block of events. The allocator of glibc gives memory at the end of its heap
-//! back to the system as soon as 128 KiB of it are free, so every block would pay for its pages again.
+//! A job takes and frees about a megabyte for each block of events. The allocator of glibc gives memory at the end of
+//! its heap back to the system as soon as 128 KiB of it are free, so every block would pay for its pages again.
 
 /// Twice as much freed memory stays.
 const PIECE_BYTES: usize = 1 << 20;

@@ -1,8 +1,8 @@
 //! Kafka clusters that a job reads or writes: their settings in a job file, and the interface to a client.
 //!
-//! A cluster is a [`Log`] with a [`TransactionCoordinator`], so inputs and outputs treat its topics as they treat hubs. It
-//! is one that the job file names, or the log of the node ([`ClusterRef`]).
-//! This crate speaks no protocol: the process that runs jobs has the client ([`Clusters`]).
+//! A cluster is a [`Log`] with a [`TransactionCoordinator`], so inputs and outputs treat its topics as they treat hubs.
+//! It is one that the job file names, or the log of the node ([`ClusterRef`]). This crate speaks no protocol: the
+//! process that runs jobs has the client ([`Clusters`]).
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -124,8 +124,8 @@ impl DynamicSettings {
         Some(Duration::from_millis(millis))
     }
 
-    /// The settings of a hub with the defaults of topics that were set for the node, for those that it does not have of its
-    /// own.
+    /// The settings of a hub with the defaults of topics that were set for the node, for those that it does not have of
+    /// its own.
     pub fn with_topic_defaults(&self, settings: HubSettings) -> HubSettings {
         with_defaults(settings, self)
     }

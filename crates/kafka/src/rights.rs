@@ -192,8 +192,8 @@ pub(crate) fn is_refusal(code: Code) -> bool {
         .contains(&code)
 }
 
-/// The client's rights as a bit field of Kafka's operations, of those that Kafka has for this kind of resource. `sees` is
-/// whether it may see a hub.
+/// The client's rights as a bit field of Kafka's operations, of those that Kafka has for this kind of resource. `sees`
+/// is whether it may see a hub.
 pub(crate) fn authorized_operations(
     kind: ResourceKind,
     sees: bool,

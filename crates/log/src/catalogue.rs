@@ -116,8 +116,8 @@ pub struct HubSettings {
     pub compression: Option<Codec>,
     /// Topic settings of Kafka that have no effect on a hub, by name, as a client set them.
     pub ineffective: BTreeMap<String, String>,
-    /// Where values come from, by Kafka's name of the setting, as far as somebody said it. Other values are the hub's own if
-    /// they differ from the default.
+    /// Where values come from, by Kafka's name of the setting, as far as somebody said it. Other values are the hub's
+    /// own if they differ from the default.
     pub origins: BTreeMap<String, SettingOrigin>,
 }
 
@@ -126,8 +126,8 @@ pub struct HubSettings {
 pub enum SettingOrigin {
     /// It was set for the hub, also if it is the default.
     Hub,
-    /// It is a default that was set for the node while it ran. `before` is the value that it replaced, and that returns when that
-    /// default is removed; `None` stands for the value of the node.
+    /// It is a default that was set for the node while it ran. `before` is the value that it replaced, and that returns
+    /// when that default is removed; `None` stands for the value of the node.
     Node { before: Option<String> },
 }
 

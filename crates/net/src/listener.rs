@@ -172,7 +172,8 @@ impl<P: Protocol> Acceptor<P> {
             }
             return;
         };
-        // Answers are small and awaited: Nagle's algorithm would only delay them. A socket that refuses this works without it.
+        // Answers are small and awaited: Nagle's algorithm would only delay them. A socket that refuses this works
+        // without it.
         let _ = stream.set_nodelay(true);
         let accepted = Accepted {
             peer,

@@ -32,8 +32,8 @@ pub fn trust_system_and(
     config(roots, identity)
 }
 
-/// Trusts the authorities in `pem` alone. A file with those of the system may have some that cannot be used, which do not
-/// affect the others.
+/// Trusts the authorities in `pem` alone. A file with those of the system may have some that cannot be used, which do
+/// not affect the others.
 pub fn trust_only(pem: &str, identity: Option<&Identity>) -> Result<Arc<ClientConfig>, String> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(certificates(pem, "the certificate")?);
@@ -43,8 +43,8 @@ pub fn trust_only(pem: &str, identity: Option<&Identity>) -> Result<Arc<ClientCo
     }
 }
 
-/// Encrypts a connection to `host`, which may be an IPv6 address in brackets. A name that no certificate can have is an error of
-/// the kind `InvalidInput`.
+/// Encrypts a connection to `host`, which may be an IPv6 address in brackets. A name that no certificate can have is an
+/// error of the kind `InvalidInput`.
 pub async fn connect<S: Stream>(
     config: Arc<ClientConfig>,
     host: &str,

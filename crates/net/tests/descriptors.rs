@@ -1,5 +1,5 @@
-//! A process without a free descriptor tries again. The limit is lowered for the whole process, so this is the only test
-//! of its binary.
+//! A process without a free descriptor tries again. The limit is lowered for the whole process, so this is the only
+//! test of its binary.
 #![cfg(unix)]
 
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! Settings that Kafka's administrators change while the node runs, in `kafka.json` in the data folder.
 //!
-//! They are those of the broker and of groups, subscriptions to the metrics of clients and quotas of clients. A change is on the
-//! disk before it counts; the settings file of the node is not touched.
+//! They are those of the broker and of groups, subscriptions to the metrics of clients and quotas of clients. A change
+//! is on the disk before it counts; the settings file of the node is not touched.
 
 use std::io;
 use std::path::{Path, PathBuf};

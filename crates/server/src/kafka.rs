@@ -127,8 +127,8 @@ fn listener(settings: &KafkaListener) -> Result<Listener, TlsError> {
     })
 }
 
-/// Authorises clients by keys. A client of a listener without SASL may do everything that no rule denies to everybody: the
-/// settings allow such listeners on this machine only.
+/// Authorises clients by keys. A client of a listener without SASL may do everything that no rule denies to everybody:
+/// the settings allow such listeners on this machine only.
 pub(crate) struct KeyAuthorizer {
     keys: Arc<Keys>,
     /// `None`: no key can be changed.

@@ -81,14 +81,15 @@ pub trait OutputSettings: fmt::Debug + Send + Sync {
         None
     }
 
-    /// The same output on a node whose log is a cluster, if it is another one there; `transactions`: the cluster has them.
+    /// The same output on a node whose log is a cluster, if it is another one there; `transactions`: the cluster has
+    /// them.
     fn over_cluster(&self, transactions: bool) -> Option<Arc<dyn OutputSettings>> {
         let _ = transactions;
         None
     }
 
-    /// Refuses paths and secrets beyond `access`; relative paths start at `folder`. Connections are checked when they are
-    /// made.
+    /// Refuses paths and secrets beyond `access`; relative paths start at `folder`. Connections are checked when they
+    /// are made.
     fn check(&self, access: &OutsideAccess, folder: &Path) -> Result<(), String> {
         let _ = (access, folder);
         Ok(())

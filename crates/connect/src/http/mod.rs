@@ -205,8 +205,8 @@ impl Inner {
     }
 }
 
-/// Begins HTTP on a connection, which a task drives until the sender is dropped or the server closes it. A caller that waits
-/// for a response then gets the error.
+/// Begins HTTP on a connection, which a task drives until the sender is dropped or the server closes it. A caller that
+/// waits for a response then gets the error.
 pub async fn handshake<B>(stream: impl Stream) -> io::Result<SendRequest<B>>
 where
     B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,

@@ -96,7 +96,8 @@ fn of_several_creators_one_succeeds() {
     check_creators(|| Arc::new(FolderStore::new(Arc::new(RealDisk), folder.path())));
 }
 
-/// In the bucket `HIGHWATER_STATE_STORE`, a URL whose credentials are in the environment; `tests/cluster/store` runs it.
+/// In the bucket `HIGHWATER_STATE_STORE`, a URL whose credentials are in the environment; `tests/cluster/store` runs
+/// it.
 #[test]
 #[ignore = "it needs an object store"]
 fn in_a_service_objects_are_kept_alike_and_of_several_creators_one_succeeds() {

@@ -2,8 +2,8 @@
 
 use super::row_keys::HashedKey;
 
-/// A key of fewer than `N` bytes with its length in the last byte; for a longer one its hash and [`LONG`], and the caller has
-/// the key elsewhere.
+/// A key of fewer than `N` bytes with its length in the last byte; for a longer one its hash and [`LONG`], and the
+/// caller has the key elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ShortKey<const N: usize = 16>([u8; N]);
 

@@ -266,7 +266,8 @@ fn nodes_that_do_not_understand_each_other_never_serve_the_same_slot() {
     });
 }
 
-/// An instance of ten that share 1,000 partitions dies: the others have its partitions within the session and five seconds.
+/// An instance of ten that share 1,000 partitions dies: the others have its partitions within the session and five
+/// seconds.
 #[test]
 fn a_thousand_partitions_are_taken_over_in_time() {
     paused(async {

@@ -13,7 +13,8 @@ pub struct GroupTimeouts {
     pub heartbeat: Option<Duration>,
 }
 
-/// The groups with timeouts of their own, by name. Clones share them; a member learns of a change by its next heartbeat.
+/// The groups with timeouts of their own, by name. Clones share them; a member learns of a change by its next
+/// heartbeat.
 #[derive(Clone, Debug, Default)]
 pub struct OwnTimeouts(Arc<RwLock<BTreeMap<String, GroupTimeouts>>>);
 

@@ -186,8 +186,9 @@ impl Hub {
         resolved(&**self.inner.defaults.read(), name, settings)
     }
 
-    /// Sets the defaults of settings that hubs do not have of their own: `defaults` takes the settings of a hub and returns them
-    /// with the defaults. It is called for every hub now, which is stored at once, and for each that is created or changed.
+    /// Sets the defaults of settings that hubs do not have of their own: `defaults` takes the settings of a hub and
+    /// returns them with the defaults. It is called for every hub now, which is stored at once, and for each that is
+    /// created or changed.
     pub fn set_defaults(
         &self,
         defaults: impl Fn(HubSettings) -> HubSettings + Send + Sync + 'static,

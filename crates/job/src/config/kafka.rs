@@ -1,5 +1,5 @@
-//! An input of `type = "kafka"`: a topic of a cluster, which is read as a hub is. On a node whose log is a cluster, hubs
-//! are topics, too ([`JobFile::over_cluster`]).
+//! An input of `type = "kafka"`: a topic of a cluster, which is read as a hub is. On a node whose log is a cluster,
+//! hubs are topics, too ([`JobFile::over_cluster`]).
 
 use std::time::Duration;
 

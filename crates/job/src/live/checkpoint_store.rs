@@ -29,8 +29,8 @@ pub trait Checkpoints: Send + Sync {
     fn read_tables(&self, number: u64) -> io::Result<Vec<u8>>;
 }
 
-/// What was read. The inner error says why it is damaged, the outer one that the store does not answer, which says nothing
-/// about what is in it.
+/// What was read. The inner error says why it is damaged, the outer one that the store does not answer, which says
+/// nothing about what is in it.
 pub(super) fn unless_unavailable<T>(read: io::Result<T>) -> io::Result<Result<T, String>> {
     match read {
         Err(error) if StoreUnavailable::is_reason_of(&error) => Err(error),
@@ -102,8 +102,8 @@ impl DiskCheckpoints {
         }
     }
 
-    /// Checkpoints that are no longer needed. A damaged one goes when nothing older is stored, because the list of numbers
-    /// tells which were used.
+    /// Checkpoints that are no longer needed. A damaged one goes when nothing older is stored, because the list of
+    /// numbers tells which were used.
     fn obsolete_checkpoints(&self) -> io::Result<Vec<u64>> {
         let known = self.list()?;
         let damaged = lock(&self.damaged);

@@ -14,8 +14,8 @@ use kafka_protocol::messages::*;
 use crate::common::*;
 use crate::every_version::in_every_version;
 
-/// A node with two keys, whose clients need no login. Grants, rules and quotas can be changed, of the key `app` only, and the
-/// rules for everybody.
+/// A node with two keys, whose clients need no login. Grants, rules and quotas can be changed, of the key `app` only,
+/// and the rules for everybody.
 struct TwoKeys(Keys);
 
 impl TwoKeys {

@@ -1,8 +1,8 @@
 //! The jobs of a node: deployed, started, stopped and deleted.
 //!
-//! A job is declared in the settings, which name its folder, or deployed over HTTP and stored below the node's data. A job
-//! that ran when the node went down resumes when the node starts again. Nodes that share jobs over a cluster have the
-//! definitions on its log, and each of them a copy.
+//! A job is declared in the settings, which name its folder, or deployed over HTTP and stored below the node's data. A
+//! job that ran when the node went down resumes when the node starts again. Nodes that share jobs over a cluster have
+//! the definitions on its log, and each of them a copy.
 
 mod at_rest;
 mod author;
@@ -290,8 +290,9 @@ impl Jobs {
         Ok(self.entry(name)?.history.points())
     }
 
-    /// Deploys a job, or a new version of one, and starts it. A running job is stopped first. If the new version cannot be
-    /// loaded, the old one keeps running. `key` is the name of the key that deploys it; `None` on a node without keys.
+    /// Deploys a job, or a new version of one, and starts it. A running job is stopped first. If the new version cannot
+    /// be loaded, the old one keeps running. `key` is the name of the key that deploys it; `None` on a node without
+    /// keys.
     pub async fn put(
         &self,
         name: &str,
@@ -692,8 +693,8 @@ fn check_followed_files(job: Job) -> Result<Job, JobError> {
 
 impl JobResources {
     /// Loads a job under the name that the node has for it, because its outputs know it by that name. A sharded hub is
-    /// replaced by its members, files are followed, and what the job file leaves to the node is filled in. The rights of the
-    /// author are checked before any file but the job file is read.
+    /// replaced by its members, files are followed, and what the job file leaves to the node is filled in. The rights
+    /// of the author are checked before any file but the job file is read.
     fn load(&self, name: &str, path: PathBuf, author: Author<'_>) -> Result<Job, JobError> {
         let job_file = job_file_of(&path);
         if author != Author::Operator && is_project(&job_file) {
@@ -732,7 +733,8 @@ impl JobResources {
             let kind = self.log.hub(hub).map(|hub| hub.settings.timestamps.kind);
             !is_known || kind == Some(TimestampType::Create)
         };
-        // Time passes by the producers' clocks in an input with such a hub, if the settings allow it; else it is refused.
+        // Time passes by the producers' clocks in an input with such a hub, if the settings allow it; else it is
+        // refused.
         file.over_cluster(cluster.has_transactions(), |hubs| {
             match cluster.create_time_counts && hubs.iter().any(has_create_time) {
                 true => ArrivalTime::Create,

@@ -14,7 +14,7 @@ use super::{Entry, Inner, JobError, JobView, Jobs, blocking};
 /// Pause before definitions that could not be read are read again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Applies changes as they come, while there is somebody to apply them to.
+/// Applies changes as they come, until the jobs are dropped.
 pub(super) async fn follow_shared(jobs: Weak<Inner>, shared: SharedDefinitions) {
     loop {
         shared.wait().await;
@@ -51,8 +51,8 @@ impl Jobs {
         self.view(name)
     }
 
-    /// Takes a definition that was loaded to try it out of the folder of this node, if nodes share the job: each stores it
-    /// when it reads it from the log.
+    /// Takes a definition that was loaded to try it out of the folder of this node, if nodes share the job: each stores
+    /// it when it reads it from the log.
     pub(super) fn unstore_shared(
         &self,
         entry: &Entry,

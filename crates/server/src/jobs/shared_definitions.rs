@@ -1,8 +1,8 @@
 //! The definitions of jobs that nodes over a cluster share, on their log.
 //!
-//! A compacted hub has a record for each of them: its files, and whether it runs. A request to any node appends a record and
-//! waits until that node has applied it; every node follows the hub and applies each record (`shared_changes.rs`). So all of
-//! them see the same sequence of changes, and the last one counts.
+//! A compacted hub has a record for each of them: its files, and whether it runs. A request to any node appends a
+//! record and waits until that node has applied it; every node follows the hub and applies each record
+//! (`shared_changes.rs`). So all of them see the same sequence of changes, and the last one counts.
 
 use std::collections::BTreeMap;
 use std::io;

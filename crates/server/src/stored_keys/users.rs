@@ -1,8 +1,8 @@
 //! Changes of keys that Kafka's tools ask for: ACLs, SCRAM credentials and quotas of a user, which is a key.
 //!
-//! A user is there from its first ACL, credential or quota on, as in Kafka, and goes with the last of them. A key of the
-//! settings is changed there, and the first key of a node cannot be made here: without rights it would lock everybody out.
-//! Everybody ([`EVERYBODY`]) has rules, and nothing else.
+//! A user is there from its first ACL, credential or quota on, as in Kafka, and goes with the last of them. A key of
+//! the settings is changed there, and the first key of a node cannot be made here: without rights it would lock
+//! everybody out. Everybody ([`EVERYBODY`]) has rules, and nothing else.
 
 use highwater_access::{AccessEffect, AccessRule, EVERYBODY, Grant, Key, Right, Rights, Usage};
 use highwater_kafka::UserChange;

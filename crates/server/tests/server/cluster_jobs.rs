@@ -1,5 +1,5 @@
-//! Jobs over hubs, unchanged on nodes whose log is a cluster: the rows of a node with a log of its own, over restarts and when
-//! another node takes over. Another node is the cluster.
+//! Jobs over hubs, unchanged on nodes whose log is a cluster: the rows of a node with a log of its own, over restarts
+//! and when another node takes over. Another node is the cluster.
 // proves X1, X3, X5
 
 use std::sync::Arc;
@@ -55,8 +55,8 @@ fn deployed(job: &str) -> String {
     json!({"files": {"job.toml": job}}).to_string()
 }
 
-/// Events by partition. In every round one is out of order, and one is no JSON. The last round ends every window, and is after
-/// the arrival of all events, the time of dead letters.
+/// Events by partition. In every round one is out of order, and one is no JSON. The last round ends every window, and
+/// is after the arrival of all events, the time of dead letters.
 fn events(rounds: usize, base_ms: i64) -> Vec<Vec<(u32, String)>> {
     let round = |round: usize| {
         (0..20).map(move |n| {
@@ -315,7 +315,8 @@ async fn nodes_share_a_job_over_hubs_and_one_takes_over_when_another_dies() {
     );
 }
 
-/// A job is deployed, stopped, started and deleted through any node, and all of them follow; nodes that join later, too.
+/// A job is deployed, stopped, started and deleted through any node, and all of them follow; nodes that join later,
+/// too.
 // proves X1
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shared_job_is_known_to_all_nodes() {
@@ -383,7 +384,8 @@ async fn a_shared_job_is_known_to_all_nodes() {
     assert_eq!(jobs["jobs"], json!([]), "the job is deleted");
 }
 
-/// The copy of a shared definition is the job's own when the settings stop sharing, and gives way to a job of the settings.
+/// The copy of a shared definition is the job's own when the settings stop sharing, and gives way to a job of the
+/// settings.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shared_job_obeys_settings_that_change() {
     let cluster = Cluster::start().await;

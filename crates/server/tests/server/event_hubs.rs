@@ -1,5 +1,6 @@
 //! A node over what Azure Event Hubs below Premium offers: the versions of its emulator, no numbers of producers, no
-//! transactions, no settings of topics. A proxy in front of another node offers exactly that, and hangs up on anything else.
+//! transactions, no settings of topics. A proxy in front of another node offers exactly that, and hangs up on anything
+//! else.
 // proves X1
 
 use std::collections::BTreeSet;

@@ -96,8 +96,8 @@ impl Fixture {
         assert!(moved > 1, "{moved} files name {recorded}");
     }
 
-    /// Starts a node whose clock goes on from the time at which the data was made, ten times as fast as it should, so that
-    /// the membership of the killed instance expires soon. The task moves it.
+    /// Starts a node whose clock goes on from the time at which the data was made, ten times as fast as it should, so
+    /// that the membership of the killed instance expires soon. The task moves it.
     async fn start_moving(&self) -> (Node, JoinHandle<()>) {
         let clock = Arc::new(self.clock());
         let node = Node::start(self.config(), clock.clone()).await.unwrap();
@@ -466,8 +466,8 @@ async fn a_job_whose_checkpoints_are_of_a_later_version_says_what_to_do() {
     node.stop().await;
 }
 
-/// Over their own listener, jobs that instances share go on from claims, time journals, the exchange, manifests, checkpoints,
-/// reference data and the identity in the store, all of a node that was killed.
+/// Over their own listener, jobs that instances share go on from claims, time journals, the exchange, manifests,
+/// checkpoints, reference data and the identity in the store, all of a node that was killed.
 #[tokio::test(flavor = "multi_thread")]
 async fn shared_jobs_go_on_from_the_state_of_released_versions() {
     // proves X1 X3

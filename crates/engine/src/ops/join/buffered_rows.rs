@@ -1,8 +1,8 @@
 //! The buffered rows of one side: a ring buffer that rows enter and leave in time order, and an index of their keys.
 //!
-//! An entry is one cache line with the key in it, so that a lookup costs two cache misses: one for the slot of the index, one
-//! for the entry. Each entry links to the previous one with a key of the same class, and the index has the newest. A row is
-//! removed by leaving the ring buffer: a link out of the buffer is the end of the chain.
+//! An entry is one cache line with the key in it, so that a lookup costs two cache misses: one for the slot of the
+//! index, one for the entry. Each entry links to the previous one with a key of the same class, and the index has the
+//! newest. A row is removed by leaving the ring buffer: a link out of the buffer is the end of the chain.
 
 use std::ops::Range;
 
@@ -153,8 +153,9 @@ impl BufferedRows {
         }
     }
 
-    /// Touches the memory that lookups of these hashes will touch, at most [`PREFETCH_ROWS`] of them. Each step runs over
-    /// all hashes before the next, so that cache misses overlap, and no step branches on what has just been touched.
+    /// Touches the memory that lookups of these hashes will touch, at most [`PREFETCH_ROWS`] of them. Each step runs
+    /// over all hashes before the next, so that cache misses overlap, and no step branches on what has just been
+    /// touched.
     pub(super) fn prefetch(&self, hashes: &[u64]) {
         if self.rows.list.len() < PREFETCH_MIN_ROWS {
             return;

@@ -1,8 +1,8 @@
 //! A hash index of the newest buffered row of each key.
 //!
 //! An open-addressing table with linear probing. A slot has part of the hash and the number of a row, so that one cache
-//! line nearly always decides. Rows are removed without touching the table: their slots are dead, may be reused, and are
-//! dropped when the table is rebuilt. A lookup misses the cache once here, so there is only one table.
+//! line nearly always decides. Rows are removed without touching the table: their slots are dead, may be reused, and
+//! are dropped when the table is rebuilt. A lookup misses the cache once here, so there is only one table.
 
 #[derive(Debug)]
 pub(super) struct Index {

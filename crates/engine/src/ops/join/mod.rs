@@ -1,14 +1,14 @@
 //! JOIN of two streams: pairs of rows with equal keys and close times.
 //!
-//! A pair is emitted at the time of its later row, and an unmatched row of a LEFT JOIN once no match can come. Rows wait
-//! until both streams have passed them. Then they are processed time by time: the rows of one time are matched with
-//! earlier rows of the other side, which are buffered for as long as the bounds allow. **Results are ordered by time, then
-//! left row, then right row**, regardless of the order of input: all results of one time are sorted before the next time
-//! is processed.
+//! A pair is emitted at the time of its later row, and an unmatched row of a LEFT JOIN once no match can come. Rows
+//! wait until both streams have passed them. Then they are processed time by time: the rows of one time are matched
+//! with earlier rows of the other side, which are buffered for as long as the bounds allow. **Results are ordered by
+//! time, then left row, then right row**, regardless of the order of input: all results of one time are sorted before
+//! the next time is processed.
 //!
-//! With `low <= time(right) - time(left) <= high`, a left row is buffered until time passes `left + high`, and a right row
-//! until time passes `right - low`. Rows that can only match earlier rows are not buffered, nor are right rows that can
-//! only match left rows of their own time when there are none.
+//! With `low <= time(right) - time(left) <= high`, a left row is buffered until time passes `left + high`, and a right
+//! row until time passes `right - low`. Rows that can only match earlier rows are not buffered, nor are right rows that
+//! can only match left rows of their own time when there are none.
 
 mod block_ring;
 mod buffered_rows;
@@ -328,8 +328,8 @@ impl TimeCheck {
     }
 }
 
-/// The key that is a column of the left, if its value can be taken from the right row instead: where right rows are always
-/// the later ones, they were touched last.
+/// The key that is a column of the left, if its value can be taken from the right row instead: where right rows are
+/// always the later ones, they were touched last.
 fn shared_key(node: &JoinNode, left_column: usize) -> Option<usize> {
     let column = |expr: &Expr| match expr.kind {
         ExprKind::Column(column) => Some(column),

@@ -1,7 +1,8 @@
 //! The output of a join: pairs of row references first, columns when there are enough pairs.
 //!
-//! Pairs are in result order. A left row that may be unmatched is in the list too, at the position of its result, and is
-//! removed if one of the pairs before it satisfies the residual condition, which is evaluated here for many pairs at once.
+//! Pairs are in result order. A left row that may be unmatched is in the list too, at the position of its result, and
+//! is removed if one of the pairs before it satisfies the residual condition, which is evaluated here for many pairs at
+//! once.
 
 use highwater_query::Span;
 use highwater_query::plan::{Pred, Side};

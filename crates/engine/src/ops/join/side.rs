@@ -1,7 +1,7 @@
 //! One side of a join: rows that wait for the watermark, and buffered rows that later rows of the other side may match.
 //!
-//! Rows stay in their chunks, reduced to the needed columns. Their times and keys are in the chunk until the watermark has
-//! passed it, and then in their entries among the [`BufferedRows`].
+//! Rows stay in their chunks, reduced to the needed columns. Their times and keys are in the chunk until the watermark
+//! has passed it, and then in their entries among the [`BufferedRows`].
 
 use std::collections::VecDeque;
 
@@ -234,8 +234,8 @@ impl JoinSide {
         self.ahead.0 -= done;
     }
 
-    /// Merges small chunks at the end, so that a stream of single rows does not cost a chunk per row. Every row is moved a
-    /// few times at most, as each merge at least doubles its chunk.
+    /// Merges small chunks at the end, so that a stream of single rows does not cost a chunk per row. Every row is
+    /// moved a few times at most, as each merge at least doubles its chunk.
     ///
     /// Invalidates all [`RowRef`]s outside of this side.
     pub(super) fn compact(&mut self) {

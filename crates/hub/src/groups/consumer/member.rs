@@ -68,8 +68,8 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// A new member, or one after a restart: it has a whole session from now on. `session` is that of the members of its
-    /// group that use the consumer protocol.
+    /// A new member, or one after a restart: it has a whole session from now on. `session` is that of the members of
+    /// its group that use the consumer protocol.
     pub(super) fn new(
         record: MemberRecord,
         share: MemberShare,

@@ -1,7 +1,7 @@
 //! The assignment of a job's shards: the streams, and the combiner.
 //!
-//! An assignment decides who works, not who may write: a claim fences the earlier owner. So members
-//! keep working while the group is rebalanced, and a member that does not know yet that a shard is another's does no harm.
+//! An assignment decides who works, not who may write: a claim fences the earlier owner. So members keep working while
+//! the group is rebalanced, and a member that does not know yet that a shard is another's does no harm.
 
 use std::collections::{BTreeMap, BTreeSet};
 

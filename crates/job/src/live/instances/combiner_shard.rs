@@ -208,8 +208,8 @@ async fn watch_until(
     }
 }
 
-/// An owner that was thought dead misses the records of the exchange that its successor has deleted; that is no failure of
-/// the job.
+/// An owner that was thought dead misses the records of the exchange that its successor has deleted; that is no failure
+/// of the job.
 async fn failed(state: Arc<ShardState>, reason: String) -> ShardExit {
     let is_fenced = blocking(move || state.is_fenced()).await;
     match is_fenced {

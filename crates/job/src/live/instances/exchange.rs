@@ -1,8 +1,8 @@
 //! The exchange: the topic through which the streams of a job reach its combiner, whichever instances run them.
 //!
-//! It has a partition for each stream and combiner (`exchange_producer.rs`). A record is an output of the stream, with the
-//! positions in its input before and after it. The owner of the stream claims the partition (`Log::claim`) before it
-//! reads the end of the partition, so every output is there once and outputs follow each other without a gap; the
+//! It has a partition for each stream and combiner (`exchange_producer.rs`). A record is an output of the stream, with
+//! the positions in its input before and after it. The owner of the stream claims the partition (`Log::claim`) before
+//! it reads the end of the partition, so every output is there once and outputs follow each other without a gap; the
 //! combiner checks that. An output that is larger than a record is written in pieces.
 //!
 //! `docs/formats/exchange.md` describes the bytes.
@@ -195,8 +195,8 @@ pub(in crate::live) struct EncodedRecord {
 }
 
 impl PieceAssembler {
-    /// Takes the value of a record. The first piece of an output may follow the pieces of one that an earlier owner did not
-    /// complete.
+    /// Takes the value of a record. The first piece of an output may follow the pieces of one that an earlier owner did
+    /// not complete.
     pub(in crate::live) fn take(
         &mut self,
         offset: Offset,
@@ -318,7 +318,7 @@ impl ExchangeWriter {
                         let found = positions(&output.body).map_err(|error| error.to_string())?;
                         position = Some(found.1);
                     }
-                    // A later version has been there: how far it has come cannot be known.
+                    // Written by a later version: its position cannot be read.
                     Err(error @ DecodeError::Unknown { .. }) => return Err(error.to_string()),
                     // The first pieces may be before the records that are read.
                     Ok(None) | Err(_) => {}

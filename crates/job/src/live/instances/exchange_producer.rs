@@ -1,8 +1,8 @@
 //! The part of the exchange that a stream writes: a partition for each combiner.
 //!
-//! Every output goes to all of them, with the rows and panes of the combiner's keys; the first has the side rows as well. The
-//! partitions are written side by side, so after a crash they may end at different positions: a new owner drops from each
-//! what it has, and its fetches end at every one of these positions.
+//! Every output goes to all of them, with the rows and panes of the combiner's keys; the first has the side rows as
+//! well. The partitions are written side by side, so after a crash they may end at different positions: a new owner
+//! drops from each what it has, and its fetches end at every one of these positions.
 //!
 //! One append is in flight at a time. Outputs that come meanwhile go into the next as one, so a slow broker gets fewer
 //! requests.

@@ -19,7 +19,8 @@ const PROTOCOL_TYPE: &str = "highwater-job";
 const PROTOCOL: &str = "sticky-1";
 const VERSION: u8 = 1;
 
-/// The protocol is what instances of different versions agree on: the group takes a member that knows one of its protocols.
+/// The protocol is what instances of different versions agree on: the group takes a member that knows one of its
+/// protocols.
 const OTHER_VERSION: &str = "the instances that share the job are of a version of Highwater that this one does not understand, so it \
      takes no part; run the same version on all, or stop the others";
 

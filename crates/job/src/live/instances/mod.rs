@@ -5,11 +5,12 @@
 //!  partition ──▶ stream shard:              "                ──▶       "         ├─▶ combiner shard: shared pipeline ──▶ outputs
 //! ```
 //!
-//! Each partition of the inputs is a shard, and so is the combiner, or each of several combiners that share the keys of the
-//! outputs (`key_spread.rs`); a group of the cluster gives the shards to the instances (`assignment.rs`, `group.rs`). Outputs of a job are a function of its input, so two owners of a shard at the
-//! same time would write the same. What they write is shut off all the same, because they would cut it at different
-//! places: the exchange and the time journal by claims of their partitions (`Log::claim`), checkpoints by manifests
-//! (`shard_state.rs`), the outputs by the epochs of their producers. Reference data is the same for all (`references/`).
+//! Each partition of the inputs is a shard, and so is the combiner, or each of several combiners that share the keys of
+//! the outputs (`key_spread.rs`); a group of the cluster gives the shards to the instances (`assignment.rs`,
+//! `group.rs`). Outputs of a job are a function of its input, so two owners of a shard at the same time would write the
+//! same. What they write is shut off all the same, because they would cut it at different places: the exchange and the
+//! time journal by claims of their partitions (`Log::claim`), checkpoints by manifests (`shard_state.rs`), the outputs
+//! by the epochs of their producers. Reference data is the same for all (`references/`).
 
 mod assignment;
 mod combiner_shard;

@@ -1,4 +1,5 @@
-//! One stream of a shared job: reads a partition, runs the local part of the query, and writes its outputs to the exchange.
+//! One stream of a shared job: reads a partition, runs the local part of the query, and writes its outputs to the
+//! exchange.
 //!
 //! A new owner claims the state and the partition of the exchange, and only then reads the end of the exchange. It
 //! continues from the last checkpoint, which may be earlier, and drops the outputs that are already in the exchange; a
@@ -147,7 +148,8 @@ impl StreamShard {
         })
     }
 
-    /// Claims the partitions of the exchange, one for each combiner. From then on no earlier owner writes to any of them.
+    /// Claims the partitions of the exchange, one for each combiner. From then on no earlier owner writes to any of
+    /// them.
     async fn claim_exchange(&self) -> Result<Vec<Arc<dyn Partition>>, ShardExit> {
         let instance = &self.instance;
         let (log, name) = (&instance.cluster.log, instance.exchange.as_str());

@@ -1,5 +1,5 @@
-//! Golden cases over topics of a cluster: the rows of the same events in hubs of a node with a log of its own. The topics are
-//! inputs of type `kafka`, or hubs of a node whose log is the cluster. // proves X1, X4
+//! Golden cases over topics of a cluster: the rows of the same events in hubs of a node with a log of its own. The
+//! topics are inputs of type `kafka`, or hubs of a node whose log is the cluster. // proves X1, X4
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -337,8 +337,8 @@ impl Filter {
         self.principal.as_deref().is_none_or(is_own) && self.host.as_deref().is_none_or(is_any_host)
     }
 
-    /// The operations of the entry that it selects. Rights of a super user are no bindings in Kafka, so they are shown to who
-    /// asks for this user only.
+    /// The operations of the entry that it selects. Rights of a super user are no bindings in Kafka, so they are shown
+    /// to who asks for this user only.
     pub(super) fn selected(&self, entry: &Entry) -> Vec<i8> {
         if entry.is_super_user && self.principal.is_none() {
             return Vec::new();

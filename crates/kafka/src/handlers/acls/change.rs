@@ -1,8 +1,8 @@
 //! CreateAcls and DeleteAcls: bindings become grants and rules of keys, or rules for everybody, and are taken back.
 //!
-//! What one key is allowed are grants; what is denied, and what everybody is allowed, are rules. Several operations of Kafka are
-//! one right here, `manage`: it is given or denied to who asks for all of them at once, and taken the same way. CREATE alone is a
-//! binding of its own.
+//! What one key is allowed are grants; what is denied, and what everybody is allowed, are rules. Several operations of
+//! Kafka are one right here, `manage`: it is given or denied to who asks for all of them at once, and taken the same
+//! way. CREATE alone is a binding of its own.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! ACLs over the rights of keys: DescribeAcls shows them as Kafka's bindings, CreateAcls and DeleteAcls give and take grants and
-//! rules of keys that are not in the settings, and rules for everybody.
+//! ACLs over the rights of keys: DescribeAcls shows them as Kafka's bindings, CreateAcls and DeleteAcls give and take
+//! grants and rules of keys that are not in the settings, and rules for everybody.
 //!
 //! A binding that the node has no right for is refused with the reason, and none gives more than it says.
 

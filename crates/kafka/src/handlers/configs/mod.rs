@@ -1,4 +1,5 @@
-//! Settings of topics, of the node, of groups and of subscriptions to client metrics: DescribeConfigs here, changes in `alter.rs`.
+//! Settings of topics, of the node, of groups and of subscriptions to client metrics: DescribeConfigs here, changes in
+//! `alter.rs`.
 
 mod alter;
 pub(crate) mod definitions;

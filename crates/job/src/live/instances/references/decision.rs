@@ -1,7 +1,7 @@
 //! The effective times of reference snapshots: a pure function of the versions and of the votes of streams.
 //!
-//! A version has the snapshots that are new. No row has a later time than the latest that a stream has reached when it votes,
-//! so a snapshot that takes effect later applies to the same rows, wherever and however often they are computed.
+//! A version has the snapshots that are new. No row has a later time than the latest that a stream has reached when it
+//! votes, so a snapshot that takes effect later applies to the same rows, wherever and however often they are computed.
 
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_engine::ReferenceTable;
@@ -99,7 +99,8 @@ pub(super) struct TableDecision {
 }
 
 impl TableDecision {
-    /// The snapshots of the first version take effect at the times in their paths; rows before all of them see the first one.
+    /// The snapshots of the first version take effect at the times in their paths; rows before all of them see the
+    /// first one.
     pub(super) fn first(proposal: &TableProposal) -> TableDecision {
         let own = |snapshot: &ProposedSnapshot| {
             let of_table = proposal.snapshots.iter();
@@ -120,8 +121,8 @@ impl TableDecision {
         }
     }
 
-    /// The decision about the next version. A snapshot takes effect at the time in its path, or, if that is reached, at once,
-    /// unless a newer one is in effect.
+    /// The decision about the next version. A snapshot takes effect at the time in its path, or, if that is reached, at
+    /// once, unless a newer one is in effect.
     pub(super) fn next(&self, proposal: &TableProposal, agreed: Agreement) -> TableDecision {
         let mut next = TableDecision {
             version: self.version + 1,

@@ -6,10 +6,10 @@
 //!  00..07.decision      the effective time of each snapshot; follows from the votes of all streams
 //! ```
 //!
-//! Objects are created and never replaced, so instances may do all of this at the same time, and one that was thought dead
-//! as well. A vote counts only if its shard stored a checkpoint after the version was proposed: a later owner claims
-//! the shard later, finds the version, and writes no more than its predecessor did. `docs/formats/state.md` describes
-//! the objects.
+//! Objects are created and never replaced, so instances may do all of this at the same time, and one that was thought
+//! dead as well. A vote counts only if its shard stored a checkpoint after the version was proposed: a later owner
+//! claims the shard later, finds the version, and writes no more than its predecessor did. `docs/formats/state.md`
+//! describes the objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

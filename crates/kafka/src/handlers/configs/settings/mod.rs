@@ -370,7 +370,7 @@ pub(crate) fn all(
     DEFINITIONS.iter().map(describe).collect()
 }
 
-/// The default of a setting that nobody has set.
+/// The default of a setting without a value.
 pub(super) fn default_of(
     definition: &Definition,
     initial: &HubSettings,
